@@ -1,0 +1,37 @@
+"""The package of the book "Attention, Head by Head": multi-head attention, its references and its pictures."""
+
+from . import data, reference
+from .attention import (
+    MultiHeadAttention,
+    attend,
+    masked_softmax,
+    merge_heads,
+    split_heads,
+    transpose_output,
+    transpose_qkv,
+)
+from .devices import best_device
+from .masks import causal_mask, padding_mask
+from .plots import head_heatmap, head_heatmaps, head_wall
+from .shapes import check_shape
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "MultiHeadAttention",
+    "attend",
+    "best_device",
+    "causal_mask",
+    "check_shape",
+    "data",
+    "head_heatmap",
+    "head_heatmaps",
+    "head_wall",
+    "masked_softmax",
+    "merge_heads",
+    "padding_mask",
+    "reference",
+    "split_heads",
+    "transpose_output",
+    "transpose_qkv",
+]

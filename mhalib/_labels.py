@@ -1,0 +1,79 @@
+"""Token names that can be drawn: any script, any length, no surprise."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+from matplotlib import font_manager
+from matplotlib.text import Text
+
+MAX_LENGTH = 14
+"""Characters of a token that are shown; a longer one ends in an ellipsis."""
+
+FALLBACK_FONTS = (
+    "Noto Sans CJK JP",
+    "Noto Sans Devanagari",
+    "Noto Sans Arabic",
+    "Noto Sans Hebrew",
+    "Noto Sans Thai",
+    "Noto Sans Symbols2",
+    "Arial Unicode MS",
+    "Hiragino Sans",
+    "Microsoft YaHei",
+    "Segoe UI Symbol",
+)
+
+
+def clean_labels(name: str, labels: Sequence[str] | None, length: int) -> list[str]:
+    """Names for `length` rows or columns; `None` numbers them.
+
+    Long names are shortened, `$` is not read as mathematics, and a character that no font here can draw
+    (a control character, or a script without a font) is spelt as its code, such as \\u65e5.
+
+    Raises:
+        TypeError: `labels` is one string.
+        ValueError: there are not `length` of them.
+    """
+    if labels is None:
+        return [str(i) for i in range(length)]
+    if isinstance(labels, str):
+        raise TypeError(f"{name} must be a sequence of strings, got one string: {labels!r:.80}")
+    if len(labels) != length:
+        raise ValueError(f"{name} has {len(labels)} entries, but the weights need {length}")
+    return [_spelt(_shortened(str(label))).replace("$", r"\$") for label in labels]
+
+
+def set_fonts(texts: Sequence[Text]) -> None:
+    """Let matplotlib look a character up in the installed fallback fonts when the first font lacks it."""
+    families = [*plt.rcParams["font.family"], *_installed_fallbacks()]
+    for text in texts:
+        text.set_fontfamily(families)
+
+
+def _shortened(label: str) -> str:
+    return label if len(label) <= MAX_LENGTH else label[: MAX_LENGTH - 1] + "…"
+
+
+def _spelt(label: str) -> str:
+    return "".join(c if c == " " or (c.isprintable() and ord(c) in _drawable()) else _code(c) for c in label)
+
+
+def _code(character: str) -> str:
+    number = ord(character)
+    return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}" if number < 65536 else f"\\U{number:08x}"
+
+
+@functools.cache
+def _installed_fallbacks() -> tuple[str, ...]:
+    installed = {font.name for font in font_manager.fontManager.ttflist}
+    return tuple(family for family in FALLBACK_FONTS if family in installed)
+
+
+@functools.cache
+def _drawable() -> frozenset[int]:
+    """Codes of all characters that the default font or a fallback can draw."""
+    families = ["DejaVu Sans", *_installed_fallbacks()]
+    fonts = [font_manager.get_font(font_manager.findfont(family)) for family in families]
+    return frozenset().union(*(font.get_charmap() for font in fonts))

@@ -1,0 +1,245 @@
+"""Multi-head attention: pure functions on tensors, and one thin layer over them."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ._validate import require_count, require_divisible, require_probability, require_tensor
+from .masks import padding_mask
+
+
+def split_heads(x: Tensor, num_heads: int) -> Tensor:
+    """(B, N, D) -> (B, h, N, d): head i gets columns i*d to (i+1)*d of every token. A view: no number moves."""
+    require_tensor("x", x, rank=3)
+    require_count("num_heads", num_heads)
+    require_divisible("x.shape[-1]", x.shape[-1], num_heads)
+    return x.unflatten(-1, (num_heads, x.shape[-1] // num_heads)).transpose(1, 2)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """(B, h, N, d) -> (B, N, D): the inverse of `split_heads`, the heads of a token side by side again."""
+    require_tensor("x", x, rank=4)
+    return x.transpose(1, 2).flatten(2)
+
+
+def transpose_qkv(x: Tensor, num_heads: int) -> Tensor:
+    """(B, N, D) -> (B*h, N, d): D2L's form of `split_heads`; example b, head i lands in row b*h + i.
+
+    Source: Zhang et al., Dive into Deep Learning, section 11.5 (the function of that name there).
+    """
+    return split_heads(x, num_heads).flatten(0, 1)
+
+
+def transpose_output(x: Tensor, num_heads: int) -> Tensor:
+    """(B*h, N, d) -> (B, N, D): the inverse of `transpose_qkv`."""
+    require_tensor("x", x, rank=3)
+    require_count("num_heads", num_heads)
+    require_divisible("x.shape[0]", x.shape[0], num_heads)
+    return merge_heads(x.unflatten(0, (x.shape[0] // num_heads, num_heads)))
+
+
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, dropout: float = 0.0, need_weights: bool = True
+) -> tuple[Tensor, Tensor | None]:
+    """Scaled dot-product attention: softmax(q kᵀ / √d) v, for all heads at once.
+
+    Args:
+        q: (B, h, Q, d). Any axes may stand before the last two, or none; k and v have the same ones.
+        k: (B, h, K, d).
+        v: (B, h, K, d_v).
+        mask: boolean, `True` = may attend, broadcastable to (B, h, Q, K).
+        dropout: probability with which a weight is dropped on its way to the output, always applied:
+            a layer passes 0 when it does not train.
+        need_weights: `False` takes torch's fused kernel, which never stores the weights.
+
+    Returns:
+        output (B, h, Q, d_v), and weights (B, h, Q, K) before dropout, or `None`. Rows of weights sum to 1;
+        a query that may attend to nothing has weights 0 and output 0.
+
+    Raises:
+        TypeError, ValueError: shapes, dtypes or devices do not fit.
+
+    Source: Vaswani et al. 2017, equation 1.
+    """
+    _check_attend(q, k, v, mask)
+    require_probability("dropout", dropout)
+    if not need_weights:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout), None
+    scores = (q / math.sqrt(q.shape[-1])) @ k.mT
+    weights = scores.softmax(-1) if mask is None else masked_softmax(scores, mask)
+    kept = F.dropout(weights, dropout) if dropout else weights
+    return kept @ v, weights
+
+
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """Softmax over the last axis that gives 0 where `mask` is False, and a row of zeros where all of it is.
+
+    Args:
+        scores: (..., Q, K).
+        mask: boolean, `True` = may attend, broadcastable to `scores`.
+
+    A row of -inf has no softmax: 0/0. Such a row is opened before the softmax and zeroed after it, so that
+    its gradient is 0 and not NaN.
+    """
+    require_tensor("scores", scores)
+    _check_mask(mask, scores.shape, scores.device)
+    row_is_empty = ~mask.any(-1, keepdim=True)
+    hidden = ~(mask | row_is_empty)
+    return scores.masked_fill(hidden, -math.inf).softmax(-1).masked_fill(row_is_empty, 0.0)
+
+
+class MultiHeadAttention(nn.Module):
+    """h heads look at the same tokens through projections of their own; W_o mixes what they found.
+
+    Args:
+        num_hiddens: D, the width of the output and of all heads together.
+        num_heads: h; divides D.
+        dropout: probability with which a weight is dropped in training.
+        bias: whether the four projections have one.
+        query_size, key_size, value_size: widths of the inputs; `None` means D.
+
+    Raises:
+        TypeError, ValueError: a size is not a positive integer, h does not divide D, dropout is outside [0, 1].
+
+    Sources: Vaswani et al. 2017, section 3.2.2; the names of the projections follow D2L, section 11.5.
+    """
+
+    def __init__(
+        self,
+        num_hiddens: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = False,
+        *,
+        query_size: int | None = None,
+        key_size: int | None = None,
+        value_size: int | None = None,
+    ) -> None:
+        super().__init__()
+        require_count("num_hiddens", num_hiddens)
+        require_count("num_heads", num_heads)
+        require_divisible("num_hiddens", num_hiddens, num_heads)
+        require_probability("dropout", dropout)
+        widths = {"query_size": query_size, "key_size": key_size, "value_size": value_size}
+        for name, width in widths.items():
+            require_count(name, num_hiddens if width is None else width)
+        self.num_hiddens, self.num_heads, self.dropout = num_hiddens, num_heads, dropout
+        self.W_q = nn.Linear(num_hiddens if query_size is None else query_size, num_hiddens, bias=bias)
+        self.W_k = nn.Linear(num_hiddens if key_size is None else key_size, num_hiddens, bias=bias)
+        self.W_v = nn.Linear(num_hiddens if value_size is None else value_size, num_hiddens, bias=bias)
+        self.W_o = nn.Linear(num_hiddens, num_hiddens, bias=bias)
+
+    @property
+    def head_dim(self) -> int:
+        """d = D / h, the width of one head."""
+        return self.num_hiddens // self.num_heads
+
+    def extra_repr(self) -> str:
+        return (
+            f"num_hiddens={self.num_hiddens}, num_heads={self.num_heads}, "
+            f"head_dim={self.head_dim}, dropout={self.dropout}"
+        )
+
+    def forward(
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        valid_lens: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        need_weights: bool = True,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend from `queries` to `keys`, in every head.
+
+        Args:
+            queries: (B, Q, query_size).
+            keys: (B, K, key_size).
+            values: (B, K, value_size).
+            valid_lens: integers, (B,) or (B, Q): how many keys are real; see `padding_mask`.
+            mask: boolean, `True` = may attend, broadcastable to (B, h, Q, K). A mask of one matrix per
+                example needs an axis for the heads: `mask[:, None]`. With `valid_lens` too, both must allow.
+            need_weights: `False` takes torch's fused kernel.
+
+        Returns:
+            output (B, Q, D), and weights (B, h, Q, K) or `None`.
+        """
+        self._check_inputs(queries, keys, values)
+        mask = self._join_masks(queries, keys, valid_lens, mask)
+        q = split_heads(self.W_q(queries), self.num_heads)  # (B, h, Q, d)
+        k = split_heads(self.W_k(keys), self.num_heads)  # (B, h, K, d)
+        v = split_heads(self.W_v(values), self.num_heads)  # (B, h, K, d)
+        output, weights = attend(q, k, v, mask, self.dropout if self.training else 0.0, need_weights)
+        return self.W_o(merge_heads(output)), weights
+
+    def _check_inputs(self, queries: Tensor, keys: Tensor, values: Tensor) -> None:
+        inputs = {"queries": (queries, self.W_q), "keys": (keys, self.W_k), "values": (values, self.W_v)}
+        for name, (x, projection) in inputs.items():
+            require_tensor(name, x, rank=3)
+            if x.shape[-1] != projection.in_features:
+                raise ValueError(f"{name} has width {x.shape[-1]}, but the layer was made for {projection.in_features}")
+            if x.device != projection.weight.device:
+                raise ValueError(f"{name} is on {x.device}, but the layer's weights are on {projection.weight.device}")
+            if x.dtype != projection.weight.dtype and not torch.is_autocast_enabled(x.device.type):
+                raise TypeError(f"{name} is {x.dtype}, but the layer's weights are {projection.weight.dtype}")
+            if x.shape[0] != queries.shape[0]:
+                raise ValueError(f"{name} holds {x.shape[0]} examples, but queries holds {queries.shape[0]}")
+        if keys.shape[1] != values.shape[1]:
+            raise ValueError(f"each key needs a value: {keys.shape[1]} keys, {values.shape[1]} values")
+
+    def _join_masks(
+        self, queries: Tensor, keys: Tensor, valid_lens: Tensor | None, mask: Tensor | None
+    ) -> Tensor | None:
+        """One mask that allows what `valid_lens` and `mask` both allow."""
+        batch_size, num_queries, num_kvpairs = queries.shape[0], queries.shape[1], keys.shape[1]
+        if mask is not None:
+            _check_mask(mask, torch.Size((batch_size, self.num_heads, num_queries, num_kvpairs)), queries.device)
+        if valid_lens is None:
+            return mask
+        real = padding_mask(valid_lens, num_kvpairs)
+        if valid_lens.shape not in ((batch_size,), (batch_size, num_queries)):
+            raise ValueError(
+                f"valid_lens has shape {tuple(valid_lens.shape)}, but needs ({batch_size},) for each example "
+                f"or ({batch_size}, {num_queries}) for each query"
+            )
+        if real.device != queries.device:
+            raise ValueError(f"valid_lens is on {real.device}, but queries is on {queries.device}")
+        return real if mask is None else real & mask
+
+
+def _check_attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
+    for name, x in {"q": q, "k": k, "v": v}.items():
+        require_tensor(name, x)
+        if x.dim() < 2:
+            raise ValueError(f"{name} needs at least 2 axes, got shape {tuple(x.shape)}")
+        if not x.is_floating_point():
+            raise TypeError(f"{name} must hold floating-point numbers, got {x.dtype}")
+        if x.dtype != q.dtype:
+            raise TypeError(f"{name} is {x.dtype}, but q is {q.dtype}")
+        if x.device != q.device:
+            raise ValueError(f"{name} is on {x.device}, but q is on {q.device}")
+        if x.shape[:-2] != q.shape[:-2]:
+            raise ValueError(f"{name} has leading axes {tuple(x.shape[:-2])}, but q has {tuple(q.shape[:-2])}")
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(f"q and k must have one width to be compared: q has {q.shape[-1]}, k has {k.shape[-1]}")
+    if k.shape[-2] != v.shape[-2]:
+        raise ValueError(f"each key needs a value: {k.shape[-2]} keys, {v.shape[-2]} values")
+    if mask is not None:
+        _check_mask(mask, torch.Size((*q.shape[:-1], k.shape[-2])), q.device)
+
+
+def _check_mask(mask: Tensor, weights_shape: torch.Size, device: torch.device) -> None:
+    require_tensor("mask", mask)
+    if mask.dtype != torch.bool:
+        raise TypeError(f"mask must be boolean (True = may attend), got {mask.dtype}")
+    if mask.device != device:
+        raise ValueError(f"mask is on {mask.device}, but the scores are on {device}")
+    fits = mask.dim() <= len(weights_shape) and all(
+        have in (1, want) for have, want in zip(reversed(mask.shape), reversed(weights_shape), strict=False)
+    )
+    if not fits:
+        raise ValueError(f"mask has shape {tuple(mask.shape)}, which does not broadcast to {tuple(weights_shape)}")

@@ -1,0 +1,125 @@
+"""Toy tasks, generated from a seed: nothing is downloaded."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ._validate import require_count
+
+PADDING = "<pad>"
+DETERMINERS = tuple("the a this my every your".split())
+ADJECTIVES = tuple("small big old red quiet hungry green brave young tall kind clever".split())
+NOUNS = tuple("cat dog bird child fox teacher robot horse farmer queen pilot singer mouse bear".split())
+ADVERBS = tuple("often slowly today happily never softly".split())
+VERBS = tuple("sees likes follows hears finds helps paints meets".split())
+VOCABULARY = (PADDING, *DETERMINERS, *ADJECTIVES, *NOUNS, *ADVERBS, *VERBS)
+WORD_IDS = {word: i for i, word in enumerate(VOCABULARY)}
+
+QUESTIONS = ("previous word", "next word", "subject", "verb")
+"""What is asked about every word of a sentence; the first word is its own previous one, the last its own next."""
+
+IGNORED = -100
+"""The answer at padding: the index that `torch.nn.functional.cross_entropy` ignores."""
+
+MAX_WORDS = 10
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Sentences with the four `QUESTIONS` answered for every word. n sentences, padded to N = 10 tokens.
+
+    tokens: (n, N) word ids.
+    valid_lens: (n,) how many tokens are real.
+    positions: (n, N, 4) where the answer to each question stands, 0 at padding.
+    """
+
+    tokens: Tensor
+    valid_lens: Tensor
+    positions: Tensor
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, index: slice | Tensor) -> Sentences:
+        """A part of the sentences: `train, test = made[:20000], made[20000:]`, or a batch by a tensor of indices."""
+        return Sentences(self.tokens[index], self.valid_lens[index], self.positions[index])
+
+    def to(self, device: torch.device | str) -> Sentences:
+        return Sentences(self.tokens.to(device), self.valid_lens.to(device), self.positions.to(device))
+
+    @property
+    def is_real(self) -> Tensor:
+        """(n, N) boolean: `True` at a word, `False` at padding."""
+        return torch.arange(self.tokens.shape[1], device=self.tokens.device) < self.valid_lens[:, None]
+
+    @property
+    def answers(self) -> Tensor:
+        """(n, N, 4) ids of the words that answer the questions, `IGNORED` at padding."""
+        found = self.tokens.gather(1, self.positions.flatten(1)).view_as(self.positions)
+        return found.masked_fill(~self.is_real[..., None], IGNORED)
+
+    def words(self, i: int) -> list[str]:
+        """Sentence i as words, without its padding."""
+        return [VOCABULARY[token] for token in self.tokens[i, : self.valid_lens[i]].tolist()]
+
+
+def sentences(num_examples: int, seed: int) -> Sentences:
+    """Different sentences such as "the small cat often sees a dog", so that a split of them is disjoint.
+
+    The grammar: phrase, adverb (in 2 of 5 sentences), verb, phrase; a phrase is a determiner, 0 to 2 adjectives
+    and a noun. The subject is the noun of the first phrase. At most 10 words.
+
+    Raises:
+        TypeError, ValueError: `num_examples` is not an integer of at least 1.
+    """
+    require_count("num_examples", num_examples)
+    rng = random.Random(seed)
+    made: dict[tuple[str, ...], None] = {}  # a dict keeps the order, a set would not
+    while len(made) < num_examples:
+        made[_sentence(rng)] = None
+    return read_sentences(list(made))
+
+
+def read_sentences(texts: list[tuple[str, ...]]) -> Sentences:
+    """Word ids and positions for sentences of this grammar: the first noun is the subject.
+
+    Raises:
+        ValueError: a sentence is too long, has an unknown word, no noun or no verb.
+    """
+    tokens = torch.zeros(len(texts), MAX_WORDS, dtype=torch.long)
+    positions = torch.zeros(len(texts), MAX_WORDS, len(QUESTIONS), dtype=torch.long)
+    for i, words in enumerate(texts):
+        tokens[i, : len(words)] = torch.tensor(_checked_ids(words))
+        subject = next(t for t, word in enumerate(words) if word in NOUNS)
+        verb = next(t for t, word in enumerate(words) if word in VERBS)
+        last = len(words) - 1
+        answers = [(max(t - 1, 0), min(t + 1, last), subject, verb) for t in range(len(words))]
+        positions[i, : len(words)] = torch.tensor(answers)
+    return Sentences(tokens, torch.tensor([len(words) for words in texts]), positions)
+
+
+def _checked_ids(words: tuple[str, ...]) -> list[int]:
+    text = " ".join(words)
+    if len(words) > MAX_WORDS:
+        raise ValueError(f"a sentence has at most {MAX_WORDS} words, got {len(words)}: {text!r}")
+    unknown = [word for word in words if word not in WORD_IDS]
+    if unknown:
+        raise ValueError(f"unknown words {unknown} in {text!r}; mhalib.data.VOCABULARY lists the known ones")
+    for kind, members in (("noun", NOUNS), ("verb", VERBS)):
+        if not any(word in members for word in words):
+            raise ValueError(f"no {kind} in {text!r}")
+    return [WORD_IDS[word] for word in words]
+
+
+def _phrase(rng: random.Random) -> list[str]:
+    adjectives = rng.sample(ADJECTIVES, rng.choice((0, 0, 1, 1, 2)))
+    return [rng.choice(DETERMINERS), *adjectives, rng.choice(NOUNS)]
+
+
+def _sentence(rng: random.Random) -> tuple[str, ...]:
+    adverb = [rng.choice(ADVERBS)] if rng.random() < 0.4 else []
+    return (*_phrase(rng), *adverb, rng.choice(VERBS), *_phrase(rng))

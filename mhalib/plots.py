@@ -1,0 +1,255 @@
+"""Pictures of attention weights. Rows are queries, columns are keys; every function returns Axes and shows nothing.
+
+The colour map goes from light (0) to dark (1) in even steps of lightness, so it reads in grey and with every kind
+of colour vision. Cells that a mask hides are hatched: hidden is not the same as a weight of 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import seaborn as sns
+import torch
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
+
+from ._labels import clean_labels, set_fonts
+from ._validate import require_count
+
+COLOUR_MAP = "mako_r"
+DPI = 120
+HIDDEN_STYLE: dict[str, Any] = {"facecolor": "0.93", "hatch": "////", "edgecolor": "0.72", "linewidth": 0.0}
+
+Weights = torch.Tensor | NDArray[np.floating]
+Mask = torch.Tensor | NDArray[np.bool_]
+
+
+def head_heatmap(
+    weights: Weights,
+    *,
+    queries: Sequence[str] | None = None,
+    keys: Sequence[str] | None = None,
+    mask: Mask | None = None,
+    vmax: float = 1.0,
+    title: str | None = None,
+    colorbar: bool = True,
+    annotate: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw one head as a seaborn heatmap.
+
+    Args:
+        weights: (Q, K).
+        queries, keys: names of rows and columns; `None` numbers them. Equal names need not be unique.
+        mask: boolean (Q, K), `True` = may attend; the other cells are hatched.
+        vmax: the weight that is drawn darkest; 0 is drawn lightest.
+        title: goes above the picture.
+        colorbar: draw the scale beside it.
+        annotate: write each weight into its cell, with two digits.
+        ax: where to draw; `None` makes a figure.
+
+    Raises:
+        TypeError, ValueError: an argument has the wrong type, rank or length, or `vmax` is not positive.
+    """
+    table = _as_array("weights", weights, rank=2)
+    queries = clean_labels("queries", queries, table.shape[0])
+    keys = clean_labels("keys", keys, table.shape[1])
+    seen = _seen(mask, table.shape)
+    _require_positive("vmax", vmax)
+    if ax is None:
+        size = (1.8 + 0.36 * table.shape[1], 0.8 + 0.36 * table.shape[0] + _label_height(keys))
+        ax = plt.subplots(figsize=size, dpi=DPI, layout="constrained")[1]
+    _hatch(ax, seen)
+    sns.heatmap(
+        table,
+        mask=~seen,
+        vmin=0.0,
+        vmax=vmax,
+        cmap=COLOUR_MAP,
+        square=True,
+        linewidths=0.5,
+        linecolor="white",
+        annot=annotate,
+        fmt=".2f",
+        annot_kws={"fontsize": "x-small"},
+        cbar=colorbar,
+        cbar_kws={"label": "attention weight", "shrink": 0.8},
+        xticklabels=False,
+        yticklabels=False,
+        ax=ax,
+    )
+    ax.set_xticks(np.arange(len(keys)) + 0.5, keys, rotation=0 if max(map(len, keys)) < 3 else 90)
+    ax.set_yticks(np.arange(len(queries)) + 0.5, queries, rotation=0)
+    set_fonts([*ax.get_xticklabels(), *ax.get_yticklabels()])
+    ax.set(xlabel="key", ylabel="query", title=title or "")
+    return ax
+
+
+def head_heatmaps(
+    weights: Weights,
+    *,
+    queries: Sequence[str] | None = None,
+    keys: Sequence[str] | None = None,
+    mask: Mask | None = None,
+    titles: Sequence[str] | None = None,
+    vmax: float = 1.0,
+    ncols: int | None = None,
+    ax: Sequence[Axes] | None = None,
+) -> list[Axes]:
+    """Draw every head with `head_heatmap`, all on one scale, which one colour bar states.
+
+    Seaborn takes about half a second for each head; for more than a dozen use `head_wall`.
+
+    Args:
+        weights: (h, Q, K), one example.
+        queries, keys, vmax: as in `head_heatmap`.
+        mask: boolean, `True` = may attend, broadcastable to (h, Q, K).
+        titles: one for each head; `None` numbers them from 0.
+        ncols: heads in one row of the figure; `None` chooses.
+        ax: one Axes for each head; `None` makes a figure.
+
+    Returns:
+        The h Axes, in the order of the heads.
+
+    Raises:
+        TypeError, ValueError: as in `head_heatmap`.
+    """
+    table = _as_array("weights", weights, rank=3)
+    num_heads, num_queries, num_kvpairs = table.shape
+    clean_labels("queries", queries, num_queries)  # an error comes before a figure is made
+    panel = (
+        0.30 * num_kvpairs + 0.4,
+        0.30 * num_queries + 0.3 + _label_height(clean_labels("keys", keys, num_kvpairs)),
+    )
+    seen = _seen(mask, table.shape)
+    _require_positive("vmax", vmax)
+    titles = [f"head {i}" for i in range(num_heads)] if titles is None else list(titles)
+    _require_length("titles", titles, num_heads)
+    axes = _grid(num_heads, ncols, panel) if ax is None else list(ax)
+    _require_length("ax", axes, num_heads)
+    for i, one in enumerate(axes):
+        head_heatmap(
+            table[i], queries=queries, keys=keys, mask=seen[i], vmax=vmax, title=titles[i], colorbar=False, ax=one
+        )
+        place = one.get_subplotspec()
+        if ax is None and place is not None and not place.is_first_col():
+            one.set(ylabel="", yticks=[])
+    _shared_colorbar(axes, vmax)
+    return axes
+
+
+def head_wall(
+    weights: Weights, *, vmax: float = 1.0, titles: bool = True, title: str | None = None, ax: Axes | None = None
+) -> Axes:
+    """Draw many heads at once as one picture: layers from top to bottom, heads from left to right, no token names.
+
+    One call to `imshow` for all of them: 72 heads take the time of two seaborn heatmaps.
+
+    Args:
+        weights: (layers, h, Q, K), or (h, Q, K) for one layer; one example.
+        vmax: the weight that is drawn darkest.
+        titles: number the heads along the top and the layers along the left.
+        title: goes above the picture.
+        ax: where to draw; `None` makes a figure.
+
+    Raises:
+        TypeError, ValueError: an argument has the wrong type or rank, or `vmax` is not positive.
+    """
+    table = _as_array("weights", weights, rank=(3, 4))
+    _require_positive("vmax", vmax)
+    layers = table[None] if table.ndim == 3 else table
+    num_layers, num_heads, num_queries, num_kvpairs = layers.shape
+    gap = max(1, round(0.08 * max(num_queries, num_kvpairs)))
+    spaced = np.pad(layers, ((0, 0), (0, 0), (0, gap), (0, gap)), constant_values=np.nan)
+    mosaic = spaced.transpose(0, 2, 1, 3).reshape(num_layers * (num_queries + gap), -1)[:-gap, :-gap]
+    if ax is None:
+        width = min(11.0, 1.0 + 1.1 * num_heads)
+        size = (width + 1.0, 0.8 + width * mosaic.shape[0] / mosaic.shape[1])
+        ax = plt.subplots(figsize=size, dpi=DPI, layout="constrained")[1]
+    image = ax.imshow(mosaic, cmap=sns.color_palette(COLOUR_MAP, as_cmap=True), vmin=0.0, vmax=vmax)
+    ax.figure.colorbar(image, ax=ax, label="attention weight", shrink=0.8, pad=0.02)
+    ax.set(xticks=[], yticks=[], title=title or "", xlabel="head (keys within)", ylabel="layer (queries within)")
+    if titles:
+        head_centres = np.arange(num_heads) * (num_kvpairs + gap) + (num_kvpairs - 1) / 2
+        layer_centres = np.arange(num_layers) * (num_queries + gap) + (num_queries - 1) / 2
+        ax.set_xticks(head_centres, [str(i) for i in range(num_heads)])
+        ax.set_yticks(layer_centres, [str(i) for i in range(num_layers)])
+        ax.tick_params(length=0)
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+    return ax
+
+
+def _grid(num_heads: int, ncols: int | None, panel: tuple[float, float]) -> list[Axes]:
+    """Axes for the heads on a new figure: as many in a row as fit a page, and no row nearly empty."""
+    if ncols is None:
+        at_most = max(1, int(11.5 // panel[0]))
+        ncols = math.ceil(num_heads / math.ceil(num_heads / at_most))
+    require_count("ncols", ncols)
+    nrows = math.ceil(num_heads / ncols)
+    size = (panel[0] * ncols + 1.8, panel[1] * nrows + 0.8)
+    figure, grid = plt.subplots(nrows, ncols, figsize=size, dpi=DPI, layout="constrained", squeeze=False)
+    for unused in grid.flat[num_heads:]:
+        figure.delaxes(unused)
+    return list(grid.flat[:num_heads])
+
+
+def _label_height(keys: list[str]) -> float:
+    """Inches that the names of the columns need when they stand upright."""
+    return 0.3 + 0.085 * max(map(len, keys))
+
+
+def _shared_colorbar(axes: list[Axes], vmax: float) -> None:
+    palette = sns.color_palette(COLOUR_MAP, as_cmap=True)
+    scale = ScalarMappable(Normalize(0.0, vmax), palette)
+    bar = axes[0].figure.colorbar(scale, ax=axes, shrink=0.8, aspect=25, pad=0.02)
+    bar.set_label(f"attention weight, one scale for all heads: 0 to {vmax:g}")
+
+
+def _hatch(ax: Axes, seen: NDArray[np.bool_]) -> None:
+    """Hatch the hidden cells. A heatmap's cell (row, column) covers x from column and y from row, one unit each."""
+    for row, column in zip(*np.nonzero(~seen), strict=True):
+        ax.add_patch(Rectangle((column, row), 1, 1, **HIDDEN_STYLE))
+
+
+def _as_array(name: str, value: object, rank: int | tuple[int, ...]) -> NDArray[np.floating]:
+    if isinstance(value, torch.Tensor):
+        value = value.detach().to("cpu", torch.float32).numpy()
+    elif not isinstance(value, np.ndarray):
+        raise TypeError(f"{name} must be a torch.Tensor or numpy.ndarray, got {type(value).__name__}")
+    ranks = (rank,) if isinstance(rank, int) else rank
+    if value.ndim not in ranks:
+        wanted = " or ".join(str(r) for r in ranks)
+        raise ValueError(f"{name} must have {wanted} axes, got shape {value.shape}")
+    if value.size == 0:
+        raise ValueError(f"{name} is empty: shape {value.shape}")
+    return value
+
+
+def _seen(mask: Mask | None, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    if mask is None:
+        return np.ones(shape, dtype=bool)
+    array = mask.detach().cpu().numpy() if isinstance(mask, torch.Tensor) else np.asarray(mask)
+    if array.dtype != bool:
+        raise TypeError(f"mask must be boolean (True = may attend), got {array.dtype}")
+    try:
+        return np.broadcast_to(array, shape)
+    except ValueError:
+        raise ValueError(f"mask has shape {array.shape}, which does not broadcast to {shape}") from None
+
+
+def _require_length(name: str, value: Sequence[object], length: int) -> None:
+    if len(value) != length:
+        raise ValueError(f"{name} has {len(value)} entries, but the weights need {length}")
+
+
+def _require_positive(name: str, value: float) -> None:
+    if not value > 0:
+        raise ValueError(f"{name}={value} must be positive")
