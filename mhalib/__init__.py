@@ -1,6 +1,6 @@
 """The package of the book "Attention, Head by Head": multi-head attention, its references and its pictures."""
 
-from . import data, reference
+from . import bench, data, reference
 from .attention import (
     MultiHeadAttention,
     attend,
@@ -12,7 +12,7 @@ from .attention import (
 )
 from .devices import best_device
 from .masks import causal_mask, padding_mask
-from .plots import head_heatmap, head_heatmaps, head_wall
+from .plots import head_heatmap, head_heatmaps, head_wall, number_grid
 from .shapes import check_shape
 
 __version__ = "0.1.0"
@@ -20,6 +20,7 @@ __version__ = "0.1.0"
 __all__ = [
     "MultiHeadAttention",
     "attend",
+    "bench",
     "best_device",
     "causal_mask",
     "check_shape",
@@ -29,6 +30,7 @@ __all__ = [
     "head_wall",
     "masked_softmax",
     "merge_heads",
+    "number_grid",
     "padding_mask",
     "reference",
     "split_heads",

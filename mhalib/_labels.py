@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import unicodedata
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
@@ -11,6 +12,9 @@ from matplotlib.text import Text
 
 MAX_LENGTH = 14
 """Characters of a token that are shown; a longer one ends in an ellipsis."""
+
+DEFAULT_FONT = "DejaVu Sans"
+"""Comes with matplotlib."""
 
 FALLBACK_FONTS = (
     "Noto Sans CJK JP",
@@ -42,22 +46,33 @@ def clean_labels(name: str, labels: Sequence[str] | None, length: int) -> list[s
         raise TypeError(f"{name} must be a sequence of strings, got one string: {labels!r:.80}")
     if len(labels) != length:
         raise ValueError(f"{name} has {len(labels)} entries, but the weights need {length}")
-    return [_spelt(_shortened(str(label))).replace("$", r"\$") for label in labels]
+    return [_fitted(str(label)).replace("$", r"\$") for label in labels]
+
+
+def columns(label: str) -> int:
+    """How many letters wide a label is; a Chinese, Japanese or Korean character is as wide as two."""
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in label)
 
 
 def set_fonts(texts: Sequence[Text]) -> None:
     """Let matplotlib look a character up in the installed fallback fonts when the first font lacks it."""
-    families = [*plt.rcParams["font.family"], *_installed_fallbacks()]
+    families = [*plt.rcParams["font.family"], DEFAULT_FONT, *_installed_fallbacks()]
     for text in texts:
         text.set_fontfamily(families)
 
 
-def _shortened(label: str) -> str:
-    return label if len(label) <= MAX_LENGTH else label[: MAX_LENGTH - 1] + "…"
+def _fitted(label: str) -> str:
+    """The label as it is drawn, in at most `MAX_LENGTH` characters; a code is never cut in two."""
+    drawn = [_spelt(character) for character in label[: MAX_LENGTH + 1]]
+    if sum(map(len, drawn)) <= MAX_LENGTH:
+        return "".join(drawn)
+    while sum(map(len, drawn)) >= MAX_LENGTH:
+        drawn.pop()
+    return "".join(drawn) + "…"
 
 
-def _spelt(label: str) -> str:
-    return "".join(c if c == " " or (c.isprintable() and ord(c) in _drawable()) else _code(c) for c in label)
+def _spelt(c: str) -> str:
+    return c if c == " " or (c.isprintable() and ord(c) in _drawable()) else _code(c)
 
 
 def _code(character: str) -> str:
@@ -74,6 +89,6 @@ def _installed_fallbacks() -> tuple[str, ...]:
 @functools.cache
 def _drawable() -> frozenset[int]:
     """Codes of all characters that the default font or a fallback can draw."""
-    families = ["DejaVu Sans", *_installed_fallbacks()]
+    families = [DEFAULT_FONT, *_installed_fallbacks()]
     fonts = [font_manager.get_font(font_manager.findfont(family)) for family in families]
     return frozenset().union(*(font.get_charmap() for font in fonts))

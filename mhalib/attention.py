@@ -68,7 +68,8 @@ def attend(
     _check_attend(q, k, v, mask)
     require_probability("dropout", dropout)
     if not need_weights:
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout), None
+        table = None if mask is None else torch.atleast_2d(mask)  # the kernel takes no mask of shape (K,) or ()
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=table, dropout_p=dropout), None
     scores = (q / math.sqrt(q.shape[-1])) @ k.mT
     weights = scores.softmax(-1) if mask is None else masked_softmax(scores, mask)
     kept = F.dropout(weights, dropout) if dropout else weights

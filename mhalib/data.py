@@ -99,7 +99,7 @@ def read_sentences(texts: list[tuple[str, ...]]) -> Sentences:
         last = len(words) - 1
         answers = [(max(t - 1, 0), min(t + 1, last), subject, verb) for t in range(len(words))]
         positions[i, : len(words)] = torch.tensor(answers)
-    return Sentences(tokens, torch.tensor([len(words) for words in texts]), positions)
+    return Sentences(tokens, torch.tensor([len(words) for words in texts], dtype=torch.long), positions)
 
 
 def _checked_ids(words: tuple[str, ...]) -> list[int]:

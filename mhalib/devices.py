@@ -18,7 +18,7 @@ def best_device() -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, ImportError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"MHALIB_DEVICE={name!r} cannot be used here: {reason}") from error
     return torch.device(name)

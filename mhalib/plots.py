@@ -16,16 +16,17 @@ import seaborn as sns
 import torch
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
+from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from ._labels import clean_labels, set_fonts
+from ._labels import clean_labels, columns, set_fonts
 from ._validate import require_count
 
 COLOUR_MAP = "mako_r"
-DPI = 120
+DPI = 100
 HIDDEN_STYLE: dict[str, Any] = {"facecolor": "0.93", "hatch": "////", "edgecolor": "0.72", "linewidth": 0.0}
+OWNER_COLOURS = ("#cfe3f3", "#f4b860", "#7fb79f", "#d9b8e0", "#e6e08c", "#e9978f")  # black reads on each
 
 Weights = torch.Tensor | NDArray[np.floating]
 Mask = torch.Tensor | NDArray[np.bool_]
@@ -64,7 +65,7 @@ def head_heatmap(
     seen = _seen(mask, table.shape)
     _require_positive("vmax", vmax)
     if ax is None:
-        size = (1.8 + 0.36 * table.shape[1], 0.8 + 0.36 * table.shape[0] + _label_height(keys))
+        size = (1.3 + 0.36 * table.shape[1] + _label_length(queries), 0.8 + 0.36 * table.shape[0] + _label_length(keys))
         ax = plt.subplots(figsize=size, dpi=DPI, layout="constrained")[1]
     _hatch(ax, seen)
     sns.heatmap(
@@ -123,16 +124,14 @@ def head_heatmaps(
     """
     table = _as_array("weights", weights, rank=3)
     num_heads, num_queries, num_kvpairs = table.shape
-    clean_labels("queries", queries, num_queries)  # an error comes before a figure is made
-    panel = (
-        0.30 * num_kvpairs + 0.4,
-        0.30 * num_queries + 0.3 + _label_height(clean_labels("keys", keys, num_kvpairs)),
-    )
+    query_space = _label_length(clean_labels("queries", queries, num_queries))  # an error comes before a figure is made
+    key_space = _label_length(clean_labels("keys", keys, num_kvpairs))
+    panel = (0.30 * num_kvpairs + 0.4, 0.30 * num_queries + 0.3 + key_space)
     seen = _seen(mask, table.shape)
     _require_positive("vmax", vmax)
     titles = [f"head {i}" for i in range(num_heads)] if titles is None else list(titles)
     _require_length("titles", titles, num_heads)
-    axes = _grid(num_heads, ncols, panel) if ax is None else list(ax)
+    axes = _grid(num_heads, ncols, panel, query_space) if ax is None else list(ax)
     _require_length("ax", axes, num_heads)
     for i, one in enumerate(axes):
         head_heatmap(
@@ -187,23 +186,66 @@ def head_wall(
     return ax
 
 
-def _grid(num_heads: int, ncols: int | None, panel: tuple[float, float]) -> list[Axes]:
+def number_grid(
+    numbers: torch.Tensor | NDArray[np.integer],
+    owners: torch.Tensor | NDArray[np.integer],
+    *,
+    title: str | None = None,
+    xlabel: str = "",
+    ylabel: str = "",
+    digits: int = 1,
+    ax: Axes | None = None,
+) -> Axes:
+    """Write each number of a matrix into its cell, on the colour of whoever owns it: to follow numbers by eye.
+
+    Args:
+        numbers: integers (R, C).
+        owners: integers (R, C), such as the head that a number belongs to; each has one of six colours.
+        title, xlabel, ylabel: as in matplotlib.
+        digits: numbers are padded with zeros to this length.
+        ax: where to draw; `None` makes a figure.
+
+    Raises:
+        TypeError, ValueError: the shapes differ, are not matrices, or an owner is not in 0..5.
+    """
+    table = _as_array("numbers", numbers, rank=2).astype(int)
+    colours = _as_array("owners", owners, rank=2).astype(int)
+    if colours.shape != table.shape:
+        raise ValueError(f"owners has shape {colours.shape}, but numbers has {table.shape}")
+    if colours.min() < 0 or colours.max() >= len(OWNER_COLOURS):
+        raise ValueError(f"owners must lie in 0..{len(OWNER_COLOURS) - 1}, got {colours.min()}..{colours.max()}")
+    rows, columns = table.shape
+    if ax is None:
+        size = (0.16 * (digits + 2) * columns + 0.6, 0.3 * rows + 0.9)
+        ax = plt.subplots(figsize=size, dpi=DPI, layout="constrained")[1]
+    ax.imshow(colours, cmap=ListedColormap(OWNER_COLOURS), vmin=-0.5, vmax=len(OWNER_COLOURS) - 0.5, aspect="auto")
+    for row, column in np.ndindex(rows, columns):
+        ax.text(column, row, f"{table[row, column]:0{digits}d}", ha="center", va="center", fontsize="small")
+    ax.set_xticks(np.arange(columns + 1) - 0.5, minor=True)
+    ax.set_yticks(np.arange(rows + 1) - 0.5, minor=True)
+    ax.grid(which="minor", color="white", linewidth=1.5)
+    ax.tick_params(which="minor", length=0)
+    ax.set(xticks=range(columns), yticks=range(rows), title=title or "", xlabel=xlabel, ylabel=ylabel)
+    return ax
+
+
+def _grid(num_heads: int, ncols: int | None, panel: tuple[float, float], query_space: float) -> list[Axes]:
     """Axes for the heads on a new figure: as many in a row as fit a page, and no row nearly empty."""
     if ncols is None:
         at_most = max(1, int(11.5 // panel[0]))
         ncols = math.ceil(num_heads / math.ceil(num_heads / at_most))
     require_count("ncols", ncols)
     nrows = math.ceil(num_heads / ncols)
-    size = (panel[0] * ncols + 1.8, panel[1] * nrows + 0.8)
+    size = (panel[0] * ncols + 1.3 + query_space, panel[1] * nrows + 0.8)
     figure, grid = plt.subplots(nrows, ncols, figsize=size, dpi=DPI, layout="constrained", squeeze=False)
     for unused in grid.flat[num_heads:]:
         figure.delaxes(unused)
     return list(grid.flat[:num_heads])
 
 
-def _label_height(keys: list[str]) -> float:
-    """Inches that the names of the columns need when they stand upright."""
-    return 0.3 + 0.085 * max(map(len, keys))
+def _label_length(labels: list[str]) -> float:
+    """Inches that the names of the rows need, or those of the columns, which stand upright."""
+    return 0.3 + 0.085 * max(map(columns, labels))
 
 
 def _shared_colorbar(axes: list[Axes], vmax: float) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from .._validate import require_tensor
 from ..attention import MultiHeadAttention
 
 D2L_NAMES = ("W_q", "W_k", "W_v", "W_o")
@@ -150,6 +151,8 @@ def _from_state_dict(
     if set(state_dict) != expected:
         missing, unknown = sorted(expected - set(state_dict)), sorted(set(state_dict) - expected)
         raise ValueError(f"state_dict does not fit: missing {missing}, unknown {unknown}")
+    for name in weights:
+        require_tensor(name, state_dict[name], rank=2)
     q, k, v, o = (state_dict[name] for name in weights)
     layer = MultiHeadAttention(
         o.shape[0],

@@ -1,0 +1,99 @@
+"""Time and memory, measured so that a noisy machine does not decide the answer."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from ._validate import require_count
+
+
+def time_ratios(functions: Mapping[str, Callable[[], object]], baseline: str, rounds: int = 15) -> dict[str, float]:
+    """How many times as long each function takes as the one named `baseline`, all in one run.
+
+    Every round calls each function once, so that a slow moment of the machine hits all of them; the ratio is
+    that of the median times. One round goes before, uncounted.
+
+    Args:
+        functions: by name; each is called without arguments.
+        baseline: the name whose ratio is 1.
+        rounds: rounds that count.
+
+    Raises:
+        ValueError: `baseline` is not among the names, or `rounds` is less than 1.
+    """
+    if baseline not in functions:
+        raise ValueError(f"baseline={baseline!r} is not among the functions: {sorted(functions)}")
+    require_count("rounds", rounds)
+    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    for round_number in range(rounds + 1):
+        for name, function in functions.items():
+            _synchronise()
+            start = time.perf_counter()
+            function()
+            _synchronise()
+            if round_number:
+                seconds[name].append(time.perf_counter() - start)
+    medians = {name: statistics.median(times) for name, times in seconds.items()}
+    return {name: median / medians[baseline] for name, median in medians.items()}
+
+
+def peak_bytes(function: Callable[[], object], device: torch.device | str = "cpu") -> int:
+    """The most memory that tensors made inside `function` hold at one moment, workspace of torch's kernels included.
+
+    Args:
+        function: called twice, once uncounted.
+        device: where its tensors live; what is allocated elsewhere does not count.
+    """
+    function()
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize(device)
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        function()
+        torch.cuda.synchronize(device)
+        return torch.cuda.max_memory_allocated(device) - before
+    with _quiet_stderr(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as trace:
+        function()
+    live = peak = 0
+    for change in _allocations(trace):
+        live += change
+        peak = max(peak, live)
+    return peak
+
+
+def _allocations(trace: profile) -> list[int]:
+    """Bytes taken (positive) and given back (negative) on the CPU, in order of time."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "trace.json"
+        trace.export_chrome_trace(str(file))
+        events = json.loads(file.read_text(encoding="utf-8"))["traceEvents"]
+    changes = [event for event in events if event["name"] == "[memory]" and event["args"]["Device Type"] == 0]
+    return [event["args"]["Bytes"] for event in sorted(changes, key=lambda event: event["ts"])]
+
+
+@contextlib.contextmanager
+def _quiet_stderr() -> Iterator[None]:
+    """Hold back what torch's profiler writes straight to the file descriptor, which would end up in a page."""
+    saved = os.dup(2)
+    try:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+            yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
+def _synchronise() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()

@@ -1,0 +1,190 @@
+"""`attend` and `MultiHeadAttention`: their values, gradients, dropout and state. Bad input: see the end."""
+
+import copy
+import io
+import re
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from mhalib import MultiHeadAttention, attend, masked_softmax, reference
+
+EXACT = {"rtol": 0, "atol": 1e-10}
+SIZES = st.lists(st.sampled_from([1, 2, 3, 5, 7]), min_size=5, max_size=5, unique=True)
+MASKS = st.sampled_from([None, "", "K", "QK", "B11K", "1h1K", "BhQK", "11Q1"])
+LENGTHS = st.sampled_from([None, "B", "BQ"])
+BOTH = pytest.mark.parametrize("need_weights", [True, False])
+
+
+@given(sizes=SIZES, axes=MASKS, need_weights=st.booleans())
+def test_attend_equals_the_loops(sizes, axes, need_weights, device):
+    batch_size, num_queries, num_kvpairs, num_heads, head_dim = sizes
+    q, k, v = _random(device, (num_queries, head_dim), (num_kvpairs, head_dim), (num_kvpairs, 11), lead=sizes[0::3])
+    mask = _random_mask(axes, sizes, device)
+    output, weights = attend(q, k, v, mask, need_weights=need_weights)
+    whole_mask = None if mask is None else mask.expand(batch_size, num_heads, num_queries, num_kvpairs)
+    expected, expected_weights = reference.attend_loops(q, k, v, whole_mask)
+    torch.testing.assert_close(output, expected, **EXACT)
+    assert (weights is not None) == need_weights
+    if need_weights:
+        assert weights.shape == (batch_size, num_heads, num_queries, num_kvpairs)
+        torch.testing.assert_close(weights, expected_weights, **EXACT)
+
+
+@given(sizes=SIZES, axes=MASKS.filter(lambda axes: axes not in ("", "K")))
+def test_attend_equals_torch(sizes, axes, device):
+    _, num_queries, num_kvpairs, _, head_dim = sizes
+    q, k, v = _random(device, (num_queries, head_dim), (num_kvpairs, head_dim), (num_kvpairs, 11), lead=sizes[0::3])
+    mask = _random_mask(axes, sizes, device)
+    expected = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    torch.testing.assert_close(attend(q, k, v, mask)[0], expected, **EXACT)
+
+
+@given(sizes=SIZES, axes=MASKS, lengths=LENGTHS, bias=st.booleans(), need_weights=st.booleans())
+def test_layer_equals_the_loops(sizes, axes, lengths, bias, need_weights, device):
+    layer, inputs = _layer_and_inputs(sizes, bias, device)
+    masks = {"mask": _random_mask(axes, sizes, device), "valid_lens": _random_lengths(lengths, sizes, device)}
+    output, weights = layer(*inputs, **masks, need_weights=need_weights)
+    expected, expected_weights = reference.multi_head_attention_loops(layer, *inputs, **masks)
+    torch.testing.assert_close(output, expected, **EXACT)
+    assert (weights is not None) == need_weights
+    if need_weights:
+        torch.testing.assert_close(weights, expected_weights, **EXACT)
+
+
+@pytest.mark.parametrize("lead", [(), (3,), (2, 3, 5, 7)])
+@BOTH
+def test_attend_takes_any_leading_axes(lead, need_weights):
+    q, k, v = _random("cpu", (5, 3), (7, 3), (7, 2), lead=lead)
+    mask = _random_mask("QK", (1, 5, 7, 1, 1), "cpu")
+    output, _ = attend(q, k, v, mask, need_weights=need_weights)
+    torch.testing.assert_close(output, F.scaled_dot_product_attention(q, k, v, attn_mask=mask), **EXACT)
+
+
+@given(sizes=SIZES, axes=MASKS)
+def test_rows_of_weights_sum_to_1_or_see_nothing(sizes, axes, device):
+    q, k = _random(device, (sizes[1], sizes[4]), (sizes[2], sizes[4]), lead=sizes[0::3])
+    mask = _random_mask(axes, sizes, device)
+    _, weights = attend(q, k, k, mask)
+    sees_something = torch.ones((), dtype=torch.bool) if mask is None else mask.any(-1)
+    torch.testing.assert_close(weights.sum(-1), sees_something.to(weights).expand(weights.shape[:-1]), **EXACT)
+
+
+@BOTH
+def test_a_query_that_sees_nothing_gets_exactly_0(need_weights, device):
+    q, k, v = _random(device, (5, 3), (7, 3), (7, 11), lead=(2, 3))
+    mask = torch.ones(2, 1, 5, 7, dtype=torch.bool, device=device)
+    mask[1, :, 2] = False
+    output, weights = attend(q, k, v, mask, need_weights=need_weights)
+    assert output[1, :, 2].count_nonzero() == 0
+    assert output[0, :, 2].count_nonzero() == 3 * 11
+    assert weights is None or weights[1, :, 2].count_nonzero() == 0
+
+
+def test_masked_softmax_survives_scores_that_overflow():
+    scores = torch.tensor([[1e30, -1e30, 1e30], [-1e30, -1e30, 5.0]])
+    mask = torch.tensor([[True, True, True], [True, True, False]])
+    torch.testing.assert_close(masked_softmax(scores, mask), torch.tensor([[0.5, 0, 0.5], [0.5, 0.5, 0]]))
+
+
+@BOTH
+def test_gradients_are_those_of_finite_differences(need_weights, device):
+    q, k, v = (x.requires_grad_() for x in _random(device, (3, 2), (5, 2), (5, 1), lead=(1, 2)))
+    mask = torch.rand(3, 5, device=device) < 0.6
+    mask[1] = False
+    assert torch.autograd.gradcheck(lambda *qkv: attend(*qkv, mask, need_weights=need_weights), (q, k, v))
+
+
+@BOTH
+def test_gradients_are_finite_when_a_query_sees_nothing(need_weights, device):
+    layer, inputs = _layer_and_inputs((2, 5, 7, 3, 4), True, device)
+    for x in inputs:
+        x.requires_grad_()
+    output, _ = layer(*inputs, torch.tensor([0, 3], device=device), need_weights=need_weights)
+    output.square().sum().backward()
+    assert all(x.grad.isfinite().all() for x in [*inputs, *layer.parameters()])
+    assert inputs[1].grad[0].count_nonzero() == 0
+
+
+@pytest.mark.parametrize(("batch_size", "num_queries", "num_kvpairs"), [(0, 3, 5), (2, 0, 5), (2, 3, 0)])
+@BOTH
+def test_no_examples_no_queries_no_keys(batch_size, num_queries, num_kvpairs, need_weights, device):
+    layer, inputs = _layer_and_inputs((batch_size, num_queries, num_kvpairs, 2, 7), True, device)
+    lengths = torch.full((batch_size,), num_kvpairs, device=device)
+    output, weights = layer(*inputs, lengths, need_weights=need_weights)
+    assert output.shape == (batch_size, num_queries, 14)
+    torch.testing.assert_close(output, layer.W_o.bias.expand_as(output))  # what is left when nothing is attended to
+    assert weights is None or weights.shape == (batch_size, 2, num_queries, num_kvpairs)
+
+
+def test_dropped_weights_are_0_and_the_others_grow():
+    torch.manual_seed(0)
+    q, k = torch.randn(2, 2, 3, 61, 5)
+    output, weights = attend(q, k, torch.eye(61).expand(2, 3, 61, 61), dropout=0.25)  # v = 1 shows what arrived
+    kept = output != 0
+    torch.testing.assert_close(output[kept], weights[kept] / 0.75)
+    torch.testing.assert_close(weights, attend(q, k, k)[1], rtol=0, atol=0)
+    assert 0.7 < kept.float().mean() < 0.8
+
+
+@BOTH
+def test_the_layer_drops_weights_only_in_training(need_weights, device):
+    layer, inputs = _layer_and_inputs((2, 5, 7, 3, 11), True, device)
+    layer.dropout = 0.5
+    trained, trained_weights = layer(*inputs, need_weights=need_weights)
+    output, weights = layer.eval()(*inputs, need_weights=need_weights)
+    layer.dropout = 0.0
+    torch.testing.assert_close(output, layer(*inputs)[0], **EXACT)
+    assert not torch.allclose(trained, output)
+    torch.testing.assert_close(trained_weights, weights, rtol=0, atol=0)  # or both None
+
+
+def test_dropout_of_1_leaves_nothing():
+    q, k, v = _random("cpu", (5, 3), (7, 3), (7, 2), lead=(2,))
+    for need_weights in (True, False):
+        assert attend(q, k, v, dropout=1.0, need_weights=need_weights)[0].count_nonzero() == 0
+
+
+def test_forward_leaves_nothing_on_the_layer():
+    layer, inputs = _layer_and_inputs((2, 5, 7, 3, 11), True, "cpu")
+    before = [dict(vars(module)) for module in layer.modules()]
+    layer(*inputs, torch.tensor([2, 7]), mask=torch.ones(5, 7, dtype=torch.bool))
+    assert [dict(vars(module)) for module in layer.modules()] == before
+
+
+def test_save_and_load(tmp_path):
+    layer, inputs = _layer_and_inputs((2, 5, 7, 3, 11), True, "cpu")
+    torch.save(layer.state_dict(), tmp_path / "layer.pt")
+    loaded, _ = _layer_and_inputs((2, 5, 7, 3, 11), True, "cpu", seed=1)
+    assert not torch.equal(loaded(*inputs)[0], layer(*inputs)[0])
+    loaded.load_state_dict(torch.load(tmp_path / "layer.pt", weights_only=True))
+    assert torch.equal(loaded(*inputs)[0], layer(*inputs)[0])
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_state_dict_has_the_names_of_d2l(bias):
+    parts = ("weight", "bias") if bias else ("weight",)
+    expected = {f"{name}.{part}" for name in ("W_q", "W_k", "W_v", "W_o") for part in parts}
+    assert set(MultiHeadAttention(6, 3, bias=bias).state_dict()) == expected
+
+
+def test_a_copy_is_independent():
+    layer, inputs = _layer_and_inputs((2, 5, 7, 3, 11), True, "cpu")
+    twin = copy.deepcopy(layer)
+    before = layer(*inputs)[0]
+    assert torch.equal(twin(*inputs)[0], before)
+    torch.nn.init.zeros_(twin.W_v.weight)
+    assert torch.equal(layer(*inputs)[0], before)
+    assert not torch.equal(twin(*inputs)[0], before)
+
+
+def test_the_layer_says_what_it_is():
+    assert "num_hiddens=21, num_heads=3, head_dim=7, dropout=0.5" in repr(MultiHeadAttention(21, 3, dropout=0.5))
+
+
+BAD_LAYERS = [
+    (dict(num_hiddens=100, num_heads=6), ValueError, "num_hiddens=100 is not divisible by num_heads=6"),
+]

@@ -1,0 +1,140 @@
+"""Execute the book's notebooks in place, so that running it twice leaves no difference.
+
+    python tools/notebooks.py [--measure] [NOTEBOOK ...]
+
+Before a notebook runs, its launch links and its set-up cell are written from the repository's address in
+_config.yml. After it, everything that changes from run to run is dropped: times, ids of widgets, kernel versions.
+A cell with the tag `nbval-ignore-output` measures, so that no two runs agree: it is executed, but its stored
+output stays, unless it has none or `--measure` is given. Measure on a machine that does nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import time
+from pathlib import Path
+
+import nbformat
+import yaml
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+from tqdm import tqdm
+
+ROOT = Path(__file__).resolve().parents[1]
+CHAPTERS = ROOT / "chapters"
+CELL_TIMEOUT = 300  # seconds
+MEASURES = "nbval-ignore-output"
+WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
+KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
+
+SETUP = """\
+# Where mhalib is installed this does nothing. Elsewhere, as in Colab, it installs mhalib and what mhalib
+# needs and the host lacks; the host's own torch and numpy stay as they are.
+from importlib.util import find_spec
+
+if find_spec("mhalib") is None:
+    %pip install --quiet --no-deps "mhalib @ git+{repository}"
+    missing = [name for name in ("torch", "matplotlib", "seaborn", "tqdm") if find_spec(name) is None]
+    if missing:
+        %pip install --quiet {{" ".join(missing)}}"""
+
+LAUNCH = (
+    "Run this page yourself: [Colab]({colab}) · [Binder]({binder}) · [SageMaker Studio Lab]({studio_lab}). "
+    "The first cell installs the book's package where it is missing."
+)
+
+
+def repository() -> tuple[str, str]:
+    """Address and branch, from the one place that holds them."""
+    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]
+    return config["url"], config["branch"]
+
+
+def launch_links(path: Path) -> dict[str, str]:
+    """Where the notebook at `path` can be run, by service."""
+    url, branch = repository()
+    slug, notebook = url.removeprefix("https://github.com/"), path.relative_to(ROOT).as_posix()
+    return {
+        "colab": f"https://colab.research.google.com/github/{slug}/blob/{branch}/{notebook}",
+        "binder": f"https://mybinder.org/v2/gh/{slug}/{branch}?urlpath=lab/tree/{notebook}",
+        "studio_lab": f"https://studiolab.sagemaker.aws/import/github/{slug}/blob/{branch}/{notebook}",
+    }
+
+
+def generated_cells(path: Path) -> dict[str, str]:
+    """The cells that are written, not edited: tag -> source."""
+    return {"launch": LAUNCH.format(**launch_links(path)), "set-up": SETUP.format(repository=repository()[0])}
+
+
+def cell_with_tag(notebook: NotebookNode, tag: str) -> NotebookNode:
+    """The one cell that carries `tag`; `ValueError` if there is none or more than one."""
+    found = [cell for cell in notebook.cells if tag in cell.metadata.get("tags", [])]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} cells carry the tag {tag!r}, expected 1")
+    return found[0]
+
+
+def normalise(notebook: NotebookNode) -> NotebookNode:
+    """Drop what changes from run to run: execution times, versions, and the random ids of widgets and cells."""
+    notebook.metadata = nbformat.from_dict(
+        {
+            "kernelspec": KERNEL,
+            "language_info": {"name": "python", "pygments_lexer": "ipython3"},
+            **{key: value for key, value in notebook.metadata.items() if key == "widgets"},
+        }
+    )
+    for number, cell in enumerate(notebook.cells):
+        cell.metadata.pop("execution", None)
+        cell.id = f"cell-{number:03d}"
+    text = json.dumps(notebook, ensure_ascii=False)
+    state = notebook.metadata.get("widgets", {}).get(WIDGET_STATE, {}).get("state", {})
+    for number, model_id in enumerate(state):
+        text = text.replace(model_id, f"{number:032x}")
+    text = re.sub(r" at 0x[0-9a-f]{6,}", " at 0x0", text)
+    return nbformat.from_dict(json.loads(text))
+
+
+def execute(path: Path, measure: bool = False) -> NotebookNode:
+    """Run the notebook at `path` in a fresh kernel, in its own folder, and return it with its outputs."""
+    notebook = nbformat.read(path, as_version=4)
+    for tag, source in generated_cells(path).items():
+        cell_with_tag(notebook, tag).source = source
+    notebook.metadata.pop("widgets", None)
+    measured = {
+        number: cell.outputs
+        for number, cell in enumerate(notebook.cells)
+        if MEASURES in cell.metadata.get("tags", []) and cell.outputs and not measure
+    }
+    with tqdm(total=len(notebook.cells), desc=path.stem, unit="cell", mininterval=1.0) as progress:
+        client = NotebookClient(
+            notebook,
+            timeout=CELL_TIMEOUT,
+            kernel_name="python3",
+            record_timing=False,
+            extra_arguments=["--IPKernelApp.log_level=ERROR"],
+            resources={"metadata": {"path": str(path.parent)}},
+            on_cell_complete=lambda **_: progress.update(),
+        )
+        client.execute()
+    for number, outputs in measured.items():
+        notebook.cells[number].outputs = outputs
+    return normalise(notebook)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--measure", action="store_true", help="store what measuring cells print, too")
+    parser.add_argument("notebooks", nargs="*", type=Path, help="all chapters, if none is named")
+    arguments = parser.parse_args()
+    os.environ["PYTHONHASHSEED"] = "0"
+    for path in [name.resolve() for name in arguments.notebooks] or sorted(CHAPTERS.glob("*.ipynb")):
+        start = time.perf_counter()
+        nbformat.write(execute(path, arguments.measure), path)
+        print(f"{path.relative_to(ROOT)}: {time.perf_counter() - start:.0f} s, {path.stat().st_size / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()
