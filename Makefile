@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.installed
 PORT   ?= 8000
-BUILD  := $(BIN)/jupyter-book build . -W -n --keep-going
+BUILD  := $(BIN)/jupyter-book build . --all -W -n --keep-going
 SOURCES := _config.yml _toc.yml $(shell find chapters tools -type f -not -path '*/.*' -not -name '*.pyc')
 
 .PHONY: help book test serve notebooks lab lint clean

@@ -216,7 +216,7 @@ def number_grid(
         raise ValueError(f"owners must lie in 0..{len(OWNER_COLOURS) - 1}, got {colours.min()}..{colours.max()}")
     rows, columns = table.shape
     if ax is None:
-        size = (0.16 * (digits + 2) * columns + 0.6, 0.3 * rows + 0.9)
+        size = (0.11 * (digits + 2) * columns + 0.6, 0.3 * rows + 0.9)
         ax = plt.subplots(figsize=size, dpi=DPI, layout="constrained")[1]
     ax.imshow(colours, cmap=ListedColormap(OWNER_COLOURS), vmin=-0.5, vmax=len(OWNER_COLOURS) - 0.5, aspect="auto")
     for row, column in np.ndindex(rows, columns):
@@ -232,7 +232,7 @@ def number_grid(
 def _grid(num_heads: int, ncols: int | None, panel: tuple[float, float], query_space: float) -> list[Axes]:
     """Axes for the heads on a new figure: as many in a row as fit a page, and no row nearly empty."""
     if ncols is None:
-        at_most = max(1, int(11.5 // panel[0]))
+        at_most = max(1, int(8.5 // panel[0]))
         ncols = math.ceil(num_heads / math.ceil(num_heads / at_most))
     require_count("ncols", ncols)
     nrows = math.ceil(num_heads / ncols)

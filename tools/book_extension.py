@@ -1,4 +1,4 @@
-"""Sphinx extension of this book: MathJax from our own pages instead of from another host."""
+"""Sphinx extension of this book: MathJax from our own pages, not from another host, and the title beside the logo."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from sphinx.application import Sphinx
+from sphinx.config import Config
 
 MATHJAX = "tex-chtml.js"
 FONTS = "output/chtml/fonts"
@@ -28,7 +29,14 @@ def copy_mathjax(app: Sphinx, exception: Exception | None) -> None:
         shutil.copytree(source / FONTS, target / FONTS, dirs_exist_ok=True)
 
 
+def write_title(app: Sphinx, config: Config) -> None:
+    """Show the title beside the logo. _config.yml cannot say it without dropping Jupyter Book's other theme options."""
+    config.html_theme_options["logo"] = {"text": config.html_title}
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_config_value("comments_config", {}, "html")  # Jupyter Book sets it for sphinx_comments, which we left out
     app.config.mathjax_path = f"mathjax/{MATHJAX}"
+    app.connect("config-inited", write_title)
     app.connect("build-finished", copy_mathjax)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

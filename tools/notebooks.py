@@ -31,15 +31,16 @@ WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 SETUP = """\
-# Where mhalib is installed this does nothing. Elsewhere, as in Colab, it installs mhalib and what mhalib
-# needs and the host lacks; the host's own torch and numpy stay as they are.
+# Where mhalib is installed, this does nothing. Elsewhere, as in Colab, it installs
+# mhalib and what it needs and the host lacks. The host's torch and numpy stay.
 from importlib.util import find_spec
 
 if find_spec("mhalib") is None:
     %pip install --quiet --no-deps "mhalib @ git+{repository}"
-    missing = [name for name in ("torch", "matplotlib", "seaborn", "tqdm") if find_spec(name) is None]
+    needs = ("torch", "numpy", "matplotlib", "seaborn")
+    missing = " ".join(name for name in needs if find_spec(name) is None)
     if missing:
-        %pip install --quiet {{" ".join(missing)}}"""
+        %pip install --quiet {{missing}}"""
 
 LAUNCH = (
     "Run this page yourself: [Colab]({colab}) · [Binder]({binder}) · [SageMaker Studio Lab]({studio_lab}). "

@@ -1,0 +1,81 @@
+"""The set-up cell, as Colab runs it: an empty folder, a host that has torch but not mhalib."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import notebooks
+import pytest
+from conftest import ROOT
+
+pytestmark = pytest.mark.network
+
+CHAPTER = ROOT / "chapters/04_reshape_trick.ipynb"
+RUN = """
+import sys, nbformat
+from nbclient import NotebookClient
+NotebookClient(nbformat.read(sys.argv[1], as_version=4), timeout=300, kernel_name="python3").execute()
+import mhalib, numpy, torch
+print(mhalib.__file__, torch.__file__, numpy.__file__, sep="\\n")
+"""
+
+
+def make_host(folder: Path) -> Path:
+    """A new virtual environment in which everything is installed but mhalib. Returns its Python."""
+    venv.create(folder, with_pip=True)
+    python = folder / "bin/python"
+    query = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    target = Path(subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip())
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if "mhalib" not in entry.name and not (target / entry.name).exists():
+            (target / entry.name).symlink_to(entry)
+    return python
+
+
+def publish(folder: Path) -> Path:
+    """A git repository that holds the files of this checkout as they are now."""
+    listing = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
+    )
+    for name in listing.stdout.decode().splitlines():
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    identity = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
+    for command in (["init", "-q"], ["add", "-A"], [*identity, "commit", "-qm", "snapshot"]):
+        subprocess.run(["git", *command], cwd=folder, check=True)
+    return folder
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the host is made of symbolic links")
+def test_chapter_runs_where_mhalib_is_missing(tmp_path: Path) -> None:
+    python = make_host(tmp_path / "host")
+    published = publish(tmp_path / "published")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    shutil.copy2(CHAPTER, empty)
+    environment = {
+        **{name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")},
+        "GIT_CONFIG_COUNT": "1",  # git fetches the repository's address from here
+        "GIT_CONFIG_KEY_0": f"url.{published.as_uri()}.insteadOf",
+        "GIT_CONFIG_VALUE_0": notebooks.repository()[0],
+        "MHALIB_DEVICE": "cpu",
+    }
+    missing = subprocess.run([python, "-c", "import torch, mhalib"], env=environment, capture_output=True, check=False)
+    assert b"No module named 'mhalib'" in missing.stderr
+
+    done = subprocess.run(
+        [python, "-c", RUN, CHAPTER.name], cwd=empty, env=environment, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    installed, *kept = done.stdout.splitlines()[-3:]
+    assert Path(installed).is_relative_to(tmp_path / "host")
+    for module in kept:  # still the links to what the host had: pip replaced neither
+        assert Path(module).parent.is_symlink()

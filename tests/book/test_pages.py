@@ -1,0 +1,184 @@
+"""The built pages, in a real browser: every page, light and dark, on a desktop and on a phone."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import notebooks
+import pytest
+import yaml
+from axe_playwright_python.sync_playwright import Axe
+from conftest import ROOT
+from playwright.sync_api import Browser, Page, expect
+
+pytestmark = pytest.mark.browser
+
+TOC = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+CHAPTERS = [chapter["file"] for part in TOC["parts"] for chapter in part["chapters"]]
+PAGES = [TOC["root"], *CHAPTERS, "search", "genindex"]
+VISITS = list(itertools.product(PAGES, ("light", "dark"), (1280, 390)))
+
+HEADINGS = """[...document.querySelectorAll('main h1, main h2, main h3, main h4')]
+    .filter(heading => heading.offsetParent !== null)  /* the theme keeps a second title for print */
+    .map(heading => +heading.tagName[1])"""
+IMAGES = """[...document.querySelectorAll('article img')].map(
+    image => ({source: image.src, alt: image.alt, loaded: image.complete && image.naturalWidth > 0}))"""
+MATHS = """({
+    asked: document.querySelectorAll('article .math').length,
+    set: document.querySelectorAll('article .math mjx-container').length,
+    errors: document.querySelectorAll('mjx-merror').length})"""
+MATHS_DONE = "() => !window.MathJax || (MathJax.startup && MathJax.startup.promise.then(() => true))"
+
+
+@dataclass
+class Visit:
+    """What one page did in the browser."""
+
+    hosts: set[str] = field(default_factory=set)
+    failed: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    width: int = 0
+    theme: str = ""
+    headings: list[int] = field(default_factory=list)
+    images: list[dict] = field(default_factory=list)
+    maths: dict[str, int] = field(default_factory=dict)
+    violations: list[str] = field(default_factory=list)
+
+
+def watch(page: Page, visit: Visit) -> None:
+    page.on("request", lambda request: visit.hosts.add(urlsplit(request.url).netloc))
+    page.on("response", lambda reply: visit.failed.append(reply.url) if reply.status >= 400 else None)
+    page.on("requestfailed", lambda request: visit.failed.append(request.url))
+    page.on("console", lambda message: visit.errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: visit.errors.append(str(error)))
+
+
+@pytest.fixture(scope="session")
+def visits(browser: Browser, site: str) -> dict[tuple[str, str, int], Visit]:
+    """Every page in every mode, opened once."""
+    done = {}
+    for name, scheme, width in VISITS:
+        visit = done[name, scheme, width] = Visit()
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        watch(page, visit)
+        page.goto(f"{site}{name}.html", wait_until="networkidle")
+        page.wait_for_function(MATHS_DONE)
+        visit.width = page.evaluate("document.documentElement.scrollWidth")
+        visit.theme = page.evaluate("document.documentElement.dataset.theme")
+        visit.headings = page.evaluate(HEADINGS)
+        visit.images = page.evaluate(IMAGES)
+        visit.maths = page.evaluate(MATHS)
+        found = Axe().run(page, options={"preload": False}).response["violations"]  # it would fetch styles itself
+        visit.violations = [
+            f"{rule['impact']}: {rule['id']}: {rule['help']}: {[node['html'][:120] for node in rule['nodes'][:3]]}"
+            for rule in found
+            if rule["impact"] in ("serious", "critical")
+        ]
+        page.close()
+    return done
+
+
+@pytest.fixture(params=VISITS, ids=lambda visit: "-".join(map(str, visit)))
+def mode(request: pytest.FixtureRequest) -> tuple[str, str, int]:
+    return request.param
+
+
+@pytest.fixture
+def visit(mode: tuple[str, str, int], visits: dict[tuple[str, str, int], Visit]) -> Visit:
+    return visits[mode]
+
+
+def test_asks_no_other_host(visit: Visit, site: str) -> None:
+    assert visit.hosts == {urlsplit(site).netloc}
+
+
+def test_finds_every_file(visit: Visit) -> None:
+    assert visit.failed == []
+
+
+def test_logs_no_error(visit: Visit) -> None:
+    assert visit.errors == []
+
+
+def test_fits_the_screen(visit: Visit, mode: tuple[str, str, int]) -> None:
+    assert visit.width <= mode[2]
+
+
+def test_follows_the_colour_scheme(visit: Visit, mode: tuple[str, str, int]) -> None:
+    assert visit.theme == mode[1]
+
+
+def test_headings_are_in_order(visit: Visit) -> None:
+    assert visit.headings[0] == 1
+    assert visit.headings.count(1) == 1
+    assert all(deeper - level <= 1 for level, deeper in itertools.pairwise(visit.headings))
+
+
+def test_images_load_and_say_what_they_show(visit: Visit) -> None:
+    for image in visit.images:
+        assert image["loaded"], image["source"]
+        assert len(image["alt"]) > 40, f"alt text of {image['source']}: {image['alt']!r}"
+
+
+def test_maths_is_typeset(visit: Visit, mode: tuple[str, str, int]) -> None:
+    assert visit.maths["errors"] == 0
+    assert visit.maths["set"] == visit.maths["asked"]
+    assert (visit.maths["set"] > 0) == (mode[0] not in ("search", "genindex"))
+
+
+def test_axe_finds_nothing_serious(visit: Visit) -> None:
+    assert visit.violations == []
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_launch_links_lead_to_this_chapter(browser: Browser, site: str, chapter: str) -> None:
+    page = browser.new_page()
+    page.goto(f"{site}{chapter}.html")
+    links = set(page.evaluate("[...document.querySelectorAll('a')].map(a => a.href)"))
+    expected = notebooks.launch_links(ROOT / f"{chapter}.ipynb")
+    assert set(expected.values()) <= links
+    for host in ("colab.research.google.com", "mybinder.org", "studiolab.sagemaker.aws"):
+        assert {link for link in links if host in link} <= set(expected.values())  # the theme's button agrees
+    page.close()
+
+
+def test_start_page_leads_into_the_book(browser: Browser, site: str) -> None:
+    page = browser.new_page()
+    page.goto(site)
+    page.wait_for_url(f"{site}{TOC['root']}.html")
+    assert page.title().startswith("Attention, Head by Head")
+    assert "2026" in page.inner_text("footer.bd-footer-content, .bd-footer-content")
+    page.close()
+
+
+def test_search_finds_a_chapter_without_a_server(browser: Browser, site: str) -> None:
+    page = browser.new_page()
+    page.goto(f"{site}search.html?q=strides")
+    page.wait_for_selector("#search-results li a")
+    assert "The reshape trick" in page.inner_text("#search-results")
+    page.close()
+
+
+def test_reader_can_switch_to_dark(browser: Browser, site: str) -> None:
+    page = browser.new_page(color_scheme="light")
+    page.goto(f"{site}{CHAPTERS[0]}.html")
+    for _ in range(3):  # auto, light, dark, in the theme's order
+        page.click("button.theme-switch-button:visible")
+        if page.evaluate("document.documentElement.dataset.theme") == "dark":
+            break
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.close()
+
+
+def test_phone_opens_the_contents(browser: Browser, site: str) -> None:
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    page.goto(f"{site}{CHAPTERS[0]}.html")
+    other = page.get_by_role("link", name="Per-head heatmaps").first
+    expect(other).not_to_be_in_viewport()
+    page.click("button.primary-toggle:visible, label.primary-toggle:visible")
+    expect(other).to_be_in_viewport()
+    other.click()
+    page.wait_for_url(f"{site}{CHAPTERS[1]}.html")
+    page.close()

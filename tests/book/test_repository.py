@@ -1,0 +1,92 @@
+"""The repository as a stranger finds it: one address, commands that exist, no trace of a machine."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import notebooks
+import pytest
+import tomllib
+import yaml
+from conftest import ROOT
+
+import mhalib
+
+TEXT = {".md", ".toml", ".cff", ".yml", ".ipynb", ".py", ".txt"}
+
+
+def tracked() -> list[str]:
+    listing = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [name for name in listing.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_has_its_fixed_top_level() -> None:
+    for name in ("_config.yml", "_toc.yml", "chapters", "mhalib", "tests", "requirements.txt"):
+        assert (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize("name", ["README.md", "CITATION.cff", "pyproject.toml"])
+def test_files_hold_the_one_address(name: str) -> None:
+    url, _ = notebooks.repository()
+    assert url in read(name), f"{name} should name {url}, as _config.yml does"
+
+
+def test_no_other_address_of_the_repository_is_left() -> None:
+    url, _ = notebooks.repository()
+    owner, repository = url.removeprefix("https://github.com/").split("/")
+    for name in tracked():
+        if (ROOT / name).suffix in TEXT:
+            addresses = re.findall(rf"github\.com/([\w.-]+/{repository}|{owner}/[\w-]+)", read(name))
+            assert set(addresses) <= {f"{owner}/{repository}"}, name
+
+
+def test_set_up_cell_knows_what_the_package_needs() -> None:
+    project = tomllib.loads(read("pyproject.toml"))["project"]
+    needs = [re.match(r"[\w-]+", requirement)[0] for requirement in project["dependencies"]]
+    assert re.search(r"needs = \((.*)\)", notebooks.SETUP)[1] == ", ".join(f'"{name}"' for name in needs)
+
+
+def test_versions_agree() -> None:
+    citation = yaml.safe_load(read("CITATION.cff"))
+    assert citation["version"] == mhalib.__version__
+    assert f"## {mhalib.__version__}" in read("CHANGELOG.md")
+
+
+def test_readme_names_only_commands_that_exist() -> None:
+    targets = set(re.findall(r"^([a-z]+):", read("Makefile"), flags=re.MULTILINE))
+    named = set(re.findall(r"`make ([a-z]+)`|^make ([a-z]+)", read("README.md"), flags=re.MULTILINE))
+    assert {one or other for one, other in named} <= targets
+    assert {"book", "test", "serve", "notebooks", "lab", "lint", "help"} <= targets
+
+
+def test_readme_gives_the_command_that_make_test_runs() -> None:
+    command = re.search(r"-m (pytest -n .*)$", read("Makefile"), flags=re.MULTILINE)[1]
+    assert command in read("README.md")
+    assert re.search(r"^make test$", read(".ci/run"), flags=re.MULTILINE)
+
+
+def test_workflows_test_what_is_promised() -> None:
+    tests = yaml.safe_load(read(".github/workflows/test.yml"))
+    matrix = tests["jobs"]["library"]["strategy"]["matrix"]
+    assert matrix["python"] == ["3.10", "3.11", "3.12", "3.13"]
+    assert {system.split("-")[0] for system in matrix["os"]} == {"ubuntu", "macos", "windows"}
+    gpu = yaml.safe_load(read(".github/workflows/gpu.yml"))
+    assert "--nbval" in gpu["jobs"]["notebooks"]["steps"][-1]["run"]
+    assert "schedule" in tests[True]  # YAML reads the key `on` as a truth value
+
+
+@pytest.mark.parametrize("name", [name for name in tracked() if "tests/" not in name])
+def test_names_no_machine(name: str) -> None:
+    if (ROOT / name).suffix in TEXT or name in ("Makefile", ".ci/run"):
+        assert re.findall(r"/(?:home|root|work|tmp)/\w+", read(name)) == []
+
+
+def test_is_small() -> None:
+    sizes = {name: (ROOT / name).stat().st_size for name in tracked()}
+    assert max(sizes.values()) < 1_000_000, max(sizes, key=sizes.__getitem__)
+    assert sum(sizes.values()) < 8_000_000

@@ -1,0 +1,311 @@
+"""Pictures, tested on what is drawn: the numbers in the mesh, the scale, the names. Warnings are errors here too."""
+
+import re
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+
+from mhalib import head_heatmap, head_heatmaps, head_wall, number_grid
+from mhalib.plots import OWNER_COLOURS
+
+QUERIES = "the small cat sleeps now".split()
+KEYS = "le petit chat dort maintenant ici .".split()
+HOSTILE = {
+    "mathematics": "$x^$",
+    "one dollar": "\\$",
+    "markup": "</script>",
+    "control characters": "\x00\x1b\n\t",
+    "emoji": "🤖🙂",
+    "family emoji": "👨‍👩‍👧‍👦",
+    "right to left": "שלום",
+    "joined script": "مرحبا",
+    "override": "\u202egnp.exe",
+    "Japanese": "日本語のとても長い単語です",
+    "Devanagari": "हिन्दी",
+    "surrogate": "\ud800",
+    "10,000 letters": "x" * 10_000,
+    "10,000 emoji": "🤖" * 10_000,
+    "nothing": "",
+}
+
+
+def _weights(*shape):
+    torch.manual_seed(0)
+    return torch.randn(*shape).softmax(-1)
+
+
+def _mesh(ax):
+    """The cells that seaborn drew, (Q, K), and what they are drawn with."""
+    (mesh,) = [artist for artist in ax.collections if hasattr(artist, "get_coordinates")]
+    return mesh
+
+
+def _names(axis):
+    return [text.get_text() for text in axis.get_ticklabels()]
+
+
+DRAW = {
+    "head_heatmap": lambda **options: head_heatmap(_weights(5, 7), **options),
+    "head_heatmaps": lambda **options: head_heatmaps(_weights(3, 5, 7), **options),
+    "head_wall": lambda **options: head_wall(_weights(2, 3, 5, 7), **options),
+    "number_grid": lambda **options: number_grid(torch.arange(35).view(5, 7), torch.ones(5, 7), **options),
+}
+
+
+@pytest.mark.parametrize("name", DRAW)
+def test_makes_one_figure_and_does_not_show_it(name, monkeypatch):
+    monkeypatch.setattr(plt, "show", lambda *_, **__: pytest.fail("plt.show was called"))
+    drawn = DRAW[name]()
+    axes = drawn if isinstance(drawn, list) else [drawn]
+    assert all(isinstance(ax, Axes) for ax in axes)
+    assert plt.get_fignums() == [axes[0].figure.number]
+    axes[0].figure.canvas.draw()
+
+
+@pytest.mark.parametrize("name", ["head_heatmap", "head_wall", "number_grid"])
+def test_draws_on_the_axes_it_is_given(name):
+    figure, (mine, other) = plt.subplots(1, 2)
+    assert DRAW[name](ax=mine) is mine
+    assert plt.get_fignums() == [figure.number]
+    assert mine.has_data()
+    assert not other.has_data()
+
+
+def test_heatmaps_draw_on_the_axes_they_are_given():
+    figure, mine = plt.subplots(1, 3)
+    assert head_heatmaps(_weights(3, 5, 7), ax=mine) == list(mine)
+    assert plt.get_fignums() == [figure.number]
+    assert [ax.get_ylabel() for ax in mine] == ["query"] * 3  # how they stand is the caller's business
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, "numpy", "requires_grad"])
+def test_rows_are_queries_and_columns_are_keys(dtype):
+    weights = _weights(5, 7)
+    given = {
+        "numpy": lambda: weights.numpy(),
+        "requires_grad": lambda: weights.clone().requires_grad_() * 1,
+    }.get(dtype, lambda: weights.to(dtype))()
+    ax = head_heatmap(given, queries=QUERIES, keys=KEYS, title="head 3")
+    expected = weights.bfloat16().float() if dtype == torch.bfloat16 else weights
+    np.testing.assert_allclose(_mesh(ax).get_array().reshape(5, 7), expected, rtol=1e-6)
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == ("key", "query", "head 3")
+    assert (_names(ax.xaxis), _names(ax.yaxis)) == (KEYS, QUERIES)
+    assert ax.get_xticks().tolist() == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5]
+    assert ax.get_yticks().tolist() == [0.5, 1.5, 2.5, 3.5, 4.5]
+    assert ax.get_xlim() == (0, 7)
+    assert ax.get_ylim() == (5, 0)  # the first query is at the top
+
+
+def test_tokens_without_names_are_numbered_and_equal_names_all_shown():
+    ax = head_heatmap(_weights(2, 3), queries=["the", "the"])
+    assert (_names(ax.xaxis), _names(ax.yaxis)) == (["0", "1", "2"], ["the", "the"])
+
+
+@pytest.mark.parametrize("kind", [torch.tensor, np.array])
+def test_hidden_cells_are_hatched_and_not_coloured(kind):
+    seen = np.tri(5, 7, dtype=bool)
+    ax = head_heatmap(_weights(5, 7), mask=kind(seen))
+    assert (_mesh(ax).get_array().mask.reshape(5, 7) == ~seen).all()
+    hatched = {(patch.get_y(), patch.get_x()) for patch in ax.patches if patch.get_hatch()}
+    assert hatched == {(row, column) for row, column in np.argwhere(~seen)}
+    assert {(patch.get_width(), patch.get_height()) for patch in ax.patches} == {(1, 1)}
+
+
+def test_a_weight_of_0_that_is_seen_is_not_hatched():
+    ax = head_heatmap(torch.eye(3))
+    assert not ax.patches
+    assert not np.ma.getmaskarray(_mesh(ax).get_array()).any()
+
+
+def test_a_picture_with_nothing_to_see_is_drawn():
+    head_heatmap(torch.zeros(2, 3), mask=torch.zeros(2, 3) > 0).figure.canvas.draw()
+
+
+def test_annotations_are_the_weights_that_are_seen():
+    weights, seen = _weights(2, 3), torch.tensor([[True, False, True], [True, True, True]])
+    ax = head_heatmap(weights, mask=seen, annotate=True)
+    assert [text.get_text() for text in ax.texts] == [f"{weight:.2f}" for weight in weights[seen]]
+
+
+@pytest.mark.parametrize("colorbar", [True, False])
+def test_the_scale_of_one_head(colorbar):
+    ax = head_heatmap(_weights(2, 3), vmax=0.7, colorbar=colorbar)
+    assert _mesh(ax).get_clim() == (0, 0.7)
+    assert [other.get_ylabel() for other in ax.figure.axes if other is not ax] == ["attention weight"] * colorbar
+
+
+@pytest.mark.parametrize("vmax", [1.0, 0.25])
+def test_all_heads_share_one_scale_which_one_bar_states(vmax):
+    weights = _weights(3, 5, 7) * torch.tensor([1.0, 0.1, 0.01])[:, None, None]
+    axes = head_heatmaps(weights, vmax=vmax)
+    assert {_mesh(ax).get_clim() for ax in axes} == {(0, vmax)}
+    (bar,) = [other for other in axes[0].figure.axes if other not in axes]
+    assert bar.get_ylabel() == f"attention weight, one scale for all heads: 0 to {vmax:g}"
+    assert bar.get_ylim() == (0, vmax)
+
+
+@pytest.mark.parametrize(("num_heads", "ncols"), [(1, None), (3, 2), (5, None)])
+def test_each_head_has_its_own_picture_in_order(num_heads, ncols):
+    weights, mask = _weights(num_heads, 2, 3), torch.rand(num_heads, 2, 3) < 0.7
+    axes = head_heatmaps(weights, keys=KEYS[:3], queries=QUERIES[:2], mask=mask, ncols=ncols)
+    assert [ax.get_title() for ax in axes] == [f"head {i}" for i in range(num_heads)]
+    for ax, expected, seen in zip(axes, weights, mask, strict=True):
+        cells = _mesh(ax).get_array().reshape(2, 3)
+        np.testing.assert_allclose(cells.filled(-1), expected.masked_fill(~seen, -1))
+        assert _names(ax.xaxis) == KEYS[:3]
+        is_left = ax.get_subplotspec().is_first_col()
+        assert (_names(ax.yaxis), ax.get_ylabel()) == ((QUERIES[:2], "query") if is_left else ([], ""))
+    assert ncols is None or axes[0].get_gridspec().ncols == ncols
+
+
+def test_titles_replace_the_numbers():
+    axes = head_heatmaps(_weights(2, 2, 3), titles=["previous", "next"], mask=torch.ones(2, 3) > 0)
+    assert [ax.get_title() for ax in axes] == ["previous", "next"]
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5, 7), (3, 7, 5), (1, 1, 1, 1), (2, 3, 13, 17)])
+def test_the_wall_shows_layers_from_top_to_bottom_and_heads_from_left_to_right(shape):
+    weights = _weights(*shape) + 0.001 * torch.arange(torch.Size(shape).numel()).view(shape)
+    ax = head_wall(weights, vmax=0.5, title="all heads")
+    (image,) = ax.images
+    mosaic = image.get_array()
+    *_, num_queries, num_kvpairs = shape
+    layers = weights if weights.dim() == 4 else weights[None]
+    assert (_names(ax.xaxis), _names(ax.yaxis)) == tuple([str(i) for i in range(n)] for n in layers.shape[1::-1])
+    for layer, y in enumerate(ax.get_yticks()):  # a tick stands in the middle of what it names
+        for head, x in enumerate(ax.get_xticks()):
+            top, left = round(y - (num_queries - 1) / 2), round(x - (num_kvpairs - 1) / 2)
+            cells = mosaic[top : top + num_queries, left : left + num_kvpairs]
+            np.testing.assert_allclose(cells.filled(np.nan), layers[layer, head], rtol=1e-6)
+    assert mosaic.count() == weights.numel()  # what is left are gaps
+    assert image.get_clim() == (0, 0.5)
+    assert ax.get_ylim()[0] > ax.get_ylim()[1]
+    assert ax.get_title() == "all heads"
+    assert ax.figure.axes[1].get_ylabel() == "attention weight"
+
+
+def test_a_wall_without_titles_has_no_ticks():
+    ax = head_wall(_weights(2, 3, 5, 7), titles=False)
+    assert (_names(ax.xaxis), _names(ax.yaxis)) == ([], [])
+
+
+def test_each_number_stands_on_the_colour_of_its_owner():
+    numbers, owners = torch.arange(6).view(2, 3), torch.tensor([[0, 1, 5], [5, 0, 1]])
+    ax = number_grid(numbers, owners, digits=2, title="t", xlabel="x", ylabel="y")
+    written = {(round(text.get_position()[1]), round(text.get_position()[0])): text.get_text() for text in ax.texts}
+    assert written == {(0, 0): "00", (0, 1): "01", (0, 2): "02", (1, 0): "03", (1, 1): "04", (1, 2): "05"}
+    (image,) = ax.images
+    for cell, owner in np.ndenumerate(owners.numpy()):
+        assert to_hex(image.cmap(image.norm(image.get_array()[cell]))) == OWNER_COLOURS[owner]
+    assert (ax.get_title(), ax.get_xlabel(), ax.get_ylabel()) == ("t", "x", "y")
+
+
+@pytest.mark.parametrize("colours", [lambda: _mesh(DRAW["head_heatmap"]()), lambda: DRAW["head_wall"]().images[0]])
+def test_more_weight_is_darker_in_grey_in_even_steps(colours):
+    red, green, blue = colours().cmap(np.linspace(0, 1, 11))[:, :3].T
+    linear = [np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) for c in (red, green, blue)]
+    lightness = 116 * np.cbrt(np.dot([0.2126, 0.7152, 0.0722], linear)) - 16  # CIE L*, 100 is white
+    steps = -np.diff(lightness)
+    assert lightness[0] - lightness[-1] > 80
+    assert (steps > 7).all()
+    assert (steps < 14).all()
+
+
+@pytest.mark.parametrize("token", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("family", ["sans-serif", "serif"])
+def test_any_token_can_be_drawn(token, family, monkeypatch):
+    monkeypatch.setitem(plt.rcParams, "font.family", [family])
+    ax = head_heatmap(_weights(1, 1), queries=[token], keys=[token])
+    ax.figure.canvas.draw()  # the missing glyph, the bad formula and the collapsed picture warn here
+
+
+@pytest.mark.parametrize(
+    ("token", "drawn"),
+    [
+        ("$x^$", r"\$x^\$"),
+        ("</script>", "</script>"),
+        ("fourteen chars", "fourteen chars"),
+        ("fifteen letters", "fifteen lette…"),
+        ("x" * 10_000, "x" * 13 + "…"),
+        ("\x00\x1b", r"\x00\x1b"),
+        ("a\n\t\r\x7f", r"a\x0a\x09\x0d…"),  # a code is never cut in two
+        ("\u202egnp.exe", r"\u202egnp.exe"),
+        ("\ud800", r"\ud800"),
+    ],
+)
+def test_what_cannot_be_drawn_is_spelt_and_what_is_long_is_cut(token, drawn):
+    assert _names(head_heatmap(_weights(1, 1), queries=[token]).yaxis) == [drawn]
+
+
+@given(tokens=st.lists(st.text(), min_size=5, max_size=5))
+@settings(max_examples=15)
+def test_any_text_can_be_drawn(tokens):
+    ax = head_heatmap(_weights(5, 5), queries=tokens, keys=tokens)
+    ax.figure.canvas.draw()
+    assert max(len(name.replace(r"\$", "$")) for name in _names(ax.yaxis)) <= 14
+    plt.close(ax.figure)
+
+
+def test_any_tokens_can_be_drawn_for_many_heads():
+    tokens = list(HOSTILE.values())
+    axes = head_heatmaps(_weights(2, len(tokens), len(tokens)), queries=tokens, keys=tokens)
+    axes[0].figure.canvas.draw()
+    assert len(_names(axes[1].xaxis)) == len(tokens)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 7), (7, 1), (3, 2)])
+@pytest.mark.parametrize("name", ["head_heatmap", "head_heatmaps"])
+def test_long_names_leave_room_for_the_cells(name, shape):
+    weights = _weights(*shape) if name == "head_heatmap" else _weights(2, *shape)
+    names = {"queries": ["incomprehensible"] * shape[0], "keys": ["characteristically"] * shape[1]}
+    drawn = {"head_heatmap": head_heatmap, "head_heatmaps": head_heatmaps}[name](weights, **names)
+    ax = drawn[0] if isinstance(drawn, list) else drawn
+    ax.figure.canvas.draw()
+    assert ax.get_window_extent().width / ax.figure.dpi / shape[1] > 0.2  # inches for each cell
+
+
+BAD = [
+    (head_heatmap, {"weights": [[1.0]]}, TypeError, "weights must be a torch.Tensor or numpy.ndarray, got list"),
+    (head_heatmap, {"weights": torch.ones(3, 5, 7)}, ValueError, "weights must have 2 axes, got shape (3, 5, 7)"),
+    (head_heatmap, {"weights": torch.ones(0, 7)}, ValueError, "weights is empty: shape (0, 7)"),
+    (head_heatmap, {"queries": ["a"]}, ValueError, "queries has 1 entries, but the weights need 5"),
+    (head_heatmap, {"keys": "abcdefg"}, TypeError, "keys must be a sequence of strings, got one string: 'abcdefg'"),
+    (head_heatmap, {"mask": torch.ones(5, 7)}, TypeError, "mask must be boolean (True = may attend), got float32"),
+    (head_heatmap, {"mask": torch.ones(7, 5) > 0}, ValueError, "shape (7, 5), which does not broadcast to (5, 7)"),
+    (head_heatmap, {"vmax": 0.0}, ValueError, "vmax=0.0 must be positive"),
+    (head_heatmap, {"vmax": float("nan")}, ValueError, "vmax=nan must be positive"),
+    (head_heatmaps, {"weights": torch.ones(5, 7)}, ValueError, "weights must have 3 axes, got shape (5, 7)"),
+    (head_heatmaps, {"weights": torch.ones(0, 5, 7)}, ValueError, "weights is empty: shape (0, 5, 7)"),
+    (head_heatmaps, {"queries": ["a"]}, ValueError, "queries has 1 entries, but the weights need 5"),
+    (head_heatmaps, {"keys": ["a"]}, ValueError, "keys has 1 entries, but the weights need 7"),
+    (head_heatmaps, {"titles": ["a"]}, ValueError, "titles has 1 entries, but the weights need 3"),
+    (head_heatmaps, {"mask": np.ones((2, 5, 7)) > 0}, ValueError, "(2, 5, 7), which does not broadcast to (3, 5, 7)"),
+    (head_heatmaps, {"vmax": -1}, ValueError, "vmax=-1 must be positive"),
+    (head_heatmaps, {"ncols": 0}, ValueError, "ncols=0 must be at least 1"),
+    (head_heatmaps, {"ncols": 1.5}, TypeError, "ncols must be an integer, got float: 1.5"),
+    (head_heatmaps, {"ax": []}, ValueError, "ax has 0 entries, but the weights need 3"),
+    (head_wall, {"weights": torch.ones(5, 7)}, ValueError, "weights must have 3 or 4 axes, got shape (5, 7)"),
+    (head_wall, {"vmax": 0}, ValueError, "vmax=0 must be positive"),
+    (number_grid, {"owners": torch.ones(7, 5)}, ValueError, "owners has shape (7, 5), but numbers has (5, 7)"),
+    (number_grid, {"owners": torch.full((5, 7), 6)}, ValueError, "owners must lie in 0..5, got 6..6"),
+    (number_grid, {"numbers": torch.ones(7)}, ValueError, "numbers must have 2 axes, got shape (7,)"),
+]
+
+
+@pytest.mark.parametrize(("draw", "changed", "error", "message"), BAD)
+def test_bad_input_is_named_and_leaves_no_figure(draw, changed, error, message):
+    good = {
+        head_heatmap: {"weights": torch.ones(5, 7)},
+        head_heatmaps: {"weights": torch.ones(3, 5, 7)},
+        head_wall: {"weights": torch.ones(2, 3, 5, 7)},
+        number_grid: {"numbers": torch.ones(5, 7), "owners": torch.ones(5, 7)},
+    }
+    with pytest.raises(error, match=re.escape(message)):
+        draw(**good[draw] | changed)
+    assert plt.get_fignums() == []
