@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numbers
+
 import torch
 
 
@@ -15,7 +17,7 @@ def require_tensor(name: str, value: object, rank: int | None = None) -> None:
 
 def require_count(name: str, value: object, minimum: int = 1) -> None:
     """Raise unless `value` is an integer (TypeError) of at least `minimum` (ValueError)."""
-    if isinstance(value, bool) or not isinstance(value, (int, torch.SymInt)):
+    if isinstance(value, bool) or not isinstance(value, (numbers.Integral, torch.SymInt)):
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}: {value!r:.80}")
     if value < minimum:
         raise ValueError(f"{name}={value} must be at least {minimum}")

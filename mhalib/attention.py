@@ -83,8 +83,8 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
         scores: (..., Q, K).
         mask: boolean, `True` = may attend, broadcastable to `scores`.
 
-    A row of -inf has no softmax: 0/0. Such a row is opened before the softmax and zeroed after it, so that
-    its gradient is 0 and not NaN.
+    A row of -inf has no softmax: 0/0. Such a row is opened before the softmax and zeroed after it, so that no NaN
+    arises, neither in the result nor on the way back through its gradient.
     """
     require_tensor("scores", scores)
     _check_mask(mask, scores.shape, scores.device)

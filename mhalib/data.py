@@ -12,7 +12,7 @@ from ._validate import require_count
 
 PADDING = "<pad>"
 DETERMINERS = tuple("the a this my every your".split())
-ADJECTIVES = tuple("small big old red quiet hungry green brave young tall kind clever".split())
+ADJECTIVES = tuple("small big wise red quiet hungry green brave young tall kind clever".split())
 NOUNS = tuple("cat dog bird child fox teacher robot horse farmer queen pilot singer mouse bear".split())
 ADVERBS = tuple("often slowly today happily never softly".split())
 VERBS = tuple("sees likes follows hears finds helps paints meets".split())

@@ -102,7 +102,7 @@ def head_heatmaps(
     titles: Sequence[str] | None = None,
     vmax: float = 1.0,
     ncols: int | None = None,
-    ax: Sequence[Axes] | None = None,
+    ax: Sequence[Axes] | NDArray[np.object_] | None = None,
 ) -> list[Axes]:
     """Draw every head with `head_heatmap`, all on one scale, which one colour bar states.
 
@@ -114,7 +114,7 @@ def head_heatmaps(
         mask: boolean, `True` = may attend, broadcastable to (h, Q, K).
         titles: one for each head; `None` numbers them from 0.
         ncols: heads in one row of the figure; `None` chooses.
-        ax: one Axes for each head; `None` makes a figure.
+        ax: one Axes for each head, in a sequence or a grid; `None` makes a figure.
 
     Returns:
         The h Axes, in the order of the heads.
@@ -131,7 +131,7 @@ def head_heatmaps(
     _require_positive("vmax", vmax)
     titles = [f"head {i}" for i in range(num_heads)] if titles is None else list(titles)
     _require_length("titles", titles, num_heads)
-    axes = _grid(num_heads, ncols, panel, query_space) if ax is None else list(ax)
+    axes = _grid(num_heads, ncols, panel, query_space) if ax is None else list(np.asarray(ax, dtype=object).flat)
     _require_length("ax", axes, num_heads)
     for i, one in enumerate(axes):
         head_heatmap(
@@ -208,8 +208,7 @@ def number_grid(
     Raises:
         TypeError, ValueError: the shapes differ, are not matrices, or an owner is not in 0..5.
     """
-    table = _as_array("numbers", numbers, rank=2).astype(int)
-    colours = _as_array("owners", owners, rank=2).astype(int)
+    table, colours = _whole("numbers", numbers), _whole("owners", owners)
     if colours.shape != table.shape:
         raise ValueError(f"owners has shape {colours.shape}, but numbers has {table.shape}")
     if colours.min() < 0 or colours.max() >= len(OWNER_COLOURS):
@@ -261,9 +260,16 @@ def _hatch(ax: Axes, seen: NDArray[np.bool_]) -> None:
         ax.add_patch(Rectangle((column, row), 1, 1, **HIDDEN_STYLE))
 
 
+def _whole(name: str, value: object) -> NDArray[np.int64]:
+    table = _as_array(name, value, rank=2)
+    if (table != table.round()).any():
+        raise ValueError(f"{name} must hold whole numbers, got {table[table != table.round()][0]}")
+    return table.astype(np.int64)
+
+
 def _as_array(name: str, value: object, rank: int | tuple[int, ...]) -> NDArray[np.floating]:
     if isinstance(value, torch.Tensor):
-        value = value.detach().to("cpu", torch.float32).numpy()
+        value = value.detach().to("cpu", torch.float64).numpy()
     elif not isinstance(value, np.ndarray):
         raise TypeError(f"{name} must be a torch.Tensor or numpy.ndarray, got {type(value).__name__}")
     ranks = (rank,) if isinstance(rank, int) else rank
@@ -272,7 +278,9 @@ def _as_array(name: str, value: object, rank: int | tuple[int, ...]) -> NDArray[
         raise ValueError(f"{name} must have {wanted} axes, got shape {value.shape}")
     if value.size == 0:
         raise ValueError(f"{name} is empty: shape {value.shape}")
-    return value
+    if value.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got {value.dtype}")
+    return value.astype(np.float64)
 
 
 def _seen(mask: Mask | None, shape: tuple[int, ...]) -> NDArray[np.bool_]:

@@ -1,26 +1,10 @@
-"""What the library's tests share: no windows, a device, the same examples on every run."""
+"""What all tests share, notebooks included: one thread for each worker.
 
-import matplotlib
+Two workers with two threads each on two cores wait for each other most of the time: training took eight times as long.
+Kernels that nbval starts inherit the variable.
+"""
 
-matplotlib.use("Agg")  # not by MPLBACKEND: the notebooks' kernels, started from the same process, would inherit it
+import os
 
-import matplotlib.pyplot as plt
-import pytest
-import torch
-from hypothesis import settings
-
-settings.register_profile("book", deadline=None, derandomize=True)
-settings.load_profile("book")
-
-
-@pytest.fixture(params=["cpu", "cuda"], scope="session")
-def device(request: pytest.FixtureRequest) -> torch.device:
-    if request.param == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no GPU here")
-    return torch.device(request.param)
-
-
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    plt.close("all")
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")

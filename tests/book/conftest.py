@@ -10,11 +10,11 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import notebooks
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-ROOT = Path(__file__).resolve().parents[2]
-HTML = ROOT / "_build/html"
+HTML = notebooks.ROOT / "_build/html"
 NO_BROWSER = (
     "NO BROWSER: the built pages were NOT tested. Install Chromium (Debian: apt-get install chromium; "
     "elsewhere: python -m playwright install chromium), or name one with CHROMIUM=/path/to/it"

@@ -12,11 +12,10 @@ from pathlib import Path
 
 import notebooks
 import pytest
-from conftest import ROOT
 
 pytestmark = pytest.mark.network
 
-CHAPTER = ROOT / "chapters/04_reshape_trick.ipynb"
+CHAPTER = notebooks.ROOT / "chapters/04_reshape_trick.ipynb"
 RUN = """
 import sys, nbformat
 from nbclient import NotebookClient
@@ -41,12 +40,15 @@ def make_host(folder: Path) -> Path:
 def publish(folder: Path) -> Path:
     """A git repository that holds the files of this checkout as they are now."""
     listing = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=notebooks.ROOT,
+        capture_output=True,
+        check=True,
     )
     for name in listing.stdout.decode().splitlines():
-        if (ROOT / name).is_file():
+        if (notebooks.ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
+            shutil.copy2(notebooks.ROOT / name, folder / name)
     identity = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
     for command in (["init", "-q"], ["add", "-A"], [*identity, "commit", "-qm", "snapshot"]):
         subprocess.run(["git", *command], cwd=folder, check=True)
@@ -67,12 +69,11 @@ def test_chapter_runs_where_mhalib_is_missing(tmp_path: Path) -> None:
         "GIT_CONFIG_VALUE_0": notebooks.repository()[0],
         "MHALIB_DEVICE": "cpu",
     }
-    missing = subprocess.run([python, "-c", "import torch, mhalib"], env=environment, capture_output=True, check=False)
-    assert b"No module named 'mhalib'" in missing.stderr
+    host = {"cwd": empty, "env": environment, "capture_output": True, "text": True, "check": False}
+    missing = subprocess.run([python, "-c", "import torch, mhalib"], **host)
+    assert "No module named 'mhalib'" in missing.stderr
 
-    done = subprocess.run(
-        [python, "-c", RUN, CHAPTER.name], cwd=empty, env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([python, "-c", RUN, CHAPTER.name], **host)
 
     assert done.returncode == 0, done.stderr[-3000:]
     installed, *kept = done.stdout.splitlines()[-3:]

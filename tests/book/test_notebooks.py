@@ -13,7 +13,6 @@ import nbformat
 import notebooks
 import pytest
 import yaml
-from conftest import ROOT
 from nbformat import NotebookNode
 
 PATHS = sorted(notebooks.CHAPTERS.glob("*.ipynb"))
@@ -47,9 +46,9 @@ def code(notebook: NotebookNode) -> list[NotebookNode]:
 
 
 def test_every_notebook_is_in_the_book() -> None:
-    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    toc = yaml.safe_load((notebooks.ROOT / "_toc.yml").read_text(encoding="utf-8"))
     listed = [chapter["file"] for part in toc["parts"] for chapter in part["chapters"]]
-    assert listed == [path.relative_to(ROOT).with_suffix("").as_posix() for path in PATHS]
+    assert listed == [path.relative_to(notebooks.ROOT).with_suffix("").as_posix() for path in PATHS]
 
 
 def test_written_cells_follow_the_repository_address(path: Path, notebook: NotebookNode) -> None:

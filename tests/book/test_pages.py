@@ -10,12 +10,11 @@ import notebooks
 import pytest
 import yaml
 from axe_playwright_python.sync_playwright import Axe
-from conftest import ROOT
 from playwright.sync_api import Browser, Page, expect
 
 pytestmark = pytest.mark.browser
 
-TOC = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+TOC = yaml.safe_load((notebooks.ROOT / "_toc.yml").read_text(encoding="utf-8"))
 CHAPTERS = [chapter["file"] for part in TOC["parts"] for chapter in part["chapters"]]
 PAGES = [TOC["root"], *CHAPTERS, "search", "genindex"]
 VISITS = list(itertools.product(PAGES, ("light", "dark"), (1280, 390)))
@@ -137,7 +136,7 @@ def test_launch_links_lead_to_this_chapter(browser: Browser, site: str, chapter:
     page = browser.new_page()
     page.goto(f"{site}{chapter}.html")
     links = set(page.evaluate("[...document.querySelectorAll('a')].map(a => a.href)"))
-    expected = notebooks.launch_links(ROOT / f"{chapter}.ipynb")
+    expected = notebooks.launch_links(notebooks.ROOT / f"{chapter}.ipynb")
     assert set(expected.values()) <= links
     for host in ("colab.research.google.com", "mybinder.org", "studiolab.sagemaker.aws"):
         assert {link for link in links if host in link} <= set(expected.values())  # the theme's button agrees

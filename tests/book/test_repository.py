@@ -9,7 +9,6 @@ import notebooks
 import pytest
 import tomllib
 import yaml
-from conftest import ROOT
 
 import mhalib
 
@@ -17,17 +16,17 @@ TEXT = {".md", ".toml", ".cff", ".yml", ".ipynb", ".py", ".txt"}
 
 
 def tracked() -> list[str]:
-    listing = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return [name for name in listing.stdout.splitlines() if (ROOT / name).is_file()]
+    listing = subprocess.run(["git", "ls-files"], cwd=notebooks.ROOT, capture_output=True, text=True, check=True)
+    return [name for name in listing.stdout.splitlines() if (notebooks.ROOT / name).is_file()]
 
 
 def read(name: str) -> str:
-    return (ROOT / name).read_text(encoding="utf-8")
+    return (notebooks.ROOT / name).read_text(encoding="utf-8")
 
 
 def test_has_its_fixed_top_level() -> None:
     for name in ("_config.yml", "_toc.yml", "chapters", "mhalib", "tests", "requirements.txt"):
-        assert (ROOT / name).exists(), name
+        assert (notebooks.ROOT / name).exists(), name
 
 
 @pytest.mark.parametrize("name", ["README.md", "CITATION.cff", "pyproject.toml"])
@@ -40,7 +39,7 @@ def test_no_other_address_of_the_repository_is_left() -> None:
     url, _ = notebooks.repository()
     owner, repository = url.removeprefix("https://github.com/").split("/")
     for name in tracked():
-        if (ROOT / name).suffix in TEXT:
+        if (notebooks.ROOT / name).suffix in TEXT:
             addresses = re.findall(rf"github\.com/([\w.-]+/{repository}|{owner}/[\w-]+)", read(name))
             assert set(addresses) <= {f"{owner}/{repository}"}, name
 
@@ -82,11 +81,11 @@ def test_workflows_test_what_is_promised() -> None:
 
 @pytest.mark.parametrize("name", [name for name in tracked() if "tests/" not in name])
 def test_names_no_machine(name: str) -> None:
-    if (ROOT / name).suffix in TEXT or name in ("Makefile", ".ci/run"):
+    if (notebooks.ROOT / name).suffix in TEXT or name in ("Makefile", ".ci/run"):
         assert re.findall(r"/(?:home|root|work|tmp)/\w+", read(name)) == []
 
 
 def test_is_small() -> None:
-    sizes = {name: (ROOT / name).stat().st_size for name in tracked()}
+    sizes = {name: (notebooks.ROOT / name).stat().st_size for name in tracked()}
     assert max(sizes.values()) < 1_000_000, max(sizes, key=sizes.__getitem__)
     assert sum(sizes.values()) < 8_000_000

@@ -110,8 +110,9 @@ def test_gradients_are_finite_when_a_query_sees_nothing(need_weights, device):
     layer, inputs = _layer_and_inputs((2, 5, 7, 3, 4), True, device)
     for x in inputs:
         x.requires_grad_()
-    output, _ = layer(*inputs, torch.tensor([0, 3], device=device), need_weights=need_weights)
-    output.square().sum().backward()
+    with torch.autograd.set_detect_anomaly(True):  # no NaN on the way either, which would stop whoever looks for NaN
+        output, _ = layer(*inputs, torch.tensor([0, 3], device=device), need_weights=need_weights)
+        output.square().sum().backward()
     assert all(x.grad.isfinite().all() for x in [*inputs, *layer.parameters()])
     assert inputs[1].grad[0].count_nonzero() == 0
 

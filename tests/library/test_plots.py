@@ -78,10 +78,10 @@ def test_draws_on_the_axes_it_is_given(name):
 
 
 def test_heatmaps_draw_on_the_axes_they_are_given():
-    figure, mine = plt.subplots(1, 3)
-    assert head_heatmaps(_weights(3, 5, 7), ax=mine) == list(mine)
+    figure, mine = plt.subplots(2, 2)
+    assert head_heatmaps(_weights(4, 5, 7), ax=mine) == list(mine.flat)
     assert plt.get_fignums() == [figure.number]
-    assert [ax.get_ylabel() for ax in mine] == ["query"] * 3  # how they stand is the caller's business
+    assert [ax.get_ylabel() for ax in mine.flat] == ["query"] * 4  # how they stand is the caller's business
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, "numpy", "requires_grad"])
@@ -262,8 +262,8 @@ def test_any_tokens_can_be_drawn_for_many_heads():
 @pytest.mark.parametrize("shape", [(1, 1), (1, 7), (7, 1), (3, 2)])
 @pytest.mark.parametrize("name", ["head_heatmap", "head_heatmaps"])
 def test_long_names_leave_room_for_the_cells(name, shape):
-    weights = _weights(*shape) if name == "head_heatmap" else _weights(2, *shape)
-    names = {"queries": ["incomprehensible"] * shape[0], "keys": ["characteristically"] * shape[1]}
+    weights = _weights(*shape) if name == "head_heatmap" else _weights(1, *shape)
+    names = {"queries": ["WESTMINSTERABBEY"] * shape[0], "keys": ["characteristically"] * shape[1]}
     drawn = {"head_heatmap": head_heatmap, "head_heatmaps": head_heatmaps}[name](weights, **names)
     ax = drawn[0] if isinstance(drawn, list) else drawn
     ax.figure.canvas.draw()
@@ -273,6 +273,8 @@ def test_long_names_leave_room_for_the_cells(name, shape):
 BAD = [
     (head_heatmap, {"weights": [[1.0]]}, TypeError, "weights must be a torch.Tensor or numpy.ndarray, got list"),
     (head_heatmap, {"weights": torch.ones(3, 5, 7)}, ValueError, "weights must have 2 axes, got shape (3, 5, 7)"),
+    (head_heatmap, {"weights": np.array([["a"]])}, TypeError, "weights must hold real numbers, got <U1"),
+    (number_grid, {"numbers": torch.full((5, 7), 1.5)}, ValueError, "numbers must hold whole numbers, got 1.5"),
     (head_heatmap, {"weights": torch.ones(0, 7)}, ValueError, "weights is empty: shape (0, 7)"),
     (head_heatmap, {"queries": ["a"]}, ValueError, "queries has 1 entries, but the weights need 5"),
     (head_heatmap, {"keys": "abcdefg"}, TypeError, "keys must be a sequence of strings, got one string: 'abcdefg'"),

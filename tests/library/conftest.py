@@ -1,0 +1,26 @@
+"""What the library's tests share: no windows, a device, the same examples on every run."""
+
+import matplotlib
+
+matplotlib.use("Agg")  # not by MPLBACKEND: the notebooks' kernels, started from the same process, would inherit it
+
+import matplotlib.pyplot as plt
+import pytest
+import torch
+from hypothesis import settings
+
+settings.register_profile("book", deadline=None, derandomize=True)
+settings.load_profile("book")
+
+
+@pytest.fixture(params=["cpu", "cuda"], scope="session")
+def device(request: pytest.FixtureRequest) -> torch.device:
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU here")
+    return torch.device(request.param)
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    yield
+    plt.close("all")
