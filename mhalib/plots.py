@@ -20,6 +20,7 @@ from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
+from ._arrays import Mask, Weights, real_array, require_length, require_positive, seen_cells, whole_numbers
 from ._labels import clean_labels, columns, set_fonts
 from ._validate import require_count
 
@@ -27,9 +28,6 @@ COLOUR_MAP = "mako_r"
 DPI = 100
 HIDDEN_STYLE: dict[str, Any] = {"facecolor": "0.93", "hatch": "////", "edgecolor": "0.72", "linewidth": 0.0}
 OWNER_COLOURS = ("#cfe3f3", "#f4b860", "#7fb79f", "#d9b8e0", "#e6e08c", "#e9978f")  # black reads on each
-
-Weights = torch.Tensor | NDArray[np.floating]
-Mask = torch.Tensor | NDArray[np.bool_]
 
 
 def head_heatmap(
@@ -59,11 +57,11 @@ def head_heatmap(
     Raises:
         TypeError, ValueError: an argument has the wrong type, rank or length, or `vmax` is not positive.
     """
-    table = _as_array("weights", weights, rank=2)
+    table = real_array("weights", weights, rank=2)
     queries = clean_labels("queries", queries, table.shape[0])
     keys = clean_labels("keys", keys, table.shape[1])
-    seen = _seen(mask, table.shape)
-    _require_positive("vmax", vmax)
+    seen = seen_cells(mask, table.shape)
+    require_positive("vmax", vmax)
     if ax is None:
         size = (1.3 + 0.36 * table.shape[1] + _label_length(queries), 0.8 + 0.36 * table.shape[0] + _label_length(keys))
         ax = plt.subplots(figsize=size, dpi=DPI, layout="constrained")[1]
@@ -106,7 +104,7 @@ def head_heatmaps(
 ) -> list[Axes]:
     """Draw every head with `head_heatmap`, all on one scale, which one colour bar states.
 
-    Seaborn takes about half a second for each head; for more than a dozen use `head_wall`.
+    Seaborn redraws the whole figure for each head; for more than a dozen use `head_wall`.
 
     Args:
         weights: (h, Q, K), one example.
@@ -122,17 +120,17 @@ def head_heatmaps(
     Raises:
         TypeError, ValueError: as in `head_heatmap`.
     """
-    table = _as_array("weights", weights, rank=3)
+    table = real_array("weights", weights, rank=3)
     num_heads, num_queries, num_kvpairs = table.shape
     query_space = _label_length(clean_labels("queries", queries, num_queries))  # an error comes before a figure is made
     key_space = _label_length(clean_labels("keys", keys, num_kvpairs))
     panel = (0.30 * num_kvpairs + 0.4, 0.30 * num_queries + 0.3 + key_space)
-    seen = _seen(mask, table.shape)
-    _require_positive("vmax", vmax)
+    seen = seen_cells(mask, table.shape)
+    require_positive("vmax", vmax)
     titles = [f"head {i}" for i in range(num_heads)] if titles is None else list(titles)
-    _require_length("titles", titles, num_heads)
+    require_length("titles", titles, num_heads)
     axes = _grid(num_heads, ncols, panel, query_space) if ax is None else list(np.asarray(ax, dtype=object).flat)
-    _require_length("ax", axes, num_heads)
+    require_length("ax", axes, num_heads)
     for i, one in enumerate(axes):
         head_heatmap(
             table[i], queries=queries, keys=keys, mask=seen[i], vmax=vmax, title=titles[i], colorbar=False, ax=one
@@ -149,7 +147,7 @@ def head_wall(
 ) -> Axes:
     """Draw many heads at once as one picture: layers from top to bottom, heads from left to right, no token names.
 
-    One call to `imshow` for all of them: 72 heads take the time of two seaborn heatmaps.
+    One call to `imshow` for all of them: 72 heads take less time than four seaborn heatmaps.
 
     Args:
         weights: (layers, h, Q, K), or (h, Q, K) for one layer; one example.
@@ -161,8 +159,8 @@ def head_wall(
     Raises:
         TypeError, ValueError: an argument has the wrong type or rank, or `vmax` is not positive.
     """
-    table = _as_array("weights", weights, rank=(3, 4))
-    _require_positive("vmax", vmax)
+    table = real_array("weights", weights, rank=(3, 4))
+    require_positive("vmax", vmax)
     layers = table[None] if table.ndim == 3 else table
     num_layers, num_heads, num_queries, num_kvpairs = layers.shape
     gap = max(1, round(0.08 * max(num_queries, num_kvpairs)))
@@ -208,7 +206,7 @@ def number_grid(
     Raises:
         TypeError, ValueError: the shapes differ, are not matrices, or an owner is not in 0..5.
     """
-    table, colours = _whole("numbers", numbers), _whole("owners", owners)
+    table, colours = whole_numbers("numbers", numbers), whole_numbers("owners", owners)
     if colours.shape != table.shape:
         raise ValueError(f"owners has shape {colours.shape}, but numbers has {table.shape}")
     if colours.min() < 0 or colours.max() >= len(OWNER_COLOURS):
@@ -258,48 +256,3 @@ def _hatch(ax: Axes, seen: NDArray[np.bool_]) -> None:
     """Hatch the hidden cells. A heatmap's cell (row, column) covers x from column and y from row, one unit each."""
     for row, column in zip(*np.nonzero(~seen), strict=True):
         ax.add_patch(Rectangle((column, row), 1, 1, **HIDDEN_STYLE))
-
-
-def _whole(name: str, value: object) -> NDArray[np.int64]:
-    table = _as_array(name, value, rank=2)
-    if (table != table.round()).any():
-        raise ValueError(f"{name} must hold whole numbers, got {table[table != table.round()][0]}")
-    return table.astype(np.int64)
-
-
-def _as_array(name: str, value: object, rank: int | tuple[int, ...]) -> NDArray[np.floating]:
-    if isinstance(value, torch.Tensor):
-        value = value.detach().to("cpu", torch.float64).numpy()
-    elif not isinstance(value, np.ndarray):
-        raise TypeError(f"{name} must be a torch.Tensor or numpy.ndarray, got {type(value).__name__}")
-    ranks = (rank,) if isinstance(rank, int) else rank
-    if value.ndim not in ranks:
-        wanted = " or ".join(str(r) for r in ranks)
-        raise ValueError(f"{name} must have {wanted} axes, got shape {value.shape}")
-    if value.size == 0:
-        raise ValueError(f"{name} is empty: shape {value.shape}")
-    if value.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, got {value.dtype}")
-    return value.astype(np.float64)
-
-
-def _seen(mask: Mask | None, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    if mask is None:
-        return np.ones(shape, dtype=bool)
-    array = mask.detach().cpu().numpy() if isinstance(mask, torch.Tensor) else np.asarray(mask)
-    if array.dtype != bool:
-        raise TypeError(f"mask must be boolean (True = may attend), got {array.dtype}")
-    try:
-        return np.broadcast_to(array, shape)
-    except ValueError:
-        raise ValueError(f"mask has shape {array.shape}, which does not broadcast to {shape}") from None
-
-
-def _require_length(name: str, value: Sequence[object], length: int) -> None:
-    if len(value) != length:
-        raise ValueError(f"{name} has {len(value)} entries, but the weights need {length}")
-
-
-def _require_positive(name: str, value: float) -> None:
-    if not value > 0:
-        raise ValueError(f"{name}={value} must be positive")
