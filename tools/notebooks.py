@@ -11,6 +11,7 @@ output stays, unless it has none or `--measure` is given. Measure on a machine t
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import os
 import re
@@ -27,6 +28,8 @@ ROOT = Path(__file__).resolve().parents[1]
 CHAPTERS = ROOT / "chapters"
 CELL_TIMEOUT = 300  # seconds
 MEASURES = "nbval-ignore-output"
+FRONT_PAGE = "front-page"
+FRONT_PICTURE = CHAPTERS / "_static/trained_heads.png"
 WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
@@ -125,6 +128,16 @@ def execute(path: Path, measure: bool = False) -> NotebookNode:
     return normalise(notebook)
 
 
+def front_picture(notebook: NotebookNode) -> bytes | None:
+    """The figure of the cell tagged `front-page`, which the start page shows too; `None` if there is no such cell."""
+    if not any(FRONT_PAGE in cell.metadata.get("tags", []) for cell in notebook.cells):
+        return None
+    outputs = cell_with_tag(notebook, FRONT_PAGE).outputs
+    return next(
+        base64.b64decode(output.data["image/png"]) for output in outputs if "image/png" in output.get("data", {})
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", action="store_true", help="store what measuring cells print, too")
@@ -133,7 +146,10 @@ def main() -> None:
     os.environ["PYTHONHASHSEED"] = "0"
     for path in [name.resolve() for name in arguments.notebooks] or sorted(CHAPTERS.glob("*.ipynb")):
         start = time.perf_counter()
-        nbformat.write(execute(path, arguments.measure), path)
+        notebook = execute(path, arguments.measure)
+        nbformat.write(notebook, path)
+        if picture := front_picture(notebook):
+            FRONT_PICTURE.write_bytes(picture)
         print(f"{path.relative_to(ROOT)}: {time.perf_counter() - start:.0f} s, {path.stat().st_size / 1000:.0f} kB")
 
 

@@ -73,6 +73,11 @@ def test_stores_no_error_and_no_warning(code: list[NotebookNode]) -> None:
     assert [output.text for output in outputs if output.get("name") == "stderr"] == []
 
 
+def test_start_page_shows_a_figure_of_the_book() -> None:
+    pictures = [notebooks.front_picture(nbformat.read(path, as_version=4)) for path in PATHS]
+    assert [picture for picture in pictures if picture] == [notebooks.FRONT_PICTURE.read_bytes()]
+
+
 def test_every_figure_says_what_it_shows(notebook: NotebookNode) -> None:
     assert figures_without_alt(notebook) == []
 
@@ -113,7 +118,13 @@ def test_is_built_like_a_chapter(notebook: NotebookNode) -> None:
 
 def test_measured_cells_print_and_the_rest_is_compared(code: list[NotebookNode]) -> None:
     tags = {tag for cell in code for tag in cell.metadata.get("tags", [])}
-    assert tags <= {"set-up", "hide-input", "hide-cell", notebooks.MEASURES}  # nothing else hides a cell from nbval
+    assert tags <= {
+        "set-up",
+        "hide-input",
+        "hide-cell",
+        notebooks.FRONT_PAGE,
+        notebooks.MEASURES,
+    }  # nothing else hides a cell from nbval
     compared = [cell for cell in code if notebooks.MEASURES not in cell.metadata.get("tags", []) and cell.outputs]
     assert len(compared) >= 8
 
