@@ -162,8 +162,9 @@ class MultiHeadAttention(nn.Module):
             keys: (B, K, key_size).
             values: (B, K, value_size).
             valid_lens: integers, (B,) or (B, Q): how many keys are real; see `padding_mask`.
-            mask: boolean, `True` = may attend, broadcastable to (B, h, Q, K). A mask of one matrix per
-                example needs an axis for the heads: `mask[:, None]`. With `valid_lens` too, both must allow.
+            mask: boolean, `True` = may attend, broadcastable to (B, h, Q, K). Three axes are refused, because they
+                could be (B, Q, K) or (h, Q, K): write `mask[:, None]` for one matrix per example, `mask[None]` for
+                one per head. With `valid_lens` too, both must allow.
             need_weights: `False` takes torch's fused kernel.
 
         Returns:
@@ -198,6 +199,12 @@ class MultiHeadAttention(nn.Module):
         """One mask that allows what `valid_lens` and `mask` both allow."""
         batch_size, num_queries, num_kvpairs = queries.shape[0], queries.shape[1], keys.shape[1]
         if mask is not None:
+            require_tensor("mask", mask)
+            if mask.dim() == 3:
+                raise ValueError(
+                    f"mask has three axes, {tuple(mask.shape)}, and does not say which is missing: "
+                    "write mask[:, None] for one matrix per example, mask[None] for one per head"
+                )
             _check_mask(mask, torch.Size((batch_size, self.num_heads, num_queries, num_kvpairs)), queries.device)
         if valid_lens is None:
             return mask

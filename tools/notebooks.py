@@ -39,7 +39,7 @@ SETUP = """\
 from importlib.util import find_spec
 
 if find_spec("mhalib") is None:
-    %pip install --quiet --no-deps "mhalib @ git+{repository}"
+    %pip install --quiet --no-deps git+{repository}
     needs = ("torch", "numpy", "matplotlib", "seaborn")
     missing = " ".join(name for name in needs if find_spec(name) is None)
     if missing:

@@ -131,7 +131,9 @@ BAD_INPUTS = [
     ({"keys": zeros(3, 7, 17)}, ValueError, "keys holds 3 examples, but queries holds 2"),
     ({"values": zeros(2, 6, 19)}, ValueError, "each key needs a value: 7 keys, 6 values"),
     ({"mask": zeros(5, 7)}, TypeError, "mask must be boolean (True = may attend), got torch.float32"),
-    ({"mask": zeros(2, 5, 7) > 0}, ValueError, "mask has shape (2, 5, 7), which does not broadcast to (2, 3, 5, 7)"),
+    ({"mask": zeros(2, 5, 7) > 0}, ValueError, "write mask[:, None] for one matrix per example"),
+    ({"mask": zeros(3, 5, 7) > 0}, ValueError, "mask[None] for one per head"),  # would broadcast, to whose surprise?
+    ({"mask": zeros(2, 1, 7, 5) > 0}, ValueError, "shape (2, 1, 7, 5), which does not broadcast to (2, 3, 5, 7)"),
     ({"valid_lens": [7, 7]}, TypeError, "valid_lens must be a torch.Tensor, got list: [7, 7]"),
     ({"valid_lens": torch.tensor([7.0, 7.0])}, TypeError, "valid_lens must hold integers, got torch.float32"),
     ({"valid_lens": torch.tensor([-1, 7])}, ValueError, "valid_lens must not be negative, got -1"),
