@@ -211,18 +211,18 @@ def number_grid(
         raise ValueError(f"owners has shape {colours.shape}, but numbers has {table.shape}")
     if colours.min() < 0 or colours.max() >= len(OWNER_COLOURS):
         raise ValueError(f"owners must lie in 0..{len(OWNER_COLOURS) - 1}, got {colours.min()}..{colours.max()}")
-    rows, columns = table.shape
+    num_rows, num_columns = table.shape
     if ax is None:
-        size = (0.11 * (digits + 2) * columns + 0.6, 0.3 * rows + 0.9)
+        size = (0.11 * (digits + 2) * num_columns + 0.6, 0.3 * num_rows + 0.9)
         ax = plt.subplots(figsize=size, dpi=DPI, layout="constrained")[1]
     ax.imshow(colours, cmap=ListedColormap(OWNER_COLOURS), vmin=-0.5, vmax=len(OWNER_COLOURS) - 0.5, aspect="auto")
-    for row, column in np.ndindex(rows, columns):
+    for row, column in np.ndindex(num_rows, num_columns):
         ax.text(column, row, f"{table[row, column]:0{digits}d}", ha="center", va="center", fontsize="small")
-    ax.set_xticks(np.arange(columns + 1) - 0.5, minor=True)
-    ax.set_yticks(np.arange(rows + 1) - 0.5, minor=True)
+    ax.set_xticks(np.arange(num_columns + 1) - 0.5, minor=True)
+    ax.set_yticks(np.arange(num_rows + 1) - 0.5, minor=True)
     ax.grid(which="minor", color="white", linewidth=1.5)
     ax.tick_params(which="minor", length=0)
-    ax.set(xticks=range(columns), yticks=range(rows), title=title or "", xlabel=xlabel, ylabel=ylabel)
+    ax.set(xticks=range(num_columns), yticks=range(num_rows), title=title or "", xlabel=xlabel, ylabel=ylabel)
     return ax
 
 

@@ -98,11 +98,6 @@ def test_no_cell_ends_in_a_semicolon(code: list[NotebookNode]) -> None:
     assert [cell.source for cell in code if cell.source.rstrip().endswith(";")] == []
 
 
-def test_names_no_machine(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert re.findall(r"/(?:home|root|Users|tmp|work)/\w+|[A-Z]:\\\\Users", text) == []
-
-
 def test_is_built_like_a_chapter(notebook: NotebookNode) -> None:
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     headings = re.findall(r"^(#+) (.+)$", text, flags=re.MULTILINE)
