@@ -1,4 +1,4 @@
-"""Shapes, checked where they are claimed."""
+"""One shape, checked where it is claimed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from ._validate import require_tensor
+from .._validate import require_tensor
 
 
 def check_shape(x: Tensor, expected: Sequence[int | None], name: str = "x") -> None:

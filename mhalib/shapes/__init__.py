@@ -1,0 +1,7 @@
+"""Shapes, checked where they are claimed, and listed step by step for any attention layer."""
+
+from .check import check_shape
+from .ledger import Ledger, Step
+from .record import ledger
+
+__all__ = ["Ledger", "Step", "check_shape", "ledger"]

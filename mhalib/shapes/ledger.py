@@ -1,0 +1,110 @@
+"""What a ledger is once it is written: its steps, as text and as an HTML table."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+HEADINGS = ("#", "operation", "reads", "shape", "axes", "strides", "memory", "bytes")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call into torch.
+
+    operation: what torch did, such as `linear`, `view`, `softmax over K`.
+    reads: where its inputs come from: names of arguments and weights, numbers of earlier steps.
+    shape, strides: of the result, strides in elements.
+    axes: a name for each axis, by where it comes from; a number where that is not known.
+    memory: "view of ..." shares the memory it names; "copy" moves the same numbers; "new" holds new ones.
+    bytes: memory newly taken, temporary copies included.
+    code: the line of code that made the call.
+    """
+
+    operation: str
+    reads: tuple[str, ...]
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]
+    strides: tuple[int, ...]
+    memory: str
+    bytes: int
+    code: str = ""
+
+    def cells(self, number: int) -> tuple[str, ...]:
+        """The entries below `HEADINGS`."""
+        axes = f"({', '.join(self.axes)})"
+        reads = ", ".join(self.reads)
+        return (
+            str(number),
+            self.operation,
+            reads,
+            str(self.shape),
+            axes,
+            str(self.strides),
+            self.memory,
+            f"{self.bytes:,}",
+        )
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The steps of one run of a layer, in order. Print it for text; a notebook shows it as a table.
+
+    steps: what was seen.
+    notes: what could not be seen, and what does not fit together.
+    output: what the layer returned.
+    """
+
+    steps: tuple[Step, ...]
+    notes: tuple[str, ...]
+    output: object
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
+
+    def __getitem__(self, index: int) -> Step:
+        return self.steps[index]
+
+    @property
+    def bytes(self) -> int:
+        """All memory newly taken. What lives at one moment is less; `mhalib.bench.peak_bytes` measures that."""
+        return sum(step.bytes for step in self.steps)
+
+    @property
+    def summary(self) -> str:
+        views = sum(step.memory.startswith("view") for step in self.steps)
+        return f"{len(self.steps)} steps, {views} of them views; {self.bytes:,} bytes of new memory"
+
+    def __str__(self) -> str:
+        rows = [HEADINGS, *(step.cells(number) for number, step in enumerate(self.steps))]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
+        right = {0, len(HEADINGS) - 1}
+        lines = [
+            "  ".join(
+                cell.rjust(width) if column in right else cell.ljust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in rows
+        ]
+        return "\n".join([*lines, self.summary, *(f"note: {note}" for note in self.notes)])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        def row(cells: tuple[str, ...], tag: str, attributes: str = "") -> str:
+            return "<tr>" + "".join(f"<{tag}{attributes}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+        head = row((*HEADINGS, "code"), "th", ' scope="col"')
+        body = "".join(row((*step.cells(number), step.code), "td") for number, step in enumerate(self.steps))
+        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
+        return (
+            '<div class="ledger" role="region" aria-label="ledger of a layer\'s steps" tabindex="0"><table>'
+            f"<caption>{html.escape(self.summary)}</caption>"
+            f"<thead>{head}</thead>"
+            f"<tbody>{body}</tbody></table></div>" + (f"<ul>{notes}</ul>" if notes else "")
+        )
