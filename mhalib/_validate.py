@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 
 import torch
+from torch import Tensor
 
 
 def require_tensor(name: str, value: object, rank: int | None = None) -> None:
@@ -35,3 +36,39 @@ def require_divisible(width_name: str, width: int, num_heads: int) -> None:
     """Raise ValueError unless `num_heads` divides `width`, as heads of equal width need."""
     if width % num_heads:
         raise ValueError(f"{width_name}={width} is not divisible by num_heads={num_heads}")
+
+
+def require_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
+    """Raise unless q (..., Q, d), k (..., K, d), v (..., K, d_v) and the mask fit each other."""
+    for name, x in {"q": q, "k": k, "v": v}.items():
+        require_tensor(name, x)
+        if x.dim() < 2:
+            raise ValueError(f"{name} needs at least 2 axes, got shape {tuple(x.shape)}")
+        if not x.is_floating_point():
+            raise TypeError(f"{name} must hold floating-point numbers, got {x.dtype}")
+        if x.dtype != q.dtype:
+            raise TypeError(f"{name} is {x.dtype}, but q is {q.dtype}")
+        if x.device != q.device:
+            raise ValueError(f"{name} is on {x.device}, but q is on {q.device}")
+        if x.shape[:-2] != q.shape[:-2]:
+            raise ValueError(f"{name} has leading axes {tuple(x.shape[:-2])}, but q has {tuple(q.shape[:-2])}")
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(f"q and k must have one width to be compared: q has {q.shape[-1]}, k has {k.shape[-1]}")
+    if k.shape[-2] != v.shape[-2]:
+        raise ValueError(f"each key needs a value: {k.shape[-2]} keys, {v.shape[-2]} values")
+    if mask is not None:
+        require_mask(mask, torch.Size((*q.shape[:-1], k.shape[-2])), q.device)
+
+
+def require_mask(mask: Tensor, weights_shape: torch.Size, device: torch.device) -> None:
+    """Raise unless `mask` is boolean (TypeError), on `device`, and broadcasts to `weights_shape` (ValueError)."""
+    require_tensor("mask", mask)
+    if mask.dtype != torch.bool:
+        raise TypeError(f"mask must be boolean (True = may attend), got {mask.dtype}")
+    if mask.device != device:
+        raise ValueError(f"mask is on {mask.device}, but the scores are on {device}")
+    fits = mask.dim() <= len(weights_shape) and all(
+        have in (1, want) for have, want in zip(reversed(mask.shape), reversed(weights_shape), strict=False)
+    )
+    if not fits:
+        raise ValueError(f"mask has shape {tuple(mask.shape)}, which does not broadcast to {tuple(weights_shape)}")

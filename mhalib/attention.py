@@ -1,4 +1,8 @@
-"""Multi-head attention: pure functions on tensors, and one thin layer over them."""
+"""Multi-head attention: pure functions on tensors, and one thin layer over them.
+
+A public function checks its arguments, then calls the core of the same name with an underscore. The layer checks what
+it is given once, and calls the cores.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ._validate import require_count, require_divisible, require_probability, require_tensor
+from ._validate import (
+    require_attention,
+    require_count,
+    require_divisible,
+    require_mask,
+    require_probability,
+    require_tensor,
+)
 from .masks import padding_mask
 
 
@@ -17,6 +28,10 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
     require_tensor("x", x, rank=3)
     require_count("num_heads", num_heads)
     require_divisible("x.shape[-1]", x.shape[-1], num_heads)
+    return _split_heads(x, num_heads)
+
+
+def _split_heads(x: Tensor, num_heads: int) -> Tensor:
     return x.unflatten(-1, (num_heads, x.shape[-1] // num_heads)).transpose(1, 2)
 
 
@@ -65,15 +80,22 @@ def attend(
 
     Source: Vaswani et al. 2017, equation 1.
     """
-    _check_attend(q, k, v, mask)
+    require_attention(q, k, v, mask)
     require_probability("dropout", dropout)
+    return _attend(q, k, v, mask, dropout, need_weights)
+
+
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, need_weights: bool
+) -> tuple[Tensor, Tensor | None]:
     if not need_weights:
-        table = None if mask is None else torch.atleast_2d(mask)  # the kernel takes no mask of shape (K,) or ()
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=table, dropout_p=dropout), None
-    scores = (q / math.sqrt(q.shape[-1])) @ k.mT
-    weights = scores.softmax(-1) if mask is None else masked_softmax(scores, mask)
+        if mask is not None and mask.dim() < 2:
+            mask = torch.atleast_2d(mask)  # the kernel takes no mask of shape (K,) or ()
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout), None
+    # A batched product copies each operand that does not lie in one piece, k by columns; by rows it is faster.
+    weights = _masked_softmax_((q / math.sqrt(q.shape[-1])).contiguous() @ k.contiguous().mT, mask)
     kept = F.dropout(weights, dropout) if dropout else weights
-    return kept @ v, weights
+    return kept @ v.contiguous(), weights
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
@@ -83,14 +105,49 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
         scores: (..., Q, K).
         mask: boolean, `True` = may attend, broadcastable to `scores`.
 
+    What stands at a hidden place does not matter, be it infinite or NaN.
+    """
+    require_tensor("scores", scores)
+    require_mask(mask, scores.shape, scores.device)
+    return _masked_softmax_(scores.masked_fill(~mask, 0.0), mask)
+
+
+def _masked_softmax_(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """`masked_softmax` that may write over `scores`: an array of (B, h, Q, K) numbers is what attention costs, and
+    to fill a new one takes longer than to change an old one.
+
     A row of -inf has no softmax: 0/0. Such a row is opened before the softmax and zeroed after it, so that no NaN
     arises, neither in the result nor on the way back through its gradient.
     """
-    require_tensor("scores", scores)
-    _check_mask(mask, scores.shape, scores.device)
-    row_is_empty = ~mask.any(-1, keepdim=True)
-    hidden = ~(mask | row_is_empty)
-    return scores.masked_fill(hidden, -math.inf).softmax(-1).masked_fill(row_is_empty, 0.0)
+    if mask is None:
+        return _softmax_(scores)
+    row_sees = mask.any(-1, keepdim=True)  # something, that is
+    all_rows_see = _surely_all(row_sees)
+    hidden = ~mask if all_rows_see else ~mask & row_sees
+    scores += torch.zeros_like(hidden, dtype=scores.dtype).masked_fill_(hidden, -math.inf)
+    weights = _softmax_(scores)
+    del scores
+    return weights if all_rows_see else weights.masked_fill(~row_sees, 0.0)
+
+
+def _softmax_(scores: Tensor) -> Tensor:
+    """Softmax over the last axis, in the memory of `scores` itself where no gradient will ask for it."""
+    if not (torch.is_grad_enabled() or torch.is_autocast_enabled(scores.device.type) or torch.compiler.is_compiling()):
+        try:
+            return torch.softmax(scores, -1, out=scores)
+        except RuntimeError:  # vmap and forward-mode differentiation have no such softmax
+            pass
+    return scores.softmax(-1)
+
+
+def _surely_all(flags: Tensor) -> bool:
+    """Whether all `flags` are set and it costs nothing to know: a GPU would stop for it, a compiled graph cannot."""
+    if torch.compiler.is_compiling() or not flags.is_cpu:
+        return False
+    try:
+        return bool(flags.all())
+    except RuntimeError:  # vmap
+        return False
 
 
 class MultiHeadAttention(nn.Module):
@@ -172,24 +229,35 @@ class MultiHeadAttention(nn.Module):
         """
         self._check_inputs(queries, keys, values)
         mask = self._join_masks(queries, keys, valid_lens, mask)
-        q = split_heads(self.W_q(queries), self.num_heads)  # (B, h, Q, d)
-        k = split_heads(self.W_k(keys), self.num_heads)  # (B, h, K, d)
-        v = split_heads(self.W_v(values), self.num_heads)  # (B, h, K, d)
-        output, weights = attend(q, k, v, mask, self.dropout if self.training else 0.0, need_weights)
+        output, weights = _attend(  # q, k and v have no name here, so their memory is free again before W_o
+            _split_heads(self.W_q(queries), self.num_heads),  # (B, h, Q, d)
+            _split_heads(self.W_k(keys), self.num_heads),  # (B, h, K, d)
+            _split_heads(self.W_v(values), self.num_heads),  # (B, h, K, d)
+            mask,
+            self.dropout if self.training else 0.0,
+            need_weights,
+        )
         return self.W_o(merge_heads(output)), weights
 
     def _check_inputs(self, queries: Tensor, keys: Tensor, values: Tensor) -> None:
-        inputs = {"queries": (queries, self.W_q), "keys": (keys, self.W_k), "values": (values, self.W_v)}
-        for name, (x, projection) in inputs.items():
-            require_tensor(name, x, rank=3)
+        checked = None
+        for name, x, projection in (
+            ("queries", queries, self.W_q),
+            ("keys", keys, self.W_k),
+            ("values", values, self.W_v),
+        ):
+            if x is not checked:  # self-attention gives one tensor three times
+                require_tensor(name, x, rank=3)
+                weight = projection.weight
+                if x.device != weight.device:
+                    raise ValueError(f"{name} is on {x.device}, but the layer's weights are on {weight.device}")
+                if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+                    raise TypeError(f"{name} is {x.dtype}, but the layer's weights are {weight.dtype}")
+                if x.shape[0] != queries.shape[0]:
+                    raise ValueError(f"{name} holds {x.shape[0]} examples, but queries holds {queries.shape[0]}")
+                checked = x
             if x.shape[-1] != projection.in_features:
                 raise ValueError(f"{name} has width {x.shape[-1]}, but the layer was made for {projection.in_features}")
-            if x.device != projection.weight.device:
-                raise ValueError(f"{name} is on {x.device}, but the layer's weights are on {projection.weight.device}")
-            if x.dtype != projection.weight.dtype and not torch.is_autocast_enabled(x.device.type):
-                raise TypeError(f"{name} is {x.dtype}, but the layer's weights are {projection.weight.dtype}")
-            if x.shape[0] != queries.shape[0]:
-                raise ValueError(f"{name} holds {x.shape[0]} examples, but queries holds {queries.shape[0]}")
         if keys.shape[1] != values.shape[1]:
             raise ValueError(f"each key needs a value: {keys.shape[1]} keys, {values.shape[1]} values")
 
@@ -205,7 +273,7 @@ class MultiHeadAttention(nn.Module):
                     f"mask has three axes, {tuple(mask.shape)}, and does not say which is missing: "
                     "write mask[:, None] for one matrix per example, mask[None] for one per head"
                 )
-            _check_mask(mask, torch.Size((batch_size, self.num_heads, num_queries, num_kvpairs)), queries.device)
+            require_mask(mask, torch.Size((batch_size, self.num_heads, num_queries, num_kvpairs)), queries.device)
         if valid_lens is None:
             return mask
         real = padding_mask(valid_lens, num_kvpairs)
@@ -217,37 +285,3 @@ class MultiHeadAttention(nn.Module):
         if real.device != queries.device:
             raise ValueError(f"valid_lens is on {real.device}, but queries is on {queries.device}")
         return real if mask is None else real & mask
-
-
-def _check_attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
-    for name, x in {"q": q, "k": k, "v": v}.items():
-        require_tensor(name, x)
-        if x.dim() < 2:
-            raise ValueError(f"{name} needs at least 2 axes, got shape {tuple(x.shape)}")
-        if not x.is_floating_point():
-            raise TypeError(f"{name} must hold floating-point numbers, got {x.dtype}")
-        if x.dtype != q.dtype:
-            raise TypeError(f"{name} is {x.dtype}, but q is {q.dtype}")
-        if x.device != q.device:
-            raise ValueError(f"{name} is on {x.device}, but q is on {q.device}")
-        if x.shape[:-2] != q.shape[:-2]:
-            raise ValueError(f"{name} has leading axes {tuple(x.shape[:-2])}, but q has {tuple(q.shape[:-2])}")
-    if q.shape[-1] != k.shape[-1]:
-        raise ValueError(f"q and k must have one width to be compared: q has {q.shape[-1]}, k has {k.shape[-1]}")
-    if k.shape[-2] != v.shape[-2]:
-        raise ValueError(f"each key needs a value: {k.shape[-2]} keys, {v.shape[-2]} values")
-    if mask is not None:
-        _check_mask(mask, torch.Size((*q.shape[:-1], k.shape[-2])), q.device)
-
-
-def _check_mask(mask: Tensor, weights_shape: torch.Size, device: torch.device) -> None:
-    require_tensor("mask", mask)
-    if mask.dtype != torch.bool:
-        raise TypeError(f"mask must be boolean (True = may attend), got {mask.dtype}")
-    if mask.device != device:
-        raise ValueError(f"mask is on {mask.device}, but the scores are on {device}")
-    fits = mask.dim() <= len(weights_shape) and all(
-        have in (1, want) for have, want in zip(reversed(mask.shape), reversed(weights_shape), strict=False)
-    )
-    if not fits:
-        raise ValueError(f"mask has shape {tuple(mask.shape)}, which does not broadcast to {tuple(weights_shape)}")

@@ -18,10 +18,7 @@ from ._validate import require_count
 
 
 def time_ratios(functions: Mapping[str, Callable[[], object]], baseline: str, rounds: int = 15) -> dict[str, float]:
-    """How many times as long each function takes as the one named `baseline`, all in one run.
-
-    Every round calls each function once, so that a slow moment of the machine hits all of them; the ratio is
-    that of the median times. One round goes before, uncounted.
+    """How many times as long each function takes as the one named `baseline`: the ratio of their `median_seconds`.
 
     Args:
         functions: by name; each is called without arguments.
@@ -33,25 +30,44 @@ def time_ratios(functions: Mapping[str, Callable[[], object]], baseline: str, ro
     """
     if baseline not in functions:
         raise ValueError(f"baseline={baseline!r} is not among the functions: {sorted(functions)}")
+    medians = median_seconds(functions, rounds)
+    return {name: median / medians[baseline] for name, median in medians.items()}
+
+
+def median_seconds(functions: Mapping[str, Callable[[], object]], rounds: int = 15) -> dict[str, float]:
+    """The median time of each function, all in one run.
+
+    Every round calls each function once, so that a slow moment of the machine hits all of them, and begins with
+    another one, so that none always follows the same. One round goes before, uncounted.
+
+    Args:
+        functions: by name; each is called without arguments.
+        rounds: rounds that count.
+
+    Raises:
+        ValueError: `rounds` is less than 1.
+    """
     require_count("rounds", rounds)
-    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    names = list(functions)
+    seconds: dict[str, list[float]] = {name: [] for name in names}
     for round_number in range(rounds + 1):
-        for name, function in functions.items():
+        first = round_number % len(names)
+        for name in names[first:] + names[:first]:
             _synchronise()
             start = time.perf_counter()
-            function()
+            functions[name]()
             _synchronise()
             if round_number:
                 seconds[name].append(time.perf_counter() - start)
-    medians = {name: statistics.median(times) for name, times in seconds.items()}
-    return {name: median / medians[baseline] for name, median in medians.items()}
+    return {name: statistics.median(times) for name, times in seconds.items()}
 
 
 def peak_bytes(function: Callable[[], object], device: torch.device | str = "cpu") -> int:
     """The most memory that tensors made inside `function` hold at one moment, workspace of torch's kernels included.
 
     Args:
-        function: called twice, once uncounted.
+        function: called twice, once uncounted. What it gives back, it must have taken itself: clear gradients at its
+            end, not at its beginning.
         device: where its tensors live; what is allocated elsewhere does not count.
     """
     function()

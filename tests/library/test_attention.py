@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from mhalib import MultiHeadAttention, attend, masked_softmax, reference
+from mhalib import MultiHeadAttention, attend, masked_softmax, padding_mask, reference
+from mhalib.bench import peak_bytes
 
 EXACT = {"rtol": 0, "atol": 1e-10}
 SIZES = st.lists(st.sampled_from([1, 2, 3, 5, 7]), min_size=5, max_size=5, unique=True)
@@ -91,6 +92,51 @@ def test_masked_softmax_survives_scores_that_overflow():
     scores = torch.tensor([[1e30, -1e30, 1e30], [-1e30, -1e30, 5.0]])
     mask = torch.tensor([[True, True, True], [True, True, False]])
     torch.testing.assert_close(masked_softmax(scores, mask), torch.tensor([[0.5, 0, 0.5], [0.5, 0.5, 0]]))
+
+
+def test_masked_softmax_does_not_mind_what_is_hidden_and_leaves_its_argument():
+    scores = torch.tensor([[1.0, 1.0, torch.nan], [torch.inf, 2.0, 2.0], [torch.nan, torch.nan, torch.inf]])
+    before = scores.clone()
+    mask = torch.tensor([[True, True, False], [False, True, True], [False, False, False]])
+    torch.testing.assert_close(masked_softmax(scores, mask), torch.tensor([[0.5, 0.5, 0], [0, 0.5, 0.5], [0, 0, 0]]))
+    torch.testing.assert_close(scores, before, rtol=0, atol=0, equal_nan=True)
+
+
+@given(sizes=SIZES, axes=MASKS)
+def test_attend_gives_the_same_when_no_gradient_is_wanted(sizes, axes, device):
+    batch_size, num_queries, num_kvpairs, num_heads, head_dim = sizes
+    q, k, v = _random(
+        device, (num_queries, head_dim), (num_kvpairs, head_dim), (num_kvpairs, 11), lead=(batch_size, num_heads)
+    )
+    copies = [x.clone() for x in (q, k, v)]
+    mask = _random_mask(axes, sizes, device)
+    expected = attend(q, k, v, mask)
+    for mode in (torch.no_grad(), torch.inference_mode()):
+        with mode:
+            torch.testing.assert_close(attend(q, k, v, mask), expected, **EXACT)
+    torch.testing.assert_close([q, k, v], copies, rtol=0, atol=0)
+
+
+def test_autocast_gives_the_same_weights_when_no_gradient_is_wanted(device):
+    q, k = (x.float() for x in _random(device, (5, 3), (7, 3), lead=(2, 3)))
+    with torch.autocast(device.type, torch.bfloat16):
+        _, expected = attend(q, k, k)
+        with torch.no_grad():
+            _, weights = attend(q, k, k)
+    torch.testing.assert_close(weights, expected, rtol=0, atol=0)  # in one dtype: on a GPU, autocast's float32
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, in forward mode
+@pytest.mark.parametrize("grad", [True, False])
+def test_attend_under_vmap_and_forward_mode(grad):
+    q, k, v = _random("cpu", (5, 3), (7, 3), (7, 2), lead=(4, 2))
+    mask = _random_mask("BhQK", (4, 5, 7, 2, 3), "cpu")
+    mask[1, :, 2] = False
+    with torch.set_grad_enabled(grad):
+        torch.testing.assert_close(torch.func.vmap(attend)(q, k, v, mask), attend(q, k, v, mask), **EXACT)
+        value, slope = torch.func.jvp(lambda v: attend(q, k, v, mask)[0], (v,), (torch.ones_like(v),))
+    torch.testing.assert_close(value, attend(q, k, v, mask)[0], **EXACT)
+    torch.testing.assert_close(slope, mask.any(-1, keepdim=True).to(v).expand_as(slope), **EXACT)
 
 
 @BOTH
@@ -195,6 +241,51 @@ def test_a_copy_is_independent():
 
 def test_the_layer_says_what_it_is():
     assert "num_hiddens=21, num_heads=3, head_dim=7, dropout=0.5" in repr(MultiHeadAttention(21, 3, dropout=0.5))
+
+
+@pytest.mark.parametrize(("batch_size", "length"), [(4, 32), (1, 256)])
+@pytest.mark.parametrize("lengths", [False, True])
+@pytest.mark.parametrize("backward", [False, True])
+def test_the_layer_takes_no_more_memory_than_torchs(batch_size, length, lengths, backward):
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(64, 4, bias=True).eval()
+    twin = reference.to_torch(layer)
+    x = torch.randn(batch_size, length, 64, requires_grad=backward)
+    valid_lens = torch.randint(1, length + 1, (batch_size,)) if lengths else None
+
+    def mask():
+        return None if valid_lens is None else padding_mask(valid_lens, length)
+
+    def bare():
+        q, k, v = (W(x).unflatten(-1, (4, 16)).transpose(1, 2) for W in (layer.W_q, layer.W_k, layer.W_v))
+        return layer.W_o(F.scaled_dot_product_attention(q, k, v, attn_mask=mask()).transpose(1, 2).flatten(2))
+
+    def torchs():
+        hidden = None if valid_lens is None else ~mask()[:, 0, 0]
+        return twin(x, x, x, key_padding_mask=hidden, average_attn_weights=False)[0]
+
+    def peak(function):
+        def run():
+            output = function()
+            if backward:
+                torch.autograd.grad(output, x, torch.ones_like(output))
+
+        with torch.set_grad_enabled(backward):
+            return peak_bytes(run)
+
+    assert peak(lambda: layer(x, x, x, valid_lens, need_weights=False)[0]) <= peak(bare)
+    assert peak(lambda: layer(x, x, x, valid_lens)[0]) <= peak(torchs)
+
+
+@pytest.mark.parametrize("axes", [None, "B11K", "QK"])
+@pytest.mark.parametrize(("grad", "arrays"), [(False, 1), (True, 2)])
+def test_attend_stores_no_more_scores_than_it_needs(axes, grad, arrays):
+    """Weights alone without a gradient; with one, the scores they come from as well, until they are there."""
+    q, k, v = _random("cpu", (256, 4), (256, 4), (256, 4), lead=(1, 8))
+    mask = _random_mask(axes, (1, 256, 256, 8, 4), "cpu")
+    one_array, rest = 8 * 256 * 256 * 8, 1.15
+    with torch.set_grad_enabled(grad):
+        assert peak_bytes(lambda: attend(q.requires_grad_(grad), k, v, mask)) < arrays * one_array * rest
 
 
 def _random(device, *shapes, lead=()):
