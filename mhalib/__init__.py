@@ -1,6 +1,6 @@
 """The package of the book "Attention, Head by Head": multi-head attention, its references and its pictures."""
 
-from . import bench, data, reference
+from . import bench, data, reference, train
 from .attention import (
     MultiHeadAttention,
     attend,
@@ -13,9 +13,9 @@ from .attention import (
 from .devices import best_device
 from .masks import causal_mask, padding_mask
 from .plots import head_heatmap, head_heatmaps, head_wall, number_grid
-from .shapes import check_shape
+from .shapes import check_shape, ledger
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "MultiHeadAttention",
@@ -28,12 +28,14 @@ __all__ = [
     "head_heatmap",
     "head_heatmaps",
     "head_wall",
+    "ledger",
     "masked_softmax",
     "merge_heads",
     "number_grid",
     "padding_mask",
     "reference",
     "split_heads",
+    "train",
     "transpose_output",
     "transpose_qkv",
 ]

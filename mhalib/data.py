@@ -102,6 +102,77 @@ def read_sentences(texts: list[tuple[str, ...]]) -> Sentences:
     return Sentences(tokens, torch.tensor([len(words) for words in texts], dtype=torch.long), positions)
 
 
+NAMES = tuple(
+    "Ada Ali Amy Ana Ann Avi Bea Ben Bo Cal Cleo Cy Dan Dee Don Dora Ed Eli Ella Emma Eva Ezra Fay Finn Flo Gia Gil "
+    "Gus Hal Hugo Ian Ida Ike Ina Iris Ivan Ivy Jan Jo Joy Juan Kai Kay Ken Kim Kit Lea Lee Leo Lia Lin Lou Lucy Luz "
+    "Mae Max May Mia Mina Moe Nan Ned Nia Nina Noa Noel Nora Ola Omar Oona Otis Pam Paul Pia Quin Ray Rex Rita Rob "
+    "Rosa Roy Sam Sara Sid Sky Sue Tara Ted Tess Tia Tim Tom Una Uri Val Vera Vic Wim Yan Zoe".split()
+)
+ACTIONS = tuple("calls greets helps meets praises teaches thanks visits".split())
+SETTINGS = tuple(
+    "again always early gladly here inside later often outside quickly quietly rarely slowly softly somewhere soon "
+    "there today tomorrow twice".split()
+)
+MEETING_VOCABULARY = (*NAMES, *ACTIONS, *SETTINGS)
+MEETING_LENGTH = 8
+
+
+@dataclass(frozen=True)
+class Meetings:
+    """Sentences of N = 8 words in which one does something to another: "today Ana gladly thanks Ben here again soon".
+
+    tokens: (n, N) ids of words in `MEETING_VOCABULARY`; ids below `len(NAMES)` are names.
+    verbs: (n,) where the verb stands.
+    places: (n, 2) where the one who does it stands, before the verb, and the one to whom it is done, after it.
+    """
+
+    tokens: Tensor
+    verbs: Tensor
+    places: Tensor
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, index: slice | Tensor) -> Meetings:
+        """A part of the sentences, or a batch by a tensor of indices."""
+        return Meetings(self.tokens[index], self.verbs[index], self.places[index])
+
+    def to(self, device: torch.device | str) -> Meetings:
+        return Meetings(self.tokens.to(device), self.verbs.to(device), self.places.to(device))
+
+    @property
+    def answers(self) -> Tensor:
+        """(n, 2) ids of the two names."""
+        return self.tokens.gather(1, self.places)
+
+    def words(self, i: int) -> list[str]:
+        """Sentence i as words."""
+        return [MEETING_VOCABULARY[token] for token in self.tokens[i].tolist()]
+
+
+def meetings(num_examples: int, seed: int) -> Meetings:
+    """Different sentences with two names and a verb at random places, the rest filled with words that do not matter.
+
+    Both names come from one list of 100, and nothing but their order tells who does it.
+
+    Raises:
+        TypeError, ValueError: `num_examples` is not an integer of at least 1.
+    """
+    require_count("num_examples", num_examples)
+    rng = random.Random(seed)
+    made: dict[tuple[str, ...], tuple[int, int, int]] = {}
+    while len(made) < num_examples:
+        places = sorted(rng.sample(range(MEETING_LENGTH), 3))
+        words = rng.choices(SETTINGS, k=MEETING_LENGTH)
+        for place, kind in zip(places, (NAMES, ACTIONS, NAMES), strict=True):
+            words[place] = rng.choice(kind)
+        made[tuple(words)] = (places[0], places[1], places[2])
+    ids = {word: i for i, word in enumerate(MEETING_VOCABULARY)}
+    found = torch.tensor(list(made.values()))
+    tokens = torch.tensor([[ids[word] for word in words] for words in made])
+    return Meetings(tokens, found[:, 1], found[:, [0, 2]])
+
+
 def _checked_ids(words: tuple[str, ...]) -> list[int]:
     text = " ".join(words)
     if len(words) > MAX_WORDS:

@@ -7,7 +7,21 @@ import pytest
 import torch
 
 from mhalib import data
-from mhalib.data import IGNORED, PADDING, QUESTIONS, VOCABULARY, WORD_IDS, read_sentences, sentences
+from mhalib.data import (
+    ACTIONS,
+    IGNORED,
+    MEETING_LENGTH,
+    MEETING_VOCABULARY,
+    NAMES,
+    PADDING,
+    QUESTIONS,
+    SETTINGS,
+    VOCABULARY,
+    WORD_IDS,
+    meetings,
+    read_sentences,
+    sentences,
+)
 
 MADE = sentences(500, seed=0)
 TEXTS = [tuple(MADE.words(i)) for i in range(len(MADE))]
@@ -138,3 +152,55 @@ def test_reading_names_what_is_wrong(words, message):
 def test_sentences_name_a_bad_number(number, error, message):
     with pytest.raises(error, match=message):
         sentences(number, seed=0)
+
+
+MET = meetings(500, seed=0)
+
+
+def test_a_meeting_is_a_name_a_verb_and_a_name_among_other_words():
+    for i in range(len(MET)):
+        words = MET.words(i)
+        names = [t for t, word in enumerate(words) if word in NAMES]
+        verbs = [t for t, word in enumerate(words) if word in ACTIONS]
+        assert len(words) == MEETING_LENGTH
+        assert [*names, *verbs] == [*MET.places[i].tolist(), int(MET.verbs[i])]
+        assert names[0] < verbs[0] < names[1]
+        assert sum(word in SETTINGS for word in words) == MEETING_LENGTH - 3
+
+
+def test_the_answers_are_the_names_at_the_places():
+    found = [[MEETING_VOCABULARY[name] for name in pair] for pair in MET.answers.tolist()]
+    expected = [[MET.words(i)[place] for place in pair] for i, pair in enumerate(MET.places.tolist())]
+    assert found == expected
+    assert int(MET.answers.max()) < len(NAMES)
+
+
+def test_nothing_but_the_order_tells_the_two_apart():
+    """Every name stands about as often in the first place as in the second."""
+    first, second = (torch.bincount(ids, minlength=len(NAMES)).float() for ids in meetings(20_000, seed=1).answers.T)
+    assert len(set(NAMES)) == len(NAMES) == 100
+    assert first.min() > 120
+    assert second.min() > 120
+
+
+def test_meetings_differ_and_follow_the_seed():
+    assert len({tuple(MET.words(i)) for i in range(len(MET))}) == len(MET)
+    assert torch.equal(meetings(500, seed=0).tokens, MET.tokens)
+    assert not torch.equal(meetings(500, seed=1).tokens, MET.tokens)
+
+
+def test_a_part_of_the_meetings_is_a_batch(device):
+    part = MET[torch.tensor([3, 1])].to(device)
+    assert len(part) == 2
+    assert part.words(0) == MET.words(3)
+    assert part.answers.device.type == device.type
+    assert torch.equal(part.answers.cpu(), MET.answers[[3, 1]])
+
+
+@pytest.mark.parametrize(
+    ("count", "error", "message"),
+    [(0, ValueError, "num_examples=0 must be at least 1"), (2.5, TypeError, "num_examples must be an integer")],
+)
+def test_a_wrong_number_of_meetings_is_refused(count, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        meetings(count, seed=0)
