@@ -1,10 +1,11 @@
-"""Sphinx extension of this book: MathJax from our own pages, not from another host, and the title beside the logo."""
+"""Sphinx extension of this book: MathJax from our own pages, the title beside the logo, an accessible bibliography."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import shutil
 from pathlib import Path
+from typing import Any
 
 from sphinx.application import Sphinx
 from sphinx.config import Config
@@ -34,9 +35,16 @@ def write_title(app: Sphinx, config: Config) -> None:
     config.html_theme_options["logo"] = {"text": config.html_title}
 
 
+def name_list_items(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """docutils gives the entries of a bibliography a role that the list around them may not hold."""
+    if "body" in context:
+        context["body"] = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("comments_config", {}, "html")  # Jupyter Book sets it for sphinx_comments, which we left out
     app.config.mathjax_path = f"mathjax/{MATHJAX}"
     app.connect("config-inited", write_title)
+    app.connect("html-page-context", name_list_items)
     app.connect("build-finished", copy_mathjax)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -9,10 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import book_text
 import nbformat
 import notebooks
 import pytest
-import yaml
 from nbformat import NotebookNode
 
 PATHS = sorted(notebooks.CHAPTERS.glob("*.ipynb"))
@@ -46,9 +46,11 @@ def code(notebook: NotebookNode) -> list[NotebookNode]:
 
 
 def test_every_notebook_is_in_the_book() -> None:
-    toc = yaml.safe_load((notebooks.ROOT / "_toc.yml").read_text(encoding="utf-8"))
-    listed = [chapter["file"] for part in toc["parts"] for chapter in part["chapters"]]
-    assert listed == [path.relative_to(notebooks.ROOT).with_suffix("").as_posix() for path in PATHS]
+    assert [path for path in book_text.toc() if path.suffix == ".ipynb"] == PATHS
+
+
+def test_every_page_is_in_the_book() -> None:
+    assert {path for path in book_text.toc() if path.suffix == ".md"} == set(notebooks.CHAPTERS.glob("*.md"))
 
 
 def test_written_cells_follow_the_repository_address(path: Path, notebook: NotebookNode) -> None:

@@ -47,7 +47,7 @@ def test_no_other_address_of_the_repository_is_left() -> None:
 def test_set_up_cell_knows_what_the_package_needs() -> None:
     project = tomllib.loads(read("pyproject.toml"))["project"]
     needs = [re.match(r"[\w-]+", requirement)[0] for requirement in project["dependencies"]]
-    assert re.search(r"needs = \((.*)\)", notebooks.SETUP)[1] == ", ".join(f'"{name}"' for name in needs)
+    assert needs == list(notebooks.NEEDS)
 
 
 def test_versions_agree() -> None:
