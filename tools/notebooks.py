@@ -34,16 +34,19 @@ WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 SETUP = """\
-# Where mhalib is installed, this does nothing. Elsewhere, as in Colab, it installs
-# mhalib and what it needs and the host lacks. The host's torch and numpy stay.
+# Where all is installed, this does nothing. Elsewhere, as in Colab, it installs
+# mhalib and what the host lacks. The host's torch and numpy stay.
 from importlib.util import find_spec
 
 if find_spec("mhalib") is None:
     %pip install --quiet --no-deps git+{repository}
-    needs = ("torch", "numpy", "matplotlib", "seaborn")
-    missing = " ".join(name for name in needs if find_spec(name) is None)
-    if missing:
-        %pip install --quiet {{missing}}"""
+needs = "{needs}".split()
+missing = " ".join(name for name in needs if find_spec(name) is None)
+if missing:
+    %pip install --quiet {{missing}}"""
+
+NEEDS = ("torch", "numpy", "matplotlib", "seaborn")  # what mhalib needs
+OWN_NEEDS = {"05_shape_checks": ("einops", "jaxtyping", "beartype")}  # what one chapter needs beyond that
 
 LAUNCH = (
     "Run this page yourself: [Colab]({colab}) · [Binder]({binder}) · [SageMaker Studio Lab]({studio_lab}). "
@@ -70,7 +73,9 @@ def launch_links(path: Path) -> dict[str, str]:
 
 def generated_cells(path: Path) -> dict[str, str]:
     """The cells that are written, not edited: tag -> source."""
-    return {"launch": LAUNCH.format(**launch_links(path)), "set-up": SETUP.format(repository=repository()[0])}
+    needs = (*NEEDS, *OWN_NEEDS.get(path.stem, ()))
+    set_up = SETUP.format(repository=repository()[0], needs=" ".join(needs))
+    return {"launch": LAUNCH.format(**launch_links(path)), "set-up": set_up}
 
 
 def cell_with_tag(notebook: NotebookNode, tag: str) -> NotebookNode:
