@@ -1,4 +1,4 @@
-"""Sphinx extension of this book: MathJax from our own pages, the title beside the logo, an accessible bibliography."""
+"""Sphinx extension of this book: MathJax and the instruments from our own pages, title, accessible bibliography."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import Any
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
+from mhalib.widgets import STYLE, page_script
+
 MATHJAX = "tex-chtml.js"
+INSTRUMENTS = "instruments"
 FONTS = "output/chtml/fonts"
 
 
@@ -30,6 +33,16 @@ def copy_mathjax(app: Sphinx, exception: Exception | None) -> None:
         shutil.copytree(source / FONTS, target / FONTS, dirs_exist_ok=True)
 
 
+def write_instruments(app: Sphinx) -> None:
+    """One script and one style for the instruments of all pages, made from the package's files."""
+    folder = Path(app.outdir) / "_static"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / INSTRUMENTS).with_suffix(".js").write_text(page_script(), encoding="utf-8")
+    shutil.copy2(STYLE, (folder / INSTRUMENTS).with_suffix(".css"))
+    app.add_js_file(f"{INSTRUMENTS}.js", loading_method="defer")
+    app.add_css_file(f"{INSTRUMENTS}.css")
+
+
 def write_title(app: Sphinx, config: Config) -> None:
     """Show the title beside the logo. _config.yml cannot say it without dropping Jupyter Book's other theme options."""
     config.html_theme_options["logo"] = {"text": config.html_title}
@@ -45,6 +58,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("comments_config", {}, "html")  # Jupyter Book sets it for sphinx_comments, which we left out
     app.config.mathjax_path = f"mathjax/{MATHJAX}"
     app.connect("config-inited", write_title)
+    app.connect("builder-inited", write_instruments)
     app.connect("html-page-context", name_list_items)
     app.connect("build-finished", copy_mathjax)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -5,7 +5,8 @@
 Before a notebook runs, its launch links and its set-up cell are written from the repository's address in
 _config.yml. After it, everything that changes from run to run is dropped: times, ids of widgets, kernel versions.
 A cell with the tag `nbval-ignore-output` measures, so that no two runs agree: it is executed, but its stored
-output stays, unless it has none or `--measure` is given. Measure on a machine that does nothing else.
+output stays, unless it has none or `--measure` is given. Measure on a machine that does nothing else. With the tag
+`trained` beside it, the output is that of a trained layer: nbval cannot compare it, but it is stored anew each time.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ ROOT = Path(__file__).resolve().parents[1]
 CHAPTERS = ROOT / "chapters"
 CELL_TIMEOUT = 300  # seconds
 MEASURES = "nbval-ignore-output"
+TRAINED = "trained"  # beside MEASURES: shows a trained layer's numbers, equal on one machine only
 FRONT_PAGE = "front-page"
 FRONT_PICTURE = CHAPTERS / "_static/trained_heads.png"
-WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 SETUP = """\
@@ -46,7 +48,13 @@ if missing:
     %pip install --quiet {{missing}}"""
 
 NEEDS = ("torch", "numpy", "matplotlib", "seaborn")  # what mhalib needs
-OWN_NEEDS = {"05_shape_checks": ("einops", "jaxtyping", "beartype")}  # what one chapter needs beyond that
+OWN_NEEDS = {  # what one chapter needs beyond that
+    **dict.fromkeys(
+        ("02_weighted_average", "03_mathematics", "04_reshape_trick", "06_per_head_heatmaps", "instruments"),
+        ("anywidget",),
+    ),
+    "05_shape_checks": ("einops", "jaxtyping", "beartype"),
+}
 
 LAUNCH = (
     "Run this page yourself: [Colab]({colab}) · [Binder]({binder}) · [SageMaker Studio Lab]({studio_lab}). "
@@ -87,21 +95,19 @@ def cell_with_tag(notebook: NotebookNode, tag: str) -> NotebookNode:
 
 
 def normalise(notebook: NotebookNode) -> NotebookNode:
-    """Drop what changes from run to run: execution times, versions, and the random ids of widgets and cells."""
+    """Drop what changes from run to run: times, versions, ids of cells, and widgets' state and ids.
+
+    A widget of ours stores its numbers and its state in text/html, from which a page without a kernel draws it.
+    """
     notebook.metadata = nbformat.from_dict(
-        {
-            "kernelspec": KERNEL,
-            "language_info": {"name": "python", "pygments_lexer": "ipython3"},
-            **{key: value for key, value in notebook.metadata.items() if key == "widgets"},
-        }
+        {"kernelspec": KERNEL, "language_info": {"name": "python", "pygments_lexer": "ipython3"}}
     )
     for number, cell in enumerate(notebook.cells):
         cell.metadata.pop("execution", None)
         cell.id = f"cell-{number:03d}"
+        for output in cell.get("outputs", []):
+            output.get("data", {}).pop(WIDGET_VIEW, None)
     text = json.dumps(notebook, ensure_ascii=False)
-    state = notebook.metadata.get("widgets", {}).get(WIDGET_STATE, {}).get("state", {})
-    for number, model_id in enumerate(state):
-        text = text.replace(model_id, f"{number:032x}")
     text = re.sub(r" at 0x[0-9a-f]{6,}", " at 0x0", text)
     return nbformat.from_dict(json.loads(text))
 
@@ -111,11 +117,13 @@ def execute(path: Path, measure: bool = False) -> NotebookNode:
     notebook = nbformat.read(path, as_version=4)
     for tag, source in generated_cells(path).items():
         cell_with_tag(notebook, tag).source = source
-    notebook.metadata.pop("widgets", None)
     measured = {
         number: cell.outputs
         for number, cell in enumerate(notebook.cells)
-        if MEASURES in cell.metadata.get("tags", []) and cell.outputs and not measure
+        if MEASURES in cell.metadata.get("tags", [])
+        and cell.outputs
+        and not measure
+        and TRAINED not in cell.metadata.tags
     }
     with tqdm(total=len(notebook.cells), desc=path.stem, unit="cell", mininterval=1.0) as progress:
         client = NotebookClient(

@@ -7,12 +7,17 @@ import http.server
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import notebooks
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from mhalib import widgets
 
 HTML = notebooks.ROOT / "_build/html"
 NO_BROWSER = (
@@ -64,6 +69,59 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(QuietHandler, directory=folder))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/some/path/"
+    server.shutdown()
+    server.server_close()
+
+
+@dataclass
+class Instruments:
+    """A page that holds nothing but instruments, in the browser, and what went wrong on it."""
+
+    page: Page
+    errors: list[str] = field(default_factory=list)
+    hosts: set[str] = field(default_factory=set)
+
+
+class StrictHandler(QuietHandler):
+    def end_headers(self) -> None:
+        self.send_header(
+            "Content-Security-Policy", "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'"
+        )
+        super().end_headers()
+
+
+@pytest.fixture
+def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Instruments]]:
+    """Opens instruments on a page without a kernel, under a policy that allows no inline script and no eval."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(StrictHandler, directory=tmp_path))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    contexts = []
+
+    def open_page(*instruments: widgets.Instrument, width: int = 1280, **options: Any) -> Instruments:
+        bodies = "".join(one._repr_mimebundle_()[0]["text/html"] for one in instruments)
+        (tmp_path / "instruments.js").write_text(widgets.page_script(), encoding="utf-8")
+        shutil.copy(widgets.STYLE, tmp_path / "instruments.css")
+        (tmp_path / "favicon.ico").touch()
+        (tmp_path / "index.html").write_text(
+            '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Instruments</title>'
+            '<meta name="viewport" content="width=device-width">'
+            '<link rel="stylesheet" href="instruments.css">'
+            '<script defer src="instruments.js"></script></head>'
+            f"<body><main><h1>Instruments</h1>{bodies}</main></body></html>",
+            encoding="utf-8",
+        )
+        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        contexts.append(context)
+        shown = Instruments(context.new_page())
+        shown.page.on("console", lambda message: shown.errors.append(message.text) if message.type == "error" else None)
+        shown.page.on("pageerror", lambda error: shown.errors.append(str(error)))
+        shown.page.on("request", lambda request: shown.hosts.add(urlsplit(request.url).netloc))
+        shown.page.goto(f"http://127.0.0.1:{server.server_port}/")
+        return shown
+
+    yield open_page
+    for context in contexts:
+        context.close()
     server.shutdown()
     server.server_close()
 

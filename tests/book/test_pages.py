@@ -28,7 +28,7 @@ HEADINGS = """[...document.querySelectorAll('main h1, main h2, main h3, main h4'
 IMAGES = """[...document.querySelectorAll('article img')].map(
     image => ({source: image.src, alt: image.alt, loaded: image.complete && image.naturalWidth > 0}))"""
 CUT_TABLES = """[...document.querySelectorAll('article table')]
-    .filter(table => !table.closest('.ledger') && table.getBoundingClientRect().right > window.innerWidth)
+    .filter(table => !table.closest('.ledger, .mhalib') && table.getBoundingClientRect().right > window.innerWidth)
     .map(table => table.innerText.slice(0, 60))"""
 MATHS = """({
     asked: document.querySelectorAll('article .math').length,
@@ -114,7 +114,7 @@ def test_fits_the_screen(visit: Visit, mode: tuple[str, str, int]) -> None:
 
 
 def test_no_table_is_cut_off(visit: Visit) -> None:
-    """The theme hides what is too wide, so that the page's width does not tell. A ledger scrolls in its own frame."""
+    """The theme hides what is too wide, so the page's width does not tell. Ledgers and instruments have own frames."""
     assert visit.cut_tables == []
 
 

@@ -1,0 +1,25 @@
+"""Instruments: ipywidgets in JupyterLab and Colab, and alive without a kernel on a static page.
+
+Needs `anywidget`: pip install anywidget.
+"""
+
+try:
+    import anywidget as _anywidget  # noqa: F401
+except ImportError as error:  # not a dependency of the package: layers and plots do without
+    raise ImportError("mhalib.widgets needs anywidget: pip install anywidget") from error
+
+from ._instrument import STYLE, Instrument, page_script
+from .attention_playground import AttentionPlayground
+from .cost_calculator import CostCalculator
+from .head_explorer import HeadExplorer
+from .reshape_stepper import ReshapeStepper
+
+__all__ = [
+    "STYLE",
+    "AttentionPlayground",
+    "CostCalculator",
+    "HeadExplorer",
+    "Instrument",
+    "ReshapeStepper",
+    "page_script",
+]

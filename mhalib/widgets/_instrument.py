@@ -1,0 +1,91 @@
+"""What all instruments share: one render function in JavaScript, and two hosts for it.
+
+Live, an instrument is an ipywidget: its traits can be read, set and linked from Python. Its output carries `text/html`,
+too: a table of the numbers for readers without JavaScript, and the state as JSON. A script of the book's pages finds
+that and draws the same picture from it, with no kernel.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import anywidget
+
+FOLDER = Path(__file__).parent
+SHARED = FOLDER / "shared.js"
+STYLE = FOLDER / "shared.css"
+
+
+class Instrument(anywidget.AnyWidget):
+    """Base of the instruments. A subclass names its JavaScript function and says what its table holds."""
+
+    script: ClassVar[str] = ""
+    known: ClassVar[list[str]] = []
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        if "script" in cls.__dict__:  # not the class that ipywidgets makes of each instance
+            Instrument.known.append(cls.script)
+            cls._esm = source(cls.script) + f"\nexport default {{ render: {cls.script} }};\n"
+            cls._css = STYLE.read_text(encoding="utf-8")
+        super().__init_subclass__(**kwargs)
+
+    def state(self) -> dict[str, Any]:
+        """What the page needs to draw the instrument: the traits of its own that are synchronised."""
+        own = type(self).class_trait_names(sync=True)
+        inherited = set(anywidget.AnyWidget.class_trait_names(sync=True)) | {"_esm", "_css", "_anywidget_id"}
+        return {name: getattr(self, name) for name in sorted(own) if name not in inherited}
+
+    def table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
+        """Caption, header and rows of the table that says the same in numbers."""
+        raise NotImplementedError
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if bundle is None:
+            return None
+        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+        caption = self.table()[0]
+        return {**data, "text/plain": f"{type(self).__name__}: {caption}", "text/html": self._html()}, metadata
+
+    def _html(self) -> str:
+        caption, header, rows = self.table()
+        heads = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in header)
+        body = "".join(
+            f'<tr><th scope="row">{html.escape(first)}</th>'
+            + "".join(f"<td>{html.escape(cell)}</td>" for cell in rest)
+            + "</tr>"
+            for first, *rest in rows
+        )
+        return (
+            f'<div class="mhalib-instrument" data-script="{self.script}"><table>'
+            f"<caption>{html.escape(caption)}</caption><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+            f'<script type="application/json">{as_json(self.state())}</script></div>'
+        )
+
+
+def as_json(state: dict[str, Any]) -> str:
+    """JSON that no HTML parser can misread: no `<`, `>` or `&` is left in it."""
+    text = json.dumps(state, ensure_ascii=True, allow_nan=False, separators=(",", ":"), sort_keys=True)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def source(script: str) -> str:
+    """The shared functions and those of one instrument, as one piece of JavaScript."""
+    file = FOLDER / f"{_snake(script)}.js"
+    return SHARED.read_text(encoding="utf-8") + "\n" + file.read_text(encoding="utf-8")
+
+
+def page_script() -> str:
+    """The one script of a static page: shared functions, all instruments, and the host that wakes them."""
+    parts = [SHARED, *(FOLDER / f"{_snake(script)}.js" for script in Instrument.known), FOLDER / "host.js"]
+    names = ", ".join(Instrument.known)
+    body = "\n".join(part.read_text(encoding="utf-8") for part in parts)
+    return f'(() => {{\n"use strict";\n{body}\nwake({{ {names} }});\n}})();\n'
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")

@@ -1,0 +1,99 @@
+"""What attention costs, as a function of its sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import traitlets
+
+from .._validate import require_count, require_divisible
+from ._instrument import Instrument
+
+SIZES = ("num_hiddens", "num_heads", "num_kv_heads", "num_layers", "num_tokens", "batch_size", "bytes_per_number")
+BOUNDS = {
+    "num_hiddens": 65_536,
+    "num_heads": 1024,
+    "num_kv_heads": 1024,
+    "num_layers": 1000,
+    "num_tokens": 10_000_000,
+    "batch_size": 1_000_000,
+    "bytes_per_number": 8,
+}
+
+
+class CostCalculator(Instrument):
+    """Parameters, FLOPs, memory of the scores and of the key–value cache, with the formula of each beside it.
+
+    Counted are the attention layers of a model, without biases, in one forward pass of self-attention.
+
+    Args:
+        num_hiddens: D.
+        num_heads: h, divides D.
+        num_kv_heads: heads that have keys and values of their own, divides h; `None` means h, 1 means one set for all.
+        num_layers: how many such layers.
+        num_tokens: N.
+        batch_size: B.
+        bytes_per_number: 4 for float32, 2 for bfloat16 and float16, 1 for 8-bit numbers.
+
+    Raises:
+        TypeError, ValueError: a size is no integer, not positive, above its bound, or does not divide.
+    """
+
+    script = "CostCalculator"
+
+    num_hiddens = traitlets.Int(768).tag(sync=True)
+    num_heads = traitlets.Int(12).tag(sync=True)
+    num_kv_heads = traitlets.Int(12).tag(sync=True)
+    num_layers = traitlets.Int(12).tag(sync=True)
+    num_tokens = traitlets.Int(1024).tag(sync=True)
+    batch_size = traitlets.Int(1).tag(sync=True)
+    bytes_per_number = traitlets.Int(2).tag(sync=True)
+
+    def __init__(
+        self,
+        num_hiddens: int = 768,
+        num_heads: int = 12,
+        num_kv_heads: int | None = None,
+        num_layers: int = 12,
+        num_tokens: int = 1024,
+        batch_size: int = 1,
+        bytes_per_number: int = 2,
+        **kwargs: Any,
+    ) -> None:
+        kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        given = (num_hiddens, num_heads, kv_heads, num_layers, num_tokens, batch_size, bytes_per_number)
+        sizes = dict(zip(SIZES, given, strict=True))
+        for name, size in sizes.items():
+            require_count(name, size)
+            if size > BOUNDS[name]:
+                raise ValueError(f"{name}={size} must be at most {BOUNDS[name]}")
+        if bytes_per_number not in (1, 2, 4, 8):
+            raise ValueError(f"bytes_per_number={bytes_per_number} must be 1, 2, 4 or 8")
+        require_divisible("num_hiddens", num_hiddens, num_heads)
+        if num_heads % kv_heads:
+            raise ValueError(f"num_heads={num_heads} is not divisible by num_kv_heads={kv_heads}")
+        super().__init__(**sizes, **kwargs)
+
+    def costs(self) -> dict[str, int]:
+        """parameters, flops, score_bytes of one layer, cache_bytes of all layers."""
+        width, tokens, layers, examples = self.num_hiddens, self.num_tokens, self.num_layers, self.batch_size
+        kv_width = width // self.num_heads * self.num_kv_heads
+        parameters = 2 * width**2 + 2 * width * kv_width
+        return {
+            "parameters": layers * parameters,
+            "flops": layers * examples * (2 * tokens * parameters + 4 * tokens**2 * width),
+            "score_bytes": examples * self.num_heads * tokens**2 * self.bytes_per_number,
+            "cache_bytes": 2 * layers * examples * tokens * kv_width * self.bytes_per_number,
+        }
+
+    def table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
+        sizes = ", ".join(f"{name}={getattr(self, name)}" for name in SIZES)
+        titles = {
+            "parameters": ("parameters", ""),
+            "flops": ("FLOPs of a forward pass", ""),
+            "score_bytes": ("scores of one layer, if they are stored", " bytes"),
+            "cache_bytes": ("keys and values of all layers, kept for writing on", " bytes"),
+        }
+        rows = [(title, f"{self.costs()[name]:,}{unit}") for name, (title, unit) in titles.items()]
+        return f"What attention costs at {sizes}", ("cost", "amount"), rows

@@ -1,0 +1,423 @@
+/* What each head attends to. Thousandths in 10 bits; above 1000 are signs, -1 is masked. */
+
+function HeadExplorer({ model, el }) {
+  const [L, B, H, Q, K] = model.get("sizes");
+  const SIGNS = { 1001: "NaN", 1002: "inf", 1003: "-inf", 1004: "< 0", 1005: "> 1" };
+  const WINDOW = 24;
+  const MASKED = -1;
+  const css = (name) => `mhalib-head-explorer-${name}`;
+  const range = (from, to) => Array.from({ length: to - from }, (_, i) => from + i);
+  const bytes = (name) => Uint8Array.from(atob(model.get(name)), (letter) => letter.charCodeAt(0));
+  const weights = bytes("packed");
+  const totals = new DataView(bytes("sums").buffer);
+  const seen = bytes("seen");
+  const colours = ramp(model.get("ramp"));
+  let key = null; // the key that is spoken of; null: the strongest
+  let spokenOf = null; // and its query
+
+  /** 1001 colours between the few that were carried. */
+  function ramp(stops) {
+    const parts = stops.map((stop) => [1, 3, 5].map((i) => parseInt(stop.slice(i, i + 2), 16)));
+    return range(0, 1001).map((code) => {
+      const at = (code / 1000) * (parts.length - 1);
+      const low = Math.min(Math.floor(at), parts.length - 2);
+      return parts[low].map((part, i) => Math.round(part + (parts[low + 1][i] - part) * (at - low)));
+    });
+  }
+
+  function weight(head, q, k) {
+    const b = model.get("example");
+    const cell = ((b * H + head) * Q + q) * K + k;
+    if (seen.length && !((seen[cell >> 3] >> (cell & 7)) & 1)) return MASKED;
+    const bit = (model.get("layer") * B * H * Q * K + cell) * 10;
+    return ((weights[bit >>> 3] | (weights[(bit >>> 3) + 1] << 8)) >> (bit & 7)) & 1023;
+  }
+  function mean(q, k) {
+    const found = on().map((head) => weight(head, q, k)).filter((code) => code !== MASKED);
+    if (!found.length) return MASKED;
+    const sign = found.find((code) => code > 1000);
+    return sign || Math.round(found.reduce((sum, code) => sum + code, 0) / found.length);
+  }
+  function total(q) {
+    const sum = totals.getInt16(2 * (((model.get("layer") * B + model.get("example")) * H + model.get("head")) * Q + q), true);
+    return sum === -32768 ? "no number" : (sum / 1000).toFixed(3);
+  }
+  const on = () => range(0, H).filter((head) => !model.get("off").includes(head));
+  const large = (q, k) => weight(model.get("head"), q, k);
+  const inWords = (code) => (code === MASKED ? "masked" : SIGNS[code] || (code / 1000).toFixed(3));
+  const tokens = (name) => model.get(name)[model.get("example") % model.get(name).length];
+  const query = (q) => tokens("query_tokens")[q];
+  const keyName = (k) => tokens("key_tokens")[k];
+  function short(text, most = 12) {
+    const letters = Array.from(text);
+    return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text;
+  }
+  /** Keys of a query that have a weight, the strongest first. */
+  function ranked(read, q) {
+    const found = range(0, K).map((k) => [k, read(q, k)]).filter(([, code]) => code >= 0 && code <= 1000);
+    return found.sort((a, b) => b[1] - a[1] || a[0] - b[0]);
+  }
+  function sentence(read, q, chosen) {
+    const best = chosen === null ? ranked(read, q)[0] : [chosen, read(q, chosen)];
+    if (best) return `${short(query(q), 40)} → ${short(keyName(best[0]), 40)} ${inWords(best[1])}`;
+    const hidden = range(0, K).every((k) => read(q, k) === MASKED);
+    return `${short(query(q), 40)}: ${hidden ? "every key is masked" : "no weight from 0 to 1"}`;
+  }
+  const place = () =>
+    [L > 1 && `layer ${model.get("layer")}`, `head ${model.get("head")}`, B > 1 && `example ${model.get("example")}`].filter(Boolean).join(", ");
+
+  function put(name, value) {
+    model.set(name, value);
+    model.save_changes();
+  }
+  const rows = () => view(model.get("query"), Q);
+  const columns = () => view(model.get("key_start"), K);
+  function view(at, length) {
+    const start = Math.floor(at / WINDOW) * WINDOW;
+    return range(start, Math.min(start + WINDOW, length));
+  }
+
+  /** Cells of `size` pixels: masked hatched, signs chequered or written out. */
+  function paint(canvas, read, qs, ks, size) {
+    canvas.width = ks.length * size;
+    canvas.height = qs.length * size;
+    const pen = canvas.getContext("2d");
+    const image = pen.createImageData(canvas.width, canvas.height);
+    const signs = [];
+    const thick = size >= 16 ? 3 : 1; // of the hatching
+    qs.forEach((q, i) =>
+      ks.forEach((k, j) => {
+        const code = read(q, k);
+        if (code > 1000) signs.push([i, j, code]);
+        for (let y = i * size; y < (i + 1) * size; y += 1) {
+          for (let x = j * size; x < (j + 1) * size; x += 1) {
+            const stripe = (x + y) % (5 * thick) < thick + 1;
+            const check = ((x >> 1) + (y >> 1)) & 1;
+            const rgb = code === MASKED ? (stripe ? [128, 128, 128] : [246, 246, 246]) : colours[code] || (check ? [213, 94, 0] : [255, 255, 255]);
+            image.data.set(rgb, 4 * (y * canvas.width + x));
+            image.data[4 * (y * canvas.width + x) + 3] = 255;
+          }
+        }
+      }),
+    );
+    pen.putImageData(image, 0, 0);
+    if (size < 32) return;
+    pen.font = `bold ${Math.round(size * 0.36)}px sans-serif`;
+    pen.textAlign = "center";
+    pen.textBaseline = "middle";
+    for (const [i, j, code] of signs) {
+      pen.fillStyle = "#fff";
+      pen.fillRect(j * size + 4, i * size + 4, size - 8, size - 8);
+      pen.fillStyle = "#000";
+      pen.fillText(SIGNS[code].replace("inf", "∞").replace(" ", ""), (j + 0.5) * size, (i + 0.5) * size, size - 8);
+    }
+  }
+
+  function svg(tag, attributes, ...children) {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (name === "text") element.textContent = value;
+      else element.setAttribute(name, value);
+    }
+    element.append(...children);
+    return element;
+  }
+
+  function arrows(event, steps, at, length, go) {
+    const next = { ...Object.fromEntries(Object.entries(steps).map(([name, by]) => [name, at + by])), Home: 0, End: length - 1 }[event.key];
+    if (next === undefined) return;
+    event.preventDefault();
+    go(Math.max(0, Math.min(length - 1, next)));
+  }
+
+  const strips = []; // of every small picture: what marks its rows
+  function tile(name) {
+    const canvas = make("canvas", { class: css("canvas") });
+    const marks = make("span", { class: css("marks") });
+    const picture = make("span", { class: css("picture") }, canvas, marks);
+    strips.push(marks);
+    return { canvas, picture, label: make("span", { text: name }) };
+  }
+  const tiles = range(0, H).map((head) => {
+    const one = tile(`head ${head}`);
+    one.button = make("button", { type: "button", role: "radio", class: css("choose"), "data-head": head, onclick: () => put("head", head) }, one.picture, one.label);
+    one.box = make("input", { type: "checkbox", "data-off": head, "aria-label": `head ${head} counts in the mean` });
+    one.box.addEventListener("change", () => put("off", range(0, H).filter((each) => !tiles[each].box.checked)));
+    one.whole = make("div", { class: css("tile"), role: "presentation" }, one.button, make("label", {}, one.box, " in mean"));
+    return one;
+  });
+  const average = tile("");
+  const meanSaid = make("span", { class: css("mean-said") });
+  const meanTile = make("div", { class: `${css("tile")} ${css("mean")}` }, average.picture, average.label, meanSaid);
+  const heads = make("div", { class: css("heads"), role: "radiogroup", "aria-label": "heads" }, ...tiles.map(({ whole }) => whole));
+  heads.addEventListener("keydown", (event) => {
+    if (!event.target.matches("[role=radio]")) return;
+    const steps = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 };
+    arrows(event, steps, model.get("head"), H, (head) => {
+      put("head", head);
+      tiles[head].button.focus();
+    });
+  });
+
+  const canvas = make("canvas", { class: css("canvas"), role: "img" });
+  const marks = make("span", { class: css("marks") });
+  const picture = make("span", { class: css("picture") }, canvas, marks);
+  const keyLabels = make("div", { class: css("keys"), "aria-hidden": "true" });
+  const list = make("div", { class: css("queries"), role: "listbox", "aria-multiselectable": "true", "aria-label": "queries; Enter locks, Escape unlocks all" });
+  const sums = make("div", { class: css("sums"), "aria-hidden": "true" });
+  const grid = make("div", { class: css("grid") }, make("span"), keyLabels, make("span", { class: css("sum-head"), text: "sum" }), list, picture, sums);
+  const lines = svg("svg", { class: css("lines"), role: "img" });
+  const lineNote = make("p", { class: css("note") });
+  const frame = (label, ...inside) => make("div", { class: css("frame"), role: "region", tabindex: "0", "aria-label": label }, ...inside);
+  const title = make("p", { class: css("title") });
+  const body = make("div", { class: css("frame"), role: "region", tabindex: "0", "aria-label": "numbers of the large head" });
+  const details = make("details", { ontoggle: () => drawTable() }, make("summary", { text: "numbers as a table" }), body);
+
+  function lock(q) {
+    const locked = model.get("locked");
+    put("locked", locked.includes(q) ? locked.filter((each) => each !== q) : [...locked, q]);
+  }
+  function choose(q, k = null) {
+    const changed = q !== model.get("query");
+    if (!changed && k === key) return;
+    key = k;
+    spokenOf = q;
+    if (changed) put("query", q);
+    else drawRow();
+  }
+  function focusQuery() {
+    list.querySelector("[tabindex='0']").focus();
+  }
+  list.addEventListener("keydown", (event) => {
+    arrows(event, { ArrowUp: -1, ArrowDown: 1 }, model.get("query"), Q, (q) => {
+      choose(q);
+      focusQuery();
+    });
+    if (event.key === "ArrowLeft" || event.key === "ArrowRight") {
+      const q = model.get("query");
+      const at = key === null ? (ranked(large, q)[0] || [0])[0] : key;
+      arrows(event, { ArrowLeft: -1, ArrowRight: 1 }, at, K, (k) => {
+        choose(q, k);
+        if (!columns().includes(k)) put("key_start", k);
+        focusQuery();
+      });
+    }
+    if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      lock(model.get("query"));
+    }
+  });
+  el.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && model.get("locked").length) put("locked", []);
+  });
+  function pointed(event) {
+    const box = canvas.getBoundingClientRect();
+    const at = (share, all) => all[Math.max(0, Math.min(all.length - 1, Math.floor(share * all.length)))];
+    return [at((event.clientY - box.top) / box.height, rows()), at((event.clientX - box.left) / box.width, columns())];
+  }
+  picture.addEventListener("pointermove", (event) => choose(...pointed(event)));
+  picture.addEventListener("click", (event) => {
+    const [q, k] = pointed(event);
+    choose(q, k);
+    lock(q);
+  });
+
+  const cell = () => Math.max(24, Math.min(40, Math.floor(Math.min(360, innerWidth - 150) / Math.max(rows().length, columns().length))));
+  function drawHeads() {
+    const size = Math.max(1, Math.floor(176 / Math.max(Q, K)));
+    tiles.forEach(({ canvas: small, whole, box }, head) => {
+      paint(small, (q, k) => weight(head, q, k), range(0, Q), range(0, K), size);
+      box.checked = !model.get("off").includes(head);
+      whole.classList.toggle(css("off"), !box.checked);
+    });
+    drawMean(size);
+  }
+  function drawMean(size) {
+    const count = on().length;
+    average.label.textContent = count ? `mean of ${count} of ${H}` : "no head is on";
+    average.picture.hidden = !count;
+    if (count) paint(average.canvas, mean, range(0, Q), range(0, K), size);
+  }
+  function drawLarge() {
+    const [qs, ks, side] = [rows(), columns(), cell()];
+    el.style.setProperty("--cell", `${side}px`);
+    paint(canvas, large, qs, ks, 2 * side);
+    canvas.style.width = `${side * ks.length}px`;
+    canvas.style.height = `${side * qs.length}px`;
+    canvas.setAttribute("aria-label", `weights of ${place()}; the table below holds the numbers`);
+    title.textContent = `${place()}: queries ${qs[0]}–${qs.at(-1)} down, keys ${ks[0]}–${ks.at(-1)} across`;
+    keyLabels.replaceChildren(...ks.map((k) => make("span", { title: keyName(k), dir: "auto", text: short(keyName(k)) })));
+    sums.replaceChildren(...qs.map((q) => make("span", { text: total(q) })));
+    const had = list.contains(document.activeElement);
+    list.replaceChildren(
+      ...qs.map((q) => make("div", { role: "option", "data-query": q, title: query(q), onclick: () => (choose(q), lock(q)) }, make("span", { dir: "auto", text: short(query(q)) }))),
+    );
+    drawRow();
+    if (had) focusQuery();
+    drawTable();
+  }
+  function drawTable() {
+    if (!details.open) return;
+    const [qs, ks] = [rows(), columns()];
+    const top = ["query", ...ks.map(keyName), "sum"].map((text) => make("th", { scope: "col", text: short(text, 40) }));
+    const lower = qs.map((q) =>
+      make("tr", {}, make("th", { scope: "row", text: short(query(q), 40) }), ...[...ks.map((k) => inWords(large(q, k))), total(q)].map((text) => make("td", { class: "mhalib-number", text }))),
+    );
+    body.replaceChildren(make("table", {}, make("caption", { text: `${title.textContent}; to 3 digits` }), make("thead", {}, make("tr", {}, ...top)), make("tbody", {}, ...lower)));
+  }
+  function drawRow() {
+    const [chosen, locked] = [model.get("query"), model.get("locked")];
+    if (chosen !== spokenOf) key = null;
+    function mark(q, from, count) {
+      const one = make("span", { class: css(q === chosen ? "chosen" : "locked"), "data-row": q });
+      one.style.top = `${((q - from) / count) * 100}%`;
+      one.style.height = `${100 / count}%`;
+      return one;
+    }
+    const marked = [...locked.filter((q) => q !== chosen), chosen];
+    for (const strip of strips) strip.replaceChildren(...marked.map((q) => mark(q, 0, Q)));
+    const qs = rows();
+    marks.replaceChildren(...marked.filter((q) => qs.includes(q)).map((q) => mark(q, qs[0], qs.length)));
+    for (const option of list.children) {
+      const q = Number(option.dataset.query);
+      option.tabIndex = q === chosen ? 0 : -1;
+      option.setAttribute("aria-selected", locked.includes(q));
+      option.classList.toggle(css("current"), q === chosen);
+    }
+    tiles.forEach(({ button }, head) => {
+      button.tabIndex = head === model.get("head") ? 0 : -1;
+      button.setAttribute("aria-checked", head === model.get("head"));
+    });
+    drawLines();
+    const others = locked.map((q) => short(query(q), 40));
+    said.textContent = `${place()}: ${sentence(large, chosen, key)}${others.length ? `; locked: ${others.join(", ")}` : ""}`;
+    meanSaid.textContent = on().length ? sentence(mean, chosen, key) : "";
+  }
+  function drawLines() {
+    const [qs, ks, side] = [rows(), columns(), cell()];
+    const [left, right] = [100, 260];
+    const height = Math.max(qs.length, ks.length) * side;
+    const y = (i) => (i + 0.5) * side;
+    const drawn = [...new Set([...model.get("locked"), model.get("query")])];
+    let outside = 0;
+    const paths = drawn.flatMap((q) => {
+      const kept = ranked(large, q).filter(([, code]) => code > 0 && code >= model.get("threshold") * 1000);
+      return kept.slice(0, model.get("top") || K).flatMap(([k, code]) => {
+        if (!qs.includes(q) || !ks.includes(k)) {
+          outside += 1;
+          return [];
+        }
+        const tip = svg("title", { text: `${query(q)} → ${keyName(k)} ${inWords(code)}` });
+        const share = code / 1000;
+        const ends = { x1: left + 6, y1: y(qs.indexOf(q)), x2: right - 6, y2: y(ks.indexOf(k)) };
+        const look = { "stroke-width": (1 + 7 * share).toFixed(2), "stroke-opacity": (0.5 + 0.5 * share).toFixed(3) };
+        return [svg("line", { ...ends, ...look, class: css(q === model.get("query") ? "line" : "line-locked"), "data-pair": `${q} ${k}` }, tip)];
+      });
+    });
+    const word = (text, x, i, anchor, strong) =>
+      svg("text", { x, y: y(i), "text-anchor": anchor, "dominant-baseline": "central", "font-weight": strong ? 700 : 400, text: short(text) });
+    const words = [
+      ...qs.map((q, i) => word(query(q), left, i, "end", drawn.includes(q))),
+      ...ks.map((k, i) => word(keyName(k), right, i, "start", false)),
+    ];
+    lines.setAttribute("viewBox", `0 0 360 ${height}`);
+    lines.setAttribute("width", "360");
+    lines.setAttribute("height", height);
+    lines.setAttribute("aria-label", `${paths.length} lines from queries to keys`);
+    lines.replaceChildren(...paths, ...words);
+    lineNote.textContent = `Queries left, keys right; lines drawn: ${paths.length}${outside ? `, leaving this window: ${outside}` : ""}.`;
+  }
+
+  function download() {
+    const [side, left, top] = [20, 120, 120];
+    const picked = (q, k) => {
+      const code = large(q, k);
+      const fill = code === MASKED ? "url(#masked)" : colours[code] ? `rgb(${colours[code]})` : "#fff";
+      const at = { x: left + k * side, y: top + q * side };
+      const cellOf = svg("rect", { ...at, width: side, height: side, fill }, svg("title", { text: `${query(q)} → ${keyName(k)} ${inWords(code)}` }));
+      return code > 1000 ? [cellOf, svg("text", { x: at.x + 1, y: at.y + 13, "font-size": 8, text: SIGNS[code] })] : [cellOf];
+    };
+    const hatch = svg("pattern", { id: "masked", width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" });
+    hatch.append(svg("rect", { width: 5, height: 5, fill: "#f6f6f6" }), svg("rect", { width: 1.5, height: 5, fill: "#808080" }));
+    const names = [
+      ...range(0, Q).map((q) => svg("text", { x: left - 6, y: top + (q + 0.7) * side, "text-anchor": "end", text: short(query(q)) })),
+      ...range(0, K).map((k) => svg("text", { transform: `translate(${left + (k + 0.7) * side} ${top - 6}) rotate(-90)`, text: short(keyName(k)) })),
+    ];
+    const [width, height] = [left + K * side + 10, top + Q * side + 10];
+    const whole = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "font-family": "sans-serif", "font-size": 12 });
+    whole.append(svg("title", { text: `Attention weights, ${place()}` }), hatch, ...range(0, Q).flatMap((q) => range(0, K).flatMap((k) => picked(q, k))), ...names);
+    const address = URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(whole)], { type: "image/svg+xml" }));
+    make("a", { href: address, download: `${place().replaceAll(/[ ,]+/g, "-")}.svg` }).click();
+    setTimeout(() => URL.revokeObjectURL(address), 10000);
+  }
+
+  const options = (name, count) => range(0, count).map((i) => [i, `${name} ${i}`]);
+  const windows = (count) => range(0, Math.ceil(count / WINDOW)).map((i) => [i * WINDOW, `${i * WINDOW}–${Math.min((i + 1) * WINDOW, count) - 1}`]);
+  const start = (name) => Math.floor(model.get(name) / WINDOW) * WINDOW;
+  const choices = [
+    ["layer", "layer", L > 1 && options("layer", L)],
+    ["example", "example", B > 1 && options("example", B)],
+    ["head", "large head", options("head", H)],
+    ["query", "queries shown", Q > WINDOW && windows(Q), start],
+    ["key_start", "keys shown", K > WINDOW && windows(K), start],
+    ["top", "lines of each query", [[1, "the strongest"], [3, "the 3 strongest"], [5, "the 5 strongest"], [0, "all"]]],
+    ["threshold", "lines from weight", [[0, "above 0"], ...[0.01, 0.05, 0.1, 0.25, 0.5].map((at) => [at, String(at)])]],
+  ]
+    .filter(([, , offered]) => offered)
+    .map(([name, label, offered, now = (trait) => model.get(trait)]) => {
+      const field = choiceField({ label, value: now(name), options: offered, changed: (value) => put(name, Number(value)) });
+      field.input.dataset.name = name;
+      const refresh = () => {
+        const value = String(now(name));
+        if (!Array.from(field.input.options).some((option) => option.value === value)) field.input.append(make("option", { value, text: value }));
+        field.input.value = value;
+      };
+      return { row: field.row, refresh };
+    });
+
+  function scale() {
+    const bar = make("canvas", { class: css("scale"), width: 101, height: 1 });
+    const pen = bar.getContext("2d");
+    const image = pen.createImageData(101, 1);
+    range(0, 101).forEach((i) => image.data.set([...colours[10 * i], 255], 4 * i));
+    pen.putImageData(image, 0, 0);
+    const swatch = (code, text) => {
+      const one = make("canvas", { class: css("swatch") });
+      paint(one, () => code, [0], [0], 16);
+      return make("span", {}, one, text);
+    };
+    return make("p", { class: css("legend") }, make("span", {}, "0 ", bar, " 1"), swatch(MASKED, "masked"), swatch(1001, "no number from 0 to 1"), "weights to 3 digits");
+  }
+
+  let shown = "";
+  function follow(everything) {
+    choices.forEach(({ refresh }) => refresh());
+    const now = JSON.stringify([rows()[0], columns()[0]]);
+    if (everything || now !== shown) drawLarge();
+    else drawRow();
+    shown = now;
+  }
+  const said = voice();
+  const save = make("button", { type: "button", class: css("save"), text: "download this head as SVG", onclick: download });
+  const stops = [
+    listen(model, ["layer", "example"], () => ((key = null), drawHeads(), follow(true))),
+    listen(model, ["head"], () => follow(true)),
+    listen(model, ["off"], () => (drawHeads(), drawRow())),
+    listen(model, ["query", "key_start", "locked", "top", "threshold"], () => follow(false)),
+  ];
+  el.classList.add("mhalib", css("root"));
+  el.replaceChildren(
+    make("div", { class: "mhalib-controls", role: "group", "aria-label": "what is shown" }, ...choices.map(({ row }) => row)),
+    ...(model.get("note") ? [make("p", { class: css("warning"), text: `⚠ ${model.get("note")}` })] : []),
+    said,
+    scale(),
+    frame("all heads", make("div", { class: css("wall") }, heads, meanTile)),
+    title,
+    make("div", { class: css("panels") }, frame("large head", grid), frame("lines", lines, lineNote)),
+    save,
+    details,
+  );
+  drawHeads();
+  follow(true);
+  return () => stops.forEach((stop) => stop());
+}

@@ -1,0 +1,259 @@
+"""What each head attends to: all heads of a layer on one scale, one of them large, and lines from queries to keys."""
+
+from __future__ import annotations
+
+import base64
+import warnings
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import seaborn as sns
+import traitlets
+from numpy.typing import NDArray
+
+from .._arrays import Mask, Weights, real_array, require_length, seen_cells
+from .._validate import require_count
+from ..plots import COLOUR_MAP
+from ._instrument import Instrument
+
+LEVELS = 1000
+"""Weights are carried as whole thousandths in 10 bits; the codes above are signs for what is no weight."""
+SIGNS = {"NaN": 1001, "inf": 1002, "-inf": 1003, "< 0": 1004, "> 1": 1005}
+BITS = 10
+MAX_CELLS = 4_000_000
+MAX_TOKEN = 200
+SUM_SLACK = 0.01
+WIDE_TABLE = 32
+Counts = NDArray[np.int64]
+
+
+class HeadExplorer(Instrument):
+    """Small multiples of all heads of a layer on one scale from 0 to 1, one head large, and lines to its keys.
+
+    Choose a query and its row is marked in every head; lock several to compare them. What the reader chooses can be
+    read and set: `layer`, `head`, `example`, `query`, `locked` (query numbers), `off` (heads left out of the mean),
+    `threshold` and `top` (which lines are drawn; `top=0` draws all), `key_start` (first key shown of a long input).
+    All count from 0.
+
+    Weights are carried and shown to 3 digits (rounded to thousandths; row sums are taken before that). What is no
+    number between 0 and 1 keeps a sign of its own: NaN, inf, -inf, "< 0", "> 1".
+
+    Args:
+        weights: (h, Q, K), (B, h, Q, K), or a list with one of those per layer. Rows are queries, columns keys.
+        queries: Q tokens, or B lists of Q tokens; `None` numbers them.
+        keys: K tokens, or B lists of K tokens; `None` takes `queries` where Q = K.
+        mask: boolean, broadcasts to the weights of one layer, `True` = may attend.
+        layer, head, example: which to show large.
+
+    Warns:
+        UserWarning: rows that do not sum to 1, or a weight that the mask should have hidden.
+
+    Raises:
+        TypeError: weights are no array of real numbers, the mask is not boolean, tokens are one string.
+        ValueError: wrong rank, layers of different shapes, wrong number of tokens, a mask that does not fit, a choice
+            outside the weights, or more than 4,000,000 weights.
+    """
+
+    script = "HeadExplorer"
+
+    sizes = traitlets.List(traitlets.Int()).tag(sync=True)  # L, B, h, Q, K
+    packed = traitlets.Unicode().tag(sync=True)  # base64 of the weights, 10 bits each, lowest bit first
+    sums = traitlets.Unicode().tag(sync=True)  # base64 of the row sums in thousandths, int16
+    seen = traitlets.Unicode().tag(sync=True)  # base64 of the mask of one layer, a bit each; empty: all is seen
+    query_tokens = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)
+    key_tokens = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)
+    ramp = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    note = traitlets.Unicode().tag(sync=True)
+
+    layer = traitlets.Int(0).tag(sync=True)
+    head = traitlets.Int(0).tag(sync=True)
+    example = traitlets.Int(0).tag(sync=True)
+    query = traitlets.Int(0).tag(sync=True)
+    key_start = traitlets.Int(0).tag(sync=True)
+    locked = traitlets.List(traitlets.Int()).tag(sync=True)
+    off = traitlets.List(traitlets.Int()).tag(sync=True)
+    threshold = traitlets.Float(0.05).tag(sync=True)
+    top = traitlets.Int(3).tag(sync=True)
+
+    axes: ClassVar[dict[str, int]] = {
+        "layer": 0,
+        "example": 1,
+        "head": 2,
+        "off": 2,
+        "query": 3,
+        "locked": 3,
+        "key_start": 4,
+    }
+
+    def __init__(
+        self,
+        weights: Weights | Sequence[Weights],
+        queries: Sequence[Any] | None = None,
+        keys: Sequence[Any] | None = None,
+        *,
+        mask: Mask | None = None,
+        layer: int = 0,
+        head: int = 0,
+        example: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        table, layer_shape = _stacked(weights)
+        L, B, h, Q, K = table.shape
+        for name, number, size in (("layer", layer, L), ("head", head, h), ("example", example, B)):
+            require_count(name, number, minimum=0)
+            if number >= size:
+                raise ValueError(f"{name}={number} is outside the weights, which have {size}, counted from 0")
+        query_tokens = _tokens("queries", queries, B, Q)
+        key_tokens = query_tokens if keys is None and Q == K else _tokens("keys", keys, B, K)
+        self._seen = seen_cells(mask, layer_shape).reshape(B, h, Q, K)
+        self._codes = _coded(table)
+        with np.errstate(invalid="ignore"):
+            self._sums: NDArray[np.float64] = table.sum(axis=-1)
+        note = _note(table, self._sums, self._seen)
+        if note:
+            warnings.warn(note, stacklevel=2)
+        super().__init__(
+            sizes=[L, B, h, Q, K],
+            packed=_base64(_packed_bits(self._codes)),
+            sums=_base64(_coded_sums(self._sums)),
+            seen="" if self._seen.all() else _base64(np.packbits(self._seen, bitorder="little")),
+            query_tokens=query_tokens,
+            key_tokens=key_tokens,
+            ramp=[str(colour) for colour in sns.color_palette(COLOUR_MAP, 33).as_hex()],
+            note=note,
+            layer=layer,
+            head=head,
+            example=example,
+            **kwargs,
+        )
+
+    @traitlets.validate("layer", "head", "example", "query", "key_start", "locked", "off")
+    def _inside(self, proposal: Any) -> Any:
+        name, value = proposal["trait"].name, proposal["value"]
+        size = self.sizes[self.axes[name]]
+        numbers = value if isinstance(value, list) else [value]
+        if any(not 0 <= number < size for number in numbers) or len(set(numbers)) < len(numbers):
+            raise traitlets.TraitError(f"{name}={value} must lie from 0 to {size - 1}, and no number twice")
+        return value
+
+    @traitlets.validate("threshold", "top")
+    def _not_negative(self, proposal: Any) -> Any:
+        name, value = proposal["trait"].name, proposal["value"]
+        if not value >= 0 or (name == "threshold" and value > 1):
+            raise traitlets.TraitError(f"{name}={value} must not be negative, and a threshold at most 1")
+        return value
+
+    def table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
+        """The large head: all its weights, or the five strongest keys of each query where there are many keys."""
+        layer, example, head = self.layer, self.example, self.head
+        codes, seen = self._codes[layer, example, head], self._seen[example, head]
+        queries = self.query_tokens[example % len(self.query_tokens)]
+        keys = self.key_tokens[example % len(self.key_tokens)]
+        sums = [_sum_text(total) for total in self._sums[layer, example, head]]
+        place = f"head {head} of layer {layer}, example {example}, to 3 digits"
+        if len(keys) <= WIDE_TABLE:
+            cells = [[_text(c, s) for c, s in zip(*pair, strict=True)] for pair in zip(codes, seen, strict=True)]
+            rows = [[q, *row, total] for q, row, total in zip(queries, cells, sums, strict=True)]
+            return f"Weights of {place}; rows are queries, columns keys", ["query", *keys, "sum"], rows
+        rows = []
+        for query, token in enumerate(queries):
+            weight = np.where(seen[query] & (codes[query] <= LEVELS), codes[query], -1)
+            best = [k for k in np.argsort(-weight, kind="stable")[:5] if weight[k] >= 0]
+            rows.append([token, ", ".join(f"{keys[k]} {_text(codes[query, k], True)}" for k in best), sums[query]])
+        return f"The five strongest keys of each query, {place}", ["query", "strongest keys", "sum"], rows
+
+
+def _stacked(weights: Weights | Sequence[Weights]) -> tuple[NDArray[np.float64], tuple[int, ...]]:
+    """All layers as (L, B, h, Q, K), and the shape of one layer as it was given."""
+    if isinstance(weights, (list, tuple)):
+        if not weights:
+            raise ValueError("weights is an empty list: it needs at least one layer")
+        layers = [real_array(f"weights[{i}]", layer, rank=(3, 4)) for i, layer in enumerate(weights)]
+    else:
+        layers = [real_array("weights", weights, rank=(3, 4))]
+    for i, layer in enumerate(layers):
+        if layer.shape != layers[0].shape:
+            raise ValueError(f"weights[{i}] has shape {layer.shape}, but weights[0] has {layers[0].shape}")
+    if sum(layer.size for layer in layers) > MAX_CELLS:
+        raise ValueError(f"weights hold {sum(layer.size for layer in layers):,} numbers, at most {MAX_CELLS:,} fit")
+    shape = layers[0].shape
+    return np.stack([layer.reshape((1,) * (4 - len(shape)) + shape) for layer in layers]), shape
+
+
+def _tokens(name: str, tokens: Sequence[Any] | None, num_examples: int, length: int) -> list[list[str]]:
+    """One list of tokens for all examples, or one for each, cleaned so that every character can be seen."""
+    if tokens is None:
+        return [[str(i) for i in range(length)]]
+    if isinstance(tokens, str):
+        raise TypeError(f"{name} must be a sequence of strings, got one string: {tokens!r:.80}")
+    nested = [isinstance(each, (list, tuple)) for each in tokens]
+    if any(nested) and not all(nested):
+        raise TypeError(f"{name} mixes tokens and lists of tokens")
+    if nested and all(nested):
+        if len(tokens) != num_examples:
+            raise ValueError(f"{name} has {len(tokens)} lists of tokens, but there are {num_examples} examples")
+        lists = list(tokens)
+    else:
+        lists = [tokens]
+    for each in lists:
+        require_length(name, each, length)
+    return [[_visible(str(token)) for token in each] for each in lists]
+
+
+def _visible(token: str) -> str:
+    """Control characters as their codes; at most 200 characters; a name for a token of nothing but spaces."""
+    if not token.strip(" "):
+        return "␣" * min(len(token), 8) or "(empty)"
+    cut = token if len(token) <= MAX_TOKEN else token[: MAX_TOKEN - 1] + "…"
+    return "".join(c if c.isprintable() or c == "\u200d" else c.encode("unicode_escape").decode() for c in cut)
+
+
+def _coded(table: NDArray[np.float64]) -> Counts:
+    """Thousandths, or the sign of what is none."""
+    codes = (np.nan_to_num(table, nan=0.0, posinf=2.0, neginf=-2.0).clip(-2, 2) * LEVELS).round().astype(np.int64)
+    below, above = codes < 0, codes > LEVELS
+    found = {"< 0": below, "> 1": above, "NaN": np.isnan(table), "inf": table == np.inf, "-inf": table == -np.inf}
+    for sign, where in found.items():
+        codes[where] = SIGNS[sign]
+    return codes
+
+
+def _packed_bits(codes: Counts) -> NDArray[np.uint8]:
+    """10 bits each, lowest first, and a byte more, so that two bytes can be read wherever a code begins."""
+    bits = (codes.reshape(-1, 1) >> np.arange(BITS)) & 1
+    return np.append(np.packbits(bits.astype(np.uint8), bitorder="little"), np.uint8(0))
+
+
+def _coded_sums(sums: NDArray[np.float64]) -> NDArray[np.int16]:
+    """Thousandths, at most 32.767; -32768 for what is no number."""
+    whole = np.nan_to_num(sums * LEVELS, nan=0.0, posinf=0.0, neginf=0.0).clip(-32767, 32767).round()
+    return np.where(np.isfinite(sums), whole, -32768).astype("<i2")
+
+
+def _base64(array: NDArray[Any]) -> str:
+    return base64.b64encode(array.tobytes()).decode("ascii")
+
+
+def _note(table: NDArray[np.float64], sums: NDArray[np.float64], seen: NDArray[np.bool_]) -> str:
+    """What is odd about the weights, in a sentence for each oddity."""
+    found = []
+    blind = ~seen.any(axis=-1) & (np.nan_to_num(sums) == 0)  # a query that sees no key has 0 or NaN to show
+    wrong = int((~(np.abs(sums - 1) <= SUM_SLACK) & ~blind).sum())
+    if wrong:
+        found.append(f"{wrong:,} of {sums.size:,} rows do not sum to 1.")
+    leaks = int((~seen & (np.abs(np.nan_to_num(table)) >= 0.5 / LEVELS)).sum())
+    if leaks:
+        found.append(f"{leaks:,} masked cells have a weight other than 0.")
+    return " ".join(found)
+
+
+def _text(code: int, seen: bool) -> str:
+    """A weight as it is shown."""
+    if not seen:
+        return "masked"
+    return f"{code / LEVELS:.3f}" if code <= LEVELS else next(sign for sign, own in SIGNS.items() if own == code)
+
+
+def _sum_text(total: float) -> str:
+    return f"{round(total * LEVELS) / LEVELS:.3f}" if np.isfinite(total) else "no number"

@@ -1,0 +1,360 @@
+/* The reshape trick. A stage is shape, strides and memory; memory holds the cells' positions in x, (b N + n) D + c. */
+
+function ReshapeStepper({ model, el }) {
+  const CSS = "mhalib-reshape-stepper";
+  const SIZES = [
+    ["batch_size", "examples B", 3],
+    ["num_tokens", "tokens N", 5],
+    ["num_hiddens", "width D", 12],
+    ["num_heads", "heads h", 4],
+  ];
+  const LAST = 6;
+  const range = (length) => Array.from({ length }, (_, i) => i);
+  const product = (sizes) => sizes.reduce((all, size) => all * size, 1);
+  const tuple = (values) => `(${values.join(", ")}${values.length === 1 ? "," : ""})`;
+
+  /** The strides of a view of another shape, by torch's rule; null where only a copy will do. */
+  function viewStrides(shape, strides, wanted) {
+    const found = [];
+    let at = wanted.length - 1;
+    let chunk = 1;
+    let viewed = 1;
+    let base = strides[strides.length - 1];
+    for (let axis = shape.length - 1; axis >= 0; axis -= 1) {
+      chunk *= shape[axis];
+      if (axis > 0 && (shape[axis - 1] === 1 || strides[axis - 1] === chunk * base)) continue;
+      while (at >= 0 && (viewed < chunk || wanted[at] === 1)) {
+        found[at] = viewed * base;
+        viewed *= wanted[at];
+        at -= 1;
+      }
+      if (viewed !== chunk) return null;
+      base = strides[axis - 1];
+      chunk = viewed = 1;
+    }
+    return at < 0 ? found : null;
+  }
+
+  const contiguous = (shape) => shape.map((_, axis) => product(shape.slice(axis + 1)));
+  const places = (shape) => shape.reduce((all, size) => all.flatMap((index) => range(size).map((i) => [...index, i])), [[]]);
+  const offset = (index, strides) => index.reduce((sum, i, axis) => sum + i * strides[axis], 0);
+
+  function reshape({ shape, strides, memory }, wanted) {
+    const viewed = viewStrides(shape, strides, wanted);
+    if (viewed) return { shape: wanted, strides: viewed, memory, copied: false };
+    const moved = places(shape).map((index) => memory[offset(index, strides)]);
+    return { shape: wanted, strides: viewStrides(shape, contiguous(shape), wanted), memory: moved, copied: true };
+  }
+
+  const swapped = ([a, b, c, d]) => [a, c, b, d];
+  const permute = ({ shape, strides, memory }) => ({ shape: swapped(shape), strides: swapped(strides), memory, copied: false });
+
+  function stages({ B, N, D, h, d, skip }) {
+    const swap = (from, shape) => (skip ? reshape(from, shape) : permute(from));
+    const call = (axes) => (skip ? `view(${axes})` : "permute(0, 2, 1, 3)");
+    const x = { shape: [B, N, D], strides: [N * D, D, 1], memory: range(B * N * D), copied: false };
+    const cut = reshape(x, [B, N, h, d]);
+    const split = swap(cut, [B, h, N, d]);
+    const folded = reshape(split, [B * h, N, d]);
+    const heads = reshape(folded, [B, h, N, d]);
+    const rows = swap(heads, [B, N, h, d]);
+    const named = [
+      ["x", "x = W_q(tokens)", "B, N, D", x],
+      ["cut", "cut = x.view(B, N, h, d)", "B, N, h, d", cut],
+      ["split", `split = cut.${call("B, h, N, d")}`, "B, h, N, d", split],
+      ["folded", "folded = split.reshape(B * h, N, d)", "B·h, N, d", folded],
+      ["heads", "heads = folded.view(B, h, N, d)", "B, h, N, d", heads],
+      ["rows", `rows = heads.${call("B, N, h, d")}`, "B, N, h, d", rows],
+      ["back", "back = rows.reshape(B, N, D)", "B, N, D", reshape(rows, [B, N, D])],
+    ];
+    return named.map(([name, code, axes, array]) => ({ name, code, axes, ...array }));
+  }
+
+  /** Which outputs change with a token, if row r of a head attends to its rows 0 to r. A cell stands for its token. */
+  function reached({ N, D, h, d }, token, wrongSplit, wrongMerge) {
+    const tokenOf = (head, row) => (wrongSplit ? Math.floor(((head * N + row) * d) / D) : row);
+    const changes = (head, row) => range(row + 1).some((r) => tokenOf(head, r) === token);
+    return range(N).filter((n) => range(h).some((i) => {
+      const piece = n * h + i; // the d channels from n D + i d on
+      return wrongMerge ? changes(Math.floor(piece / N), piece % N) : changes(i, n);
+    }));
+  }
+
+  function sizes() {
+    const [B, N, D, h] = SIZES.map(([name]) => model.get(name));
+    const cell = Math.min(model.get("cell"), B * N * D - 1);
+    return { B, N, D, h, d: D / h, skip: model.get("skip_permute"), cell, step: model.get("step") };
+  }
+
+  function born(cell, { N, D, d }) {
+    const [b, n, c] = [Math.floor(cell / (N * D)), Math.floor(cell / D) % N, cell % D];
+    return { b, n, c, head: Math.floor(c / d), word: String(1000 * b + 100 * n + c).padStart(4, "0") };
+  }
+
+  function put(changes) {
+    for (const [name, value] of Object.entries(changes)) model.set(name, value);
+    model.save_changes();
+  }
+
+  function cellButton(cell, now, place, position) {
+    const { b, n, c, head, word } = born(cell, now);
+    const chosen = cell === now.cell;
+    const button = make("button", {
+      type: "button",
+      class: `${CSS}-cell`,
+      "data-cell": cell,
+      "data-position": position,
+      "aria-pressed": String(chosen),
+      tabindex: chosen ? 0 : -1,
+      "aria-label": `${word}: example ${b}, token ${n}, channel ${c}, head ${head}; ${place}`,
+      onclick: () => put({ cell }),
+    }, make("span", { text: word }), make("small", { text: `h${head}` }));
+    button.style.setProperty("--owner", model.get("colours")[head]);
+    return button;
+  }
+
+  /** Arrow keys walk the cells as they are drawn; one of them is in the tab order. */
+  function walk(frame, width) {
+    frame.onkeydown = (event) => {
+      const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: width(), ArrowUp: -width() };
+      const cells = [...frame.querySelectorAll("[data-cell]")];
+      let to = cells.indexOf(document.activeElement);
+      if (to < 0) return;
+      if (event.key === "Home") to = 0;
+      else if (event.key === "End") to = cells.length - 1;
+      else if (event.key in steps) to += steps[event.key];
+      else return;
+      event.preventDefault();
+      if (cells[to]) put({ cell: Number(cells[to].dataset.cell) });
+    };
+  }
+
+  /** Draw again what has the focus, and give it back to the chosen cell. */
+  function refill(frame, ...children) {
+    const focused = frame.contains(document.activeElement) && document.activeElement.dataset.cell !== undefined;
+    frame.replaceChildren(...children);
+    if (focused) frame.querySelector('[aria-pressed="true"]').focus();
+  }
+
+  /** The array as matrices: one for each example, head, or row of the fold. */
+  function matrices(stage, now) {
+    const { shape, strides, memory, name } = stage;
+    const byHead = name === "split" || name === "heads";
+    const outer = byHead ? 2 : 1;
+    const width = shape.length - outer === 3 ? now.d : 0; // where a row has gaps
+    return places(shape.slice(0, outer)).map((first) => {
+      const rows = range(shape[outer]).map((row) => {
+        const cells = places(shape.slice(outer + 1)).map((rest, i) => {
+          const index = [...first, row, ...rest];
+          const at = offset(index, strides);
+          const button = cellButton(memory[at], now, `${name}[${index.join(", ")}]`, at);
+          button.classList.toggle(`${CSS}-gap`, width > 0 && i > 0 && i % width === 0);
+          return button;
+        });
+        return make("div", { class: `${CSS}-row` }, make("span", { class: `${CSS}-index`, text: row }), ...cells);
+      });
+      const title = byHead ? `b = ${first[0]}, head ${first[1]}` : name === "folded" ? `row ${first[0]}` : `b = ${first[0]}`;
+      const figure = make("div", { class: `${CSS}-matrix`, role: "group", "aria-label": title }, make("div", { class: `${CSS}-title`, text: title }), ...rows);
+      if (byHead || name === "folded") {
+        const own = first[outer - 1] % now.h;
+        const held = new Set([...figure.querySelectorAll("[data-cell]")].map((each) => born(Number(each.dataset.cell), now).head));
+        if (held.size > 1 || !held.has(own)) {
+          figure.classList.add(`${CSS}-mixed`);
+          figure.firstChild.append(make("span", { text: ` ✗ holds heads ${[...held].sort().join(", ")}` }));
+        }
+      }
+      return figure;
+    });
+  }
+
+  function strip(title, memory, now) {
+    const cells = memory.map((cell, position) => {
+      const button = cellButton(cell, now, `position ${position} in memory`, position);
+      button.append(make("i", { text: position }));
+      return button;
+    });
+    return make("div", { class: `${CSS}-memory`, role: "group", "aria-label": title }, make("div", { class: `${CSS}-title`, text: title }), make("div", { class: `${CSS}-strip` }, ...cells));
+  }
+
+  function sheet(caption, header, rows, marked = () => null) {
+    const body = rows.map((row, r) => make("tr", marked(r) || {}, ...row.map((text, i) => {
+      const cell = make(i ? "td" : "th", { scope: i ? null : "row", text: String(text) });
+      cell.classList.toggle(`${CSS}-wrong`, String(text).startsWith("✗"));
+      return cell;
+    })));
+    const heads = header.map((text) => make("th", { scope: "col", text: String(text) }));
+    return make("table", {}, make("caption", { text: caption }), make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...body));
+  }
+
+  function why(stage, now) {
+    const { B, N, D, h, d, skip, step } = now;
+    const fold = stage.copied
+      ? `To fold B and h, one stride would have to serve both axes: ${h} heads further is ${h}·${d} = ${D} positions, the next example ${N * D}. No stride does both, so reshape copies.`
+      : B === 1
+        ? "With one example, B = 1, there is nothing to fold over: the same line makes a view."
+        : "Here one stride serves both axes, so the same line makes a view.";
+    const same = h === 1 || N === 1;
+    return [
+      "Tokens after the projection: in memory, the channels of a token stand side by side.",
+      `The last axis is cut into ${h} × ${d}. The same strip, one stride more.`,
+      skip
+        ? `The shape is right, but view keeps the order in memory: a new row every ${d} numbers, a new head every ${N * d}.${same ? " With one head or one token, that is the right split." : ""}`
+        : "Heads and tokens change places: two strides are exchanged, the strip stays.",
+      skip ? "Nothing has to move, because nothing changed places." : fold,
+      "The way back: the first axis is cut into B and h again.",
+      skip ? "Skipped here too: the tokens are cut out of the strip as they come." : "Tokens and heads change places again: two strides are exchanged.",
+      skip
+        ? `The way back gives x again${same ? "." : ", though the heads held the wrong numbers: a round trip proves nothing."}`
+        : `The heads of a token are side by side again: ${stage.copied ? "that needs a second copy" : "they already are in memory, so this is a view"}. It equals x.`,
+    ][step];
+  }
+
+  function lengths({ B, N, h }) {
+    const lens = range(B).map((b) => Math.max(1, N - b));
+    const right = range(B * h).map((row) => lens[Math.floor(row / h)]);
+    const wrong = range(B * h).map((row) => (lens[row % B] === right[row] ? lens[row % B] : `✗ ${lens[row % B]}`));
+    const bad = wrong.filter((each) => String(each).startsWith("✗")).length;
+    const verdict = bad ? `${bad} of ${B * h} rows get the length of another example (✗).` : "Here both agree, so this batch cannot show the mistake.";
+    return sheet(`valid_lens = [${lens.join(", ")}], one length for each row of folded. With repeat, ${verdict}`, ["row of folded", ...range(B * h)], [
+      ["belongs to example", ...range(B * h).map((row) => Math.floor(row / h))],
+      [`repeat_interleave(${h})`, ...right],
+      [`repeat(${h})`, ...wrong],
+    ]);
+  }
+
+  function damage(now) {
+    const last = now.N - 1;
+    const list = (tokens) => (tokens.length ? tokens.join(", ") : "none");
+    const rows = [["right", "right"], ["wrong", "wrong"], ["wrong", "right"], ["right", "wrong"]].map(([split, merge]) => {
+      const [from, to] = [split === "wrong", merge === "wrong"];
+      const [first, final] = [reached(now, 0, from, to), reached(now, last, from, to)];
+      const leaks = final.some((n) => n < last);
+      const verdict = leaks ? "✗ the future leaks" : first.length < now.N ? "✗ cannot look back" : "as it should be";
+      return [`split ${split}, merge ${merge}`, list(first), list(final), verdict];
+    });
+    return sheet("Causal attention: which outputs change when one token changes? (wrong = without the permute)", ["", "token 0 changes outputs", `token ${last} changes outputs`, "so"], rows);
+  }
+
+  /** A question whose two orders have different answers, if these sizes have one. */
+  function question({ B, h }) {
+    const all = places([B, h]).reverse();
+    return all.find(([b, i]) => b * h + i !== i * B + b) || all[0];
+  }
+
+  function judge(text, { B, h }) {
+    const [b, i] = question({ B, h });
+    const row = Number(text);
+    const right = b * h + i;
+    if (!/^\d{1,9}$/.test(text)) return `“\u2068${text.slice(0, 40)}\u2069” is no row: enter a whole number from 0 to ${B * h - 1}.`;
+    if (row === right) return `Right: row ${b}·${h} + ${i} = ${right}. All heads of an example stand together.`;
+    if (row === i * B + b) return `Row ${row} = ${i}·${B} + ${b} is the order h·B, heads first. The fold is B·h: example first, b·h + i.`;
+    if (row === right + 1) return `One too many: rows, examples and heads are counted from 0.`;
+    if (row >= B * h) return `There is no row ${row}: B·h = ${B * h} rows, 0 to ${B * h - 1}.`;
+    return `Row ${row} holds example ${Math.floor(row / h)}, head ${row % h}. How many rows does one example take?`;
+  }
+
+  const said = voice();
+  const facts = make("div", { class: `${CSS}-facts` });
+  const picture = make("div", { class: `${CSS}-frame`, role: "region", "aria-label": "the array" });
+  const memory = make("div", { "data-part": "memory" });
+  const below = make("div", { class: `${CSS}-frame`, role: "region", "aria-label": "lengths and damage", tabindex: 0 });
+  const ledger = make("div", { class: `${CSS}-frame`, role: "region", "aria-label": "all steps", tabindex: 0 });
+  walk(picture, () => picture.querySelector(`.${CSS}-row`).querySelectorAll("[data-cell]").length);
+  walk(memory, () => sizes().D);
+
+  const move = (by) => put({ step: Math.max(0, Math.min(LAST, model.get("step") + by)) });
+  const previous = make("button", { type: "button", text: "← previous", onclick: () => move(-1) });
+  const next = make("button", { type: "button", text: "next →", onclick: () => move(1) });
+  const slider = make("input", { type: "range", min: 0, max: LAST, step: 1, "aria-label": "step", oninput: () => put({ step: Number(slider.value) }) });
+  const skip = make("input", { type: "checkbox", onchange: () => put({ skip_permute: skip.checked }) });
+  const fields = SIZES.map(([name, label, max]) => {
+    const field = numberField({ label, value: model.get(name), min: 1, max, changed: (value) => resize(name, value) });
+    field.input.dataset.name = name;
+    return { name, ...field };
+  });
+  const asked = make("span");
+  const answer = make("input", { type: "text", inputmode: "numeric", size: 4, autocomplete: "off" });
+  const feedback = make("p", { role: "status", "data-part": "feedback" });
+  const predict = make("form", { class: `${CSS}-predict` }, make("label", {}, asked, answer), make("button", { text: "check" }), make("button", { type: "button", text: "show me", onclick: reveal }), feedback);
+  predict.addEventListener("submit", (event) => {
+    event.preventDefault();
+    feedback.textContent = judge(answer.value.trim(), sizes());
+  });
+
+  function reveal() {
+    const { N, D, h, B, d } = sizes();
+    const [b, i] = question({ B, h });
+    put({ skip_permute: false, step: 3, cell: b * N * D + i * d });
+    feedback.textContent = `Row ${b}·${h} + ${i} = ${b * h + i}: its first number is now chosen in the picture.`;
+  }
+
+  /** A new size keeps the chosen example, token and channel where they still exist. */
+  function resize(name, value) {
+    const { b, n, c } = born(sizes().cell, sizes());
+    model.set(name, value);
+    const { B, N, D } = sizes();
+    feedback.textContent = "";
+    put({ cell: (Math.min(b, B - 1) * N + Math.min(n, N - 1)) * D + Math.min(c, D - 1) });
+  }
+
+  function draw() {
+    const now = sizes();
+    for (const { input, name } of fields) if (Number(input.value) !== model.get(name)) input.value = model.get(name);
+    skip.checked = now.skip;
+    slider.value = now.step;
+    previous.setAttribute("aria-disabled", String(now.step === 0)); // not disabled: that would lose the focus
+    next.setAttribute("aria-disabled", String(now.step === LAST));
+    const broken = now.D % now.h !== 0;
+    for (const part of [facts, picture, memory, below, ledger, predict]) part.hidden = broken;
+    if (broken) {
+      slider.setAttribute("aria-valuetext", `step ${now.step}`);
+      said.textContent = `D = ${now.D} is not divisible by h = ${now.h}: x.view(B, N, ${now.h}, ${(now.D / now.h).toFixed(2)}) does not exist. Choose D = ${now.h * Math.max(1, Math.floor(now.D / now.h))}, or other heads.`;
+      return;
+    }
+    const all = stages(now);
+    const stage = all[now.step];
+    const how = (each, i) => (i === 0 ? "the first array" : each.copied ? "copy" : "view: nothing moves");
+    const found = all.map(({ shape, strides, memory: held }) => places(shape).find((index) => held[offset(index, strides)] === now.cell));
+    const at = (i) => offset(found[i], all[i].strides);
+    slider.setAttribute("aria-valuetext", `step ${now.step} of ${LAST}: ${stage.code}`);
+    const terms = [["shape", `(${stage.axes}) = ${tuple(stage.shape)}`], ["strides", tuple(stage.strides)], ["memory", how(stage, now.step)]];
+    facts.replaceChildren(
+      make("code", { text: stage.code }),
+      make("dl", {}, ...terms.map(([term, text]) => make("div", {}, make("dt", { text: term }), make("dd", { text, "data-fact": term })))),
+      make("p", { text: why(stage, now) }),
+    );
+    refill(picture, ...matrices(stage, now));
+    const strips = [strip(stage.copied ? "memory after: a new strip, in a new order" : "memory: one flat strip", stage.memory, now)];
+    if (stage.copied) strips.unshift(strip("memory before", all[now.step - 1].memory, now));
+    refill(memory, ...strips);
+    const extra = [...(now.step === 3 ? [lengths(now)] : []), ...(now.skip ? [damage(now)] : [])];
+    below.replaceChildren(...extra);
+    below.hidden = extra.length === 0;
+    const { b, n, c, head, word } = born(now.cell, now);
+    const rows = all.map((each, i) => [i, each.code, tuple(each.shape), tuple(each.strides), how(each, i), `${each.name}[${found[i].join(", ")}]`, at(i)]);
+    const current = (i) => ({ "data-stage": all[i].name, "aria-current": i === now.step ? "step" : null });
+    ledger.replaceChildren(sheet(`All steps, and where ${word} is`, ["step", "line of code", "shape", "strides", "memory", word, "position"], rows, current));
+    const sum = found[now.step].map((i, axis) => `${i}·${stage.strides[axis]}`).join(" + ");
+    said.textContent = `Step ${now.step} of ${LAST}, ${how(stage, now.step)}. ${word} (example ${b}, token ${n}, channel ${c}, head ${head}) is ${stage.name}[${found[now.step].join(", ")}], position ${sum} = ${at(now.step)}.`;
+    const [askedB, askedHead] = question(now);
+    asked.textContent = `Predict: which row of folded holds example b = ${askedB}, head ${askedHead}? `;
+  }
+
+  const stop = listen(model, [...SIZES.map(([name]) => name), "step", "skip_permute", "cell"], draw);
+  el.classList.add("mhalib", CSS);
+  el.dataset.lmSuppressShortcuts = "true"; // JupyterLab leaves the arrow keys to us
+  el.replaceChildren(
+    make("div", { class: "mhalib-controls", role: "group", "aria-label": "sizes" }, ...fields.map(({ row }) => row)),
+    make("div", { class: `${CSS}-steps`, role: "group", "aria-label": "steps" }, previous, slider, next, make("label", {}, skip, " skip the permute")),
+    facts,
+    said,
+    make("p", { class: `${CSS}-legend`, text: "1307 = example 1, token 3, channel 07; h1 = owned by head 1. Choose a number to follow it." }),
+    picture,
+    memory,
+    below,
+    predict,
+    ledger,
+  );
+  draw();
+  return stop;
+}
