@@ -1,6 +1,6 @@
 """The package of the book "Attention, Head by Head": multi-head attention, its references and its pictures."""
 
-from . import bench, data, reference, train
+from . import bench, blocks, data, decoding, models, positions, reference, saved, train
 from .attention import (
     MultiHeadAttention,
     attend,
@@ -10,7 +10,9 @@ from .attention import (
     transpose_output,
     transpose_qkv,
 )
+from .cache import KeyValueCache
 from .devices import best_device
+from .gates import Head, gated, heads_of, switched_off
 from .masks import causal_mask, padding_mask
 from .plots import head_heatmap, head_heatmaps, head_wall, number_grid
 from .shapes import check_shape, ledger
@@ -18,23 +20,33 @@ from .shapes import check_shape, ledger
 __version__ = "0.2.0"
 
 __all__ = [
+    "Head",
+    "KeyValueCache",
     "MultiHeadAttention",
     "attend",
     "bench",
     "best_device",
+    "blocks",
     "causal_mask",
     "check_shape",
     "data",
+    "decoding",
+    "gated",
     "head_heatmap",
     "head_heatmaps",
     "head_wall",
+    "heads_of",
     "ledger",
     "masked_softmax",
     "merge_heads",
+    "models",
     "number_grid",
     "padding_mask",
+    "positions",
     "reference",
+    "saved",
     "split_heads",
+    "switched_off",
     "train",
     "transpose_output",
     "transpose_qkv",

@@ -20,6 +20,7 @@ from ._validate import (
     require_probability,
     require_tensor,
 )
+from .cache import KeyValueCache
 from .masks import padding_mask
 
 
@@ -186,15 +187,11 @@ class MultiHeadAttention(nn.Module):
         for name, width in widths.items():
             require_count(name, num_hiddens if width is None else width)
         self.num_hiddens, self.num_heads, self.dropout = num_hiddens, num_heads, dropout
+        self.head_dim = num_hiddens // num_heads
         self.W_q = nn.Linear(num_hiddens if query_size is None else query_size, num_hiddens, bias=bias)
         self.W_k = nn.Linear(num_hiddens if key_size is None else key_size, num_hiddens, bias=bias)
         self.W_v = nn.Linear(num_hiddens if value_size is None else value_size, num_hiddens, bias=bias)
         self.W_o = nn.Linear(num_hiddens, num_hiddens, bias=bias)
-
-    @property
-    def head_dim(self) -> int:
-        """d = D / h, the width of one head."""
-        return self.num_hiddens // self.num_heads
 
     def extra_repr(self) -> str:
         return (
@@ -211,6 +208,7 @@ class MultiHeadAttention(nn.Module):
         *,
         mask: Tensor | None = None,
         need_weights: bool = True,
+        cache: KeyValueCache | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend from `queries` to `keys`, in every head.
 
@@ -223,21 +221,28 @@ class MultiHeadAttention(nn.Module):
                 could be (B, Q, K) or (h, Q, K): write `mask[:, None]` for one matrix per example, `mask[None]` for
                 one per head. With `valid_lens` too, both must allow.
             need_weights: `False` takes torch's fused kernel.
+            cache: keys and values of earlier calls, which stand before those of this one and count in K; the new
+                ones are added to it.
 
         Returns:
             output (B, Q, D), and weights (B, h, Q, K) or `None`.
         """
         self._check_inputs(queries, keys, values)
-        mask = self._join_masks(queries, keys, valid_lens, mask)
-        output, weights = _attend(  # q, k and v have no name here, so their memory is free again before W_o
-            _split_heads(self.W_q(queries), self.num_heads),  # (B, h, Q, d)
-            _split_heads(self.W_k(keys), self.num_heads),  # (B, h, K, d)
-            _split_heads(self.W_v(values), self.num_heads),  # (B, h, K, d)
-            mask,
-            self.dropout if self.training else 0.0,
-            need_weights,
-        )
+        num_kvpairs = keys.shape[1] + (0 if cache is None else len(cache))
+        mask = self._join_masks(queries, num_kvpairs, valid_lens, mask)
+        dropout = self.dropout if self.training else 0.0
+        # q, k and v have no name here, so their memory is free again before W_o
+        output, weights = _attend(*self._project(queries, keys, values, cache), mask, dropout, need_weights)
         return self.W_o(merge_heads(output)), weights
+
+    def _project(
+        self, queries: Tensor, keys: Tensor, values: Tensor, cache: KeyValueCache | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """q (B, h, Q, d), k and v (B, h, K, d): what `cache` holds, then what is new."""
+        q = _split_heads(self.W_q(queries), self.num_heads)
+        k = _split_heads(self.W_k(keys), self.num_heads)
+        v = _split_heads(self.W_v(values), self.num_heads)
+        return (q, k, v) if cache is None else (q, *cache.extend(k, v))
 
     def _check_inputs(self, queries: Tensor, keys: Tensor, values: Tensor) -> None:
         checked = None
@@ -262,10 +267,10 @@ class MultiHeadAttention(nn.Module):
             raise ValueError(f"each key needs a value: {keys.shape[1]} keys, {values.shape[1]} values")
 
     def _join_masks(
-        self, queries: Tensor, keys: Tensor, valid_lens: Tensor | None, mask: Tensor | None
+        self, queries: Tensor, num_kvpairs: int, valid_lens: Tensor | None, mask: Tensor | None
     ) -> Tensor | None:
         """One mask that allows what `valid_lens` and `mask` both allow."""
-        batch_size, num_queries, num_kvpairs = queries.shape[0], queries.shape[1], keys.shape[1]
+        batch_size, num_queries = queries.shape[:2]
         if mask is not None:
             require_tensor("mask", mask)
             if mask.dim() == 3:

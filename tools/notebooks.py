@@ -47,7 +47,7 @@ missing = " ".join(name for name in needs if find_spec(name) is None)
 if missing:
     %pip install --quiet {{missing}}"""
 
-NEEDS = ("torch", "numpy", "matplotlib", "seaborn")  # what mhalib needs
+NEEDS = ("torch", "numpy", "matplotlib", "seaborn", "safetensors", "tqdm")  # what mhalib needs
 OWN_NEEDS = {  # what one chapter needs beyond that
     **dict.fromkeys(
         ("02_weighted_average", "03_mathematics", "04_reshape_trick", "06_per_head_heatmaps", "instruments"),

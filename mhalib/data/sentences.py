@@ -1,4 +1,4 @@
-"""Toy tasks, generated from a seed: nothing is downloaded."""
+"""Sentences about whom sees whom, with questions about every word; and meetings, with two names to look up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ._validate import require_count
+from .._validate import require_count
 
 PADDING = "<pad>"
 DETERMINERS = tuple("the a this my every your".split())

@@ -1,0 +1,175 @@
+"""What stands around attention in a transformer: skip connections with normalisation, and a feed-forward network."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from ._validate import require_count, require_probability
+from .attention import MultiHeadAttention
+from .cache import KeyValueCache
+from .positions import RotaryAttention
+
+NORMS = ("pre", "post")
+
+
+class SkipConnection(nn.Module):
+    """What a sublayer reads, and what becomes of its result.
+
+    norm="pre":  the sublayer reads norm(x), and x + dropout(result) goes on.
+    norm="post": the sublayer reads x, and norm(x + dropout(result)) goes on, as in Vaswani et al. 2017.
+
+    Source of "pre": Xiong et al. 2020, On Layer Normalization in the Transformer Architecture.
+    """
+
+    def __init__(self, num_hiddens: int, dropout: float = 0.0, norm: str = "pre") -> None:
+        super().__init__()
+        require_probability("dropout", dropout)
+        if norm not in NORMS:
+            raise ValueError(f"norm={norm!r} must be one of {NORMS}")
+        self.is_pre = norm == "pre"
+        self.norm = nn.LayerNorm(num_hiddens)
+        self.dropout = nn.Dropout(dropout)
+
+    def before(self, x: Tensor) -> Tensor:
+        """What the sublayer reads: (B, N, D)."""
+        return self.norm(x) if self.is_pre else x
+
+    def after(self, x: Tensor, result: Tensor) -> Tensor:
+        """What goes on, from what came in and what the sublayer made of it: (B, N, D)."""
+        x = x + self.dropout(result)
+        return x if self.is_pre else self.norm(x)
+
+
+class FeedForward(nn.Module):
+    """Two linear maps with a GELU between them, applied to each token alone: (B, N, D) -> (B, N, D)."""
+
+    def __init__(self, num_hiddens: int, ffn_num_hiddens: int) -> None:
+        super().__init__()
+        require_count("ffn_num_hiddens", ffn_num_hiddens)
+        self.widen = nn.Linear(num_hiddens, ffn_num_hiddens)
+        self.narrow = nn.Linear(ffn_num_hiddens, num_hiddens)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.narrow(nn.functional.gelu(self.widen(x)))
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then a feed-forward network. With a causal mask, it is the layer of a GPT.
+
+    Args:
+        num_hiddens: D.
+        num_heads: h.
+        ffn_num_hiddens: width inside the feed-forward network; 0 leaves that network out.
+        dropout: of each sublayer's result, in training.
+        norm: "pre" or "post", see `SkipConnection`.
+        rotary: whether queries and keys are turned by their positions, see `mhalib.positions.rotate`.
+    """
+
+    def __init__(
+        self,
+        num_hiddens: int,
+        num_heads: int,
+        ffn_num_hiddens: int,
+        dropout: float = 0.0,
+        *,
+        norm: str = "pre",
+        rotary: bool = False,
+    ) -> None:
+        super().__init__()
+        kind = RotaryAttention if rotary else MultiHeadAttention
+        self.attention = kind(num_hiddens, num_heads, bias=True)
+        self.attention_skip = SkipConnection(num_hiddens, dropout, norm)
+        self.ffn, self.ffn_skip = _feed_forward(num_hiddens, ffn_num_hiddens, dropout, norm)
+
+    def forward(
+        self,
+        x: Tensor,
+        valid_lens: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        need_weights: bool = False,
+        cache: KeyValueCache | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """x (B, N, D) -> (B, N, D), and weights (B, h, N, K) or `None`; K counts the tokens in `cache` too."""
+        seen = self.attention_skip.before(x)
+        found, weights = self.attention(seen, seen, seen, valid_lens, mask=mask, need_weights=need_weights, cache=cache)
+        x = self.attention_skip.after(x, found)
+        return _apply(self.ffn, self.ffn_skip, x), weights
+
+
+class DecoderCache(NamedTuple):
+    """What a `DecoderLayer` has projected: its own tokens, and the memory (once)."""
+
+    own: KeyValueCache
+    memory: KeyValueCache
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention, cross-attention to a memory, feed-forward network. Arguments as in `EncoderLayer`."""
+
+    def __init__(
+        self,
+        num_hiddens: int,
+        num_heads: int,
+        ffn_num_hiddens: int,
+        dropout: float = 0.0,
+        *,
+        norm: str = "pre",
+        rotary: bool = False,
+    ) -> None:
+        super().__init__()
+        kind = RotaryAttention if rotary else MultiHeadAttention
+        self.attention = kind(num_hiddens, num_heads, bias=True)
+        self.attention_skip = SkipConnection(num_hiddens, dropout, norm)
+        self.cross_attention = MultiHeadAttention(num_hiddens, num_heads, bias=True)
+        self.cross_skip = SkipConnection(num_hiddens, dropout, norm)
+        self.ffn, self.ffn_skip = _feed_forward(num_hiddens, ffn_num_hiddens, dropout, norm)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        memory_lens: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        need_weights: bool = False,
+        cache: DecoderCache | None = None,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Decode `x` with a look at `memory`.
+
+        Args:
+            x: (B, N, D).
+            memory: (B, K, D), what the encoder made; with a cache that has seen it, it is not projected again.
+            memory_lens: (B,) how many tokens of the memory are real.
+            mask: what each token may see of its own sequence; a causal mask, as a rule.
+            need_weights: whether weights are returned.
+            cache: of the earlier tokens.
+
+        Returns:
+            (B, N, D), weights of the self-attention (B, h, N, N) and of the cross-attention (B, h, N, K), or `None`.
+        """
+        own, seen_memory = (None, None) if cache is None else cache
+        seen = self.attention_skip.before(x)
+        found, self_weights = self.attention(seen, seen, seen, mask=mask, need_weights=need_weights, cache=own)
+        x = self.attention_skip.after(x, found)
+        new = memory[:, :0] if seen_memory else memory  # an empty cache is false
+        found, cross_weights = self.cross_attention(
+            self.cross_skip.before(x), new, new, memory_lens, need_weights=need_weights, cache=seen_memory
+        )
+        x = self.cross_skip.after(x, found)
+        return _apply(self.ffn, self.ffn_skip, x), self_weights, cross_weights
+
+
+def _feed_forward(
+    num_hiddens: int, ffn_num_hiddens: int, dropout: float, norm: str
+) -> tuple[FeedForward | None, SkipConnection | None]:
+    require_count("ffn_num_hiddens", ffn_num_hiddens, minimum=0)
+    if not ffn_num_hiddens:
+        return None, None
+    return FeedForward(num_hiddens, ffn_num_hiddens), SkipConnection(num_hiddens, dropout, norm)
+
+
+def _apply(ffn: FeedForward | None, skip: SkipConnection | None, x: Tensor) -> Tensor:
+    return x if ffn is None or skip is None else skip.after(x, ffn(skip.before(x)))

@@ -1,0 +1,58 @@
+"""Words and their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+
+class Vocabulary:
+    """Words in a fixed order; the id of a word is its place. Id 0 is padding.
+
+    Args:
+        words: in the order of their ids, from 1 on, without padding.
+
+    Raises:
+        ValueError: a word comes twice.
+    """
+
+    padding = "<pad>"
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self.words = (self.padding, *words)
+        self.ids = {word: i for i, word in enumerate(self.words)}
+        if len(self.ids) < len(self.words):
+            twice = sorted({word for word in self.words if self.words.count(word) > 1})
+            raise ValueError(f"words holds {twice} more than once")
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def encode(self, texts: Sequence[Sequence[str]], num_tokens: int | None = None) -> tuple[Tensor, Tensor]:
+        """Lists of words -> ids (n, N), padded with 0, and how many are real (n,).
+
+        Args:
+            texts: n lists of words.
+            num_tokens: N; `None` means the longest text's.
+
+        Raises:
+            ValueError: a word is not known, or a text is longer than `num_tokens`.
+        """
+        valid_lens = torch.tensor([len(text) for text in texts], dtype=torch.long)
+        longest = int(valid_lens.max()) if len(texts) else 0
+        num_tokens = longest if num_tokens is None else num_tokens
+        if longest > num_tokens:
+            raise ValueError(f"a text has {longest} words, more than num_tokens={num_tokens}")
+        tokens = torch.zeros(len(texts), num_tokens, dtype=torch.long)
+        for i, text in enumerate(texts):
+            unknown = [word for word in text if word not in self.ids]
+            if unknown:
+                raise ValueError(f"unknown words {unknown} in {' '.join(text)!r}")
+            tokens[i, : len(text)] = torch.tensor([self.ids[word] for word in text], dtype=torch.long)
+        return tokens, valid_lens
+
+    def decode(self, tokens: Tensor) -> list[str]:
+        """Ids (N,) -> words, padding left out."""
+        return [self.words[i] for i in tokens.tolist() if i]

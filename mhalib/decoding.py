@@ -1,0 +1,160 @@
+"""From a model's next-token logits to a sequence: greedy, with a beam, or by drawing."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ._validate import require_count
+from .models import GPT
+from .models._base import EncoderDecoder
+
+
+@torch.no_grad()
+def greedy(
+    model: EncoderDecoder,
+    source: Tensor,
+    source_lens: Tensor | None = None,
+    *,
+    begin: int,
+    end: int,
+    max_tokens: int,
+    padding: int = 0,
+    use_cache: bool = True,
+) -> Tensor:
+    """Write the likeliest next token, again and again.
+
+    Args:
+        model: a `Transformer` or a `Captioner`, in evaluation mode.
+        source: what it reads, as its `encode` takes it; B examples.
+        source_lens: (B,) how many tokens of the source are real.
+        begin, end: ids of the tokens that open and close a target.
+        max_tokens: how many tokens are written at most, `end` among them.
+        padding: id that stands behind `end`.
+        use_cache: whether keys and values are kept, or all is computed anew for every token; the result is the same.
+
+    Returns:
+        (B, T) ids without `begin`, T at most `max_tokens`.
+    """
+    require_count("max_tokens", max_tokens)
+    memory, _ = model.encode(source, source_lens)
+    caches = model.new_caches() if use_cache else None
+    written = torch.full((len(source), 1), begin, device=source.device)
+    ended = torch.zeros(len(source), dtype=torch.bool, device=source.device)
+    for _ in range(max_tokens):
+        new = written[:, -1:] if use_cache else written
+        logits, _ = model.decode(new, memory, source_lens, caches=caches)
+        best = logits[:, -1].argmax(-1).masked_fill(ended, padding)
+        written = torch.cat([written, best[:, None]], 1)
+        ended |= best == end
+        if ended.all():
+            break
+    return written[:, 1:]
+
+
+@torch.no_grad()
+def beam_search(
+    model: EncoderDecoder,
+    source: Tensor,
+    source_lens: Tensor | None = None,
+    *,
+    begin: int,
+    end: int,
+    max_tokens: int,
+    num_beams: int = 4,
+    padding: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """Keep the `num_beams` likeliest beginnings of each target, and return what they have become, the best first.
+
+    The score of a target is the sum of the logarithms of its tokens' probabilities, `end` among them; there is no
+    correction for length. Arguments as in `greedy`.
+
+    Returns:
+        (B, num_beams, T) ids without `begin`, and their scores (B, num_beams).
+    """
+    require_count("max_tokens", max_tokens)
+    require_count("num_beams", num_beams)
+    batch_size, device = len(source), source.device
+    memory, _ = model.encode(source, source_lens)
+    memory = memory.repeat_interleave(num_beams, 0)  # row b * num_beams + i is beam i of example b
+    lens = None if source_lens is None else source_lens.repeat_interleave(num_beams, 0)
+    caches = model.new_caches()
+    written = torch.full((batch_size * num_beams, 1), begin, device=device)
+    scores = torch.full((batch_size, num_beams), -torch.inf, device=device)
+    scores[:, 0] = 0.0  # at first all beams are equal, so only one counts
+    ended = torch.zeros(batch_size * num_beams, dtype=torch.bool, device=device)
+    for _ in range(max_tokens):
+        logits, _ = model.decode(written[:, -1:], memory, lens, caches=caches)
+        steps = logits[:, -1].log_softmax(-1)
+        steps[ended] = -torch.inf
+        steps[ended, padding] = 0.0  # what has ended costs nothing more
+        num_words = steps.shape[-1]
+        scores, places = (scores[..., None] + steps.unflatten(0, (batch_size, -1))).flatten(1).topk(num_beams)
+        rows = (places // num_words + num_beams * torch.arange(batch_size, device=device)[:, None]).flatten()
+        words = (places % num_words).flatten()
+        written = torch.cat([written[rows], words[:, None]], 1)
+        ended = ended[rows] | (words == end)
+        for own, seen_memory in caches:
+            own.reorder(rows)
+            seen_memory.reorder(rows)
+        if ended.all():
+            break
+    return written[:, 1:].unflatten(0, (batch_size, -1)), scores
+
+
+@torch.no_grad()
+def sample(
+    model: GPT,
+    prompt: Tensor,
+    num_tokens: int,
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    generator: torch.Generator | None = None,
+    use_cache: bool = True,
+) -> Tensor:
+    """Continue `prompt` with tokens drawn from the model's distribution.
+
+    Args:
+        model: in evaluation mode.
+        prompt: (B, N) ids, at least one.
+        num_tokens: how many are added.
+        temperature: what logits are divided by; 0 takes the likeliest token.
+        top_k: only the k likeliest tokens can be drawn; `None` means all.
+        generator: where the chance comes from.
+        use_cache: whether keys and values are kept. With learned positions, a text longer than `max_tokens` needs
+            `False`: the model then sees only the last `max_tokens` tokens.
+
+    Returns:
+        (B, N + num_tokens) ids, `prompt` in front.
+
+    Raises:
+        ValueError: `temperature` is negative, or the text outgrows the model's positions while a cache is used.
+    """
+    require_count("num_tokens", num_tokens)
+    if prompt.dim() != 2 or not prompt.shape[1]:
+        raise ValueError(f"prompt must have shape (B, N) with at least one token, got {tuple(prompt.shape)}")
+    if not temperature >= 0:
+        raise ValueError(f"temperature={temperature} must not be negative")
+    if top_k is not None:
+        require_count("top_k", top_k)
+    caches = model.new_caches() if use_cache else None
+    limit = model.settings["max_tokens"] if model.settings["positions"] == "learned" else None
+    tokens, new = prompt, prompt
+    for _ in range(num_tokens):
+        if not use_cache:
+            new = tokens if limit is None else tokens[:, -limit:]
+        logits, _ = model(new, caches=caches)
+        new = _draw(logits[:, -1], temperature, top_k, generator)
+        tokens = torch.cat([tokens, new], 1)
+    return tokens
+
+
+def _draw(logits: Tensor, temperature: float, top_k: int | None, generator: torch.Generator | None) -> Tensor:
+    """(B, words) -> (B, 1)."""
+    if temperature == 0:
+        return logits.argmax(-1, keepdim=True)
+    if top_k is not None and top_k < logits.shape[-1]:
+        smallest = logits.topk(top_k).values[:, -1:]
+        logits = logits.masked_fill(logits < smallest, -torch.inf)
+    return torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)

@@ -1,0 +1,15 @@
+"""The book's models. Each returns all its attention weights when asked, and keeps none.
+
+Weights come as a dict from kind to a list with one tensor (B, h, Q, K) per layer: `weights["cross"][1]`. The kinds are
+`"encoder self"`, `"decoder self"` and `"cross"`. `model.attention_layers()` has the layers in the same places, and
+`model.settings` what the model was made with.
+"""
+
+from ._base import Model, Weights
+from .gpt import GPT
+from .pictures import Captioner, PictureReader, ViT, patches
+from .transformer import Transformer
+
+MODELS = {kind.__name__: kind for kind in (Transformer, GPT, ViT, Captioner, PictureReader)}
+
+__all__ = ["GPT", "MODELS", "Captioner", "Model", "PictureReader", "Transformer", "ViT", "Weights", "patches"]

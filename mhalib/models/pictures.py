@@ -1,0 +1,210 @@
+"""Models that look at pictures: a classifier, a captioner, and a reader that is asked about a picture."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from .._validate import require_count, require_tensor
+from ..attention import MultiHeadAttention
+from ..masks import padding_mask
+from ..positions import LearnedPositions
+from ._base import CROSS, DECODER, ENCODER, Decoder, Encoder, EncoderDecoder, Model, Tokens, Weights
+
+
+def patches(images: Tensor, patch_size: int) -> Tensor:
+    """(B, height, width) -> (B, N, patch_size**2): square patches, row by row from the top left.
+
+    Raises:
+        TypeError, ValueError: `images` has not three axes, or `patch_size` does not divide height and width.
+    """
+    require_tensor("images", images, rank=3)
+    require_count("patch_size", patch_size)
+    for name, length in zip(("height", "width"), images.shape[1:], strict=True):
+        if length % patch_size:
+            raise ValueError(f"images have a {name} of {length}, which is not divisible by patch_size={patch_size}")
+    rows = images.unflatten(1, (-1, patch_size)).unflatten(3, (-1, patch_size))  # (B, rows, p, columns, p)
+    return rows.transpose(2, 3).flatten(3).flatten(1, 2)
+
+
+class Patches(nn.Module):
+    """A vector for each patch of a picture, with its learned position."""
+
+    def __init__(self, height: int, width: int, patch_size: int, num_hiddens: int) -> None:
+        super().__init__()
+        require_count("height", height)
+        require_count("width", width)
+        require_count("patch_size", patch_size)
+        if height % patch_size or width % patch_size:
+            raise ValueError(f"patch_size={patch_size} does not divide height={height} and width={width}")
+        self.patch_size, self.size = patch_size, (height, width)
+        self.embedding = nn.Linear(patch_size**2, num_hiddens)
+        self.positions = LearnedPositions(height * width // patch_size**2, num_hiddens)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, height, width) -> (B, N, D)."""
+        require_tensor("images", images, rank=3)
+        if tuple(images.shape[1:]) != self.size:
+            raise ValueError(f"images are {tuple(images.shape[1:])}, but the model was made for {self.size}")
+        return self.positions(self.embedding(patches(images, self.patch_size)))
+
+
+class ViT(Model):
+    """Names what is on a picture: patches and one class token attend to each other, and the class token is read.
+
+    Args:
+        num_classes: how many answers there are.
+        height, width: of the pictures, in pixels.
+        patch_size: side of a patch; divides height and width.
+        num_hiddens: D.
+        num_heads: h.
+        num_layers: how many layers.
+        ffn_num_hiddens: width inside the feed-forward networks.
+        dropout: of each sublayer's result, in training.
+        norm: "pre" or "post".
+
+    Raises:
+        TypeError, ValueError: an argument is not of this kind.
+
+    Source: Dosovitskiy et al. 2021.
+    """
+
+    def __init__(
+        self,
+        num_classes: int = 10,
+        height: int = 8,
+        width: int = 8,
+        patch_size: int = 2,
+        num_hiddens: int = 64,
+        num_heads: int = 4,
+        num_layers: int = 2,
+        ffn_num_hiddens: int = 128,
+        dropout: float = 0.1,
+        *,
+        norm: str = "pre",
+    ) -> None:
+        super().__init__()
+        require_count("num_classes", num_classes)
+        self._remember(locals())
+        self.patches = Patches(height, width, patch_size, num_hiddens)
+        self.class_token = nn.Parameter(torch.randn(1, 1, num_hiddens) * 0.3)
+        self.encoder = Encoder(num_layers, num_hiddens, num_heads, ffn_num_hiddens, dropout, norm=norm)
+        self.readout = nn.Linear(num_hiddens, num_classes)
+
+    def forward(self, images: Tensor, *, need_weights: bool = False) -> tuple[Tensor, Weights | None]:
+        """images (B, height, width) -> logits (B, num_classes), and weights or `None`.
+
+        In the weights, token 0 is the class token, and token 1 + i is patch i.
+        """
+        x = self.patches(images)
+        x = torch.cat([self.class_token.expand(len(x), -1, -1), x], 1)
+        x, weights = self.encoder(x, need_weights=need_weights)
+        return self.readout(x[:, 0]), {ENCODER: weights} if need_weights else None
+
+    def attention_layers(self) -> dict[str, list[MultiHeadAttention]]:
+        return {ENCODER: self.encoder.attention_layers}
+
+
+class Captioner(EncoderDecoder):
+    """Describes a picture in words: an encoder over patches, and a decoder that looks at them.
+
+    Args:
+        num_words: how many different tokens a caption has.
+        height, width, patch_size: of the pictures.
+        max_tokens: how long a caption may be.
+        num_hiddens, num_heads, num_layers, ffn_num_hiddens, dropout, norm: as in `mhalib.models.Transformer`.
+    """
+
+    def __init__(
+        self,
+        num_words: int,
+        height: int,
+        width: int,
+        patch_size: int = 4,
+        num_hiddens: int = 64,
+        num_heads: int = 4,
+        num_layers: int = 1,
+        ffn_num_hiddens: int = 128,
+        dropout: float = 0.0,
+        *,
+        max_tokens: int = 8,
+        norm: str = "pre",
+    ) -> None:
+        super().__init__()
+        self._remember(locals())
+        sizes = (num_layers, num_hiddens, num_heads, ffn_num_hiddens, dropout)
+        self.patches = Patches(height, width, patch_size, num_hiddens)
+        self.target = Tokens(num_words, num_hiddens, max_tokens, "learned")
+        self.encoder = Encoder(*sizes, norm=norm)
+        self.decoder = Decoder(*sizes, norm=norm)
+        self.readout = nn.Linear(num_hiddens, num_words)
+
+    def embed_source(self, source: Tensor) -> Tensor:
+        """Pictures (B, height, width) -> (B, patches, D)."""
+        return self.patches(source)
+
+
+class PictureReader(Model):
+    """Answers a question about a picture: the words of the question attend to each other, then to the patches.
+
+    Args:
+        num_words: how many different tokens questions have.
+        num_answers: how many answers there are.
+        height, width, patch_size: of the pictures.
+        max_tokens: how long a question may be.
+        num_hiddens, num_heads, ffn_num_hiddens, dropout, norm: as in `mhalib.models.Transformer`.
+        num_layers: of the encoder of patches; cross-attention has one layer.
+    """
+
+    def __init__(
+        self,
+        num_words: int,
+        num_answers: int,
+        height: int,
+        width: int,
+        patch_size: int = 4,
+        num_hiddens: int = 64,
+        num_heads: int = 4,
+        num_layers: int = 1,
+        ffn_num_hiddens: int = 128,
+        dropout: float = 0.0,
+        *,
+        max_tokens: int = 8,
+        norm: str = "pre",
+    ) -> None:
+        super().__init__()
+        require_count("num_answers", num_answers)
+        self._remember(locals())
+        sizes = (num_hiddens, num_heads, ffn_num_hiddens, dropout)
+        self.patches = Patches(height, width, patch_size, num_hiddens)
+        self.question = Tokens(num_words, num_hiddens, max_tokens, "learned")
+        self.encoder = Encoder(num_layers, *sizes, norm=norm)
+        self.reader = Decoder(1, *sizes, norm=norm)
+        self.readout = nn.Linear(num_hiddens, num_answers)
+
+    def forward(
+        self, images: Tensor, questions: Tensor, question_lens: Tensor | None = None, *, need_weights: bool = False
+    ) -> tuple[Tensor, Weights | None]:
+        """Answer at the question's first token.
+
+        Args:
+            images: (B, height, width).
+            questions: (B, Q) ids.
+            question_lens: (B,) how many of them are real.
+            need_weights: whether weights are returned.
+
+        Returns:
+            logits (B, num_answers), and weights or `None`: of patches over patches, "encoder self"; of words over
+            words, "decoder self", which nothing masks but padding; of words over patches, "cross".
+        """
+        memory, seen = self.encoder(self.patches(images), need_weights=need_weights)
+        mask = None if question_lens is None else padding_mask(question_lens, questions.shape[1])
+        x, own, cross = self.reader(self.question(questions), memory, mask=mask, need_weights=need_weights)
+        return self.readout(x[:, 0]), {ENCODER: seen, DECODER: own, CROSS: cross} if need_weights else None
+
+    def attention_layers(self) -> dict[str, list[MultiHeadAttention]]:
+        return {
+            ENCODER: self.encoder.attention_layers,
+            DECODER: self.reader.attention_layers,
+            CROSS: self.reader.cross_attention_layers,
+        }
