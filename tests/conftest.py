@@ -6,5 +6,7 @@ Kernels that nbval starts inherit the variable.
 
 import os
 
+from js_coverage import pytest_sessionfinish, pytest_terminal_summary, pytest_testnodedown  # noqa: F401
+
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,6 +18,7 @@ import anywidget
 
 FOLDER = Path(__file__).parent
 SHARED = FOLDER / "shared.js"
+HOST = FOLDER / "host.js"
 STYLE = FOLDER / "shared.css"
 
 
@@ -73,19 +75,26 @@ def as_json(state: dict[str, Any]) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
+def script_file(script: str) -> Path:
+    """Where the JavaScript of one instrument stands: HeadExplorer in head_explorer.js."""
+    return FOLDER / f"{re.sub('(?<=.)(?=[A-Z])', '_', script).lower()}.js"
+
+
+def scripts() -> list[Path]:
+    """All files of JavaScript, in the order in which a page needs them."""
+    return [SHARED, *map(script_file, Instrument.known), HOST]
+
+
 def source(script: str) -> str:
     """The shared functions and those of one instrument, as one piece of JavaScript."""
-    file = FOLDER / f"{_snake(script)}.js"
-    return SHARED.read_text(encoding="utf-8") + "\n" + file.read_text(encoding="utf-8")
+    return _joined([SHARED, script_file(script)])
 
 
 def page_script() -> str:
     """The one script of a static page: shared functions, all instruments, and the host that wakes them."""
-    parts = [SHARED, *(FOLDER / f"{_snake(script)}.js" for script in Instrument.known), FOLDER / "host.js"]
     names = ", ".join(Instrument.known)
-    body = "\n".join(part.read_text(encoding="utf-8") for part in parts)
-    return f'(() => {{\n"use strict";\n{body}\nwake({{ {names} }});\n}})();\n'
+    return f'(() => {{\n"use strict";\n{_joined(scripts())}\nwake({{ {names} }});\n}})();\n'
 
 
-def _snake(name: str) -> str:
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+def _joined(files: Sequence[Path]) -> str:
+    return "\n".join(file.read_text(encoding="utf-8") for file in files)

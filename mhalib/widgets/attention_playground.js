@@ -28,8 +28,7 @@ function AttentionPlayground({ model, el }) {
     return x < 0 && Number(text) !== 0 ? `−${text}` : text;
   }
 
-  const rounded = (x) => Number(x.toFixed(3));
-  const brief = (x) => String(rounded(x)).replace("-", "−");
+  const brief = (x) => String(Number(x.toFixed(3))).replace("-", "−");
 
   /** The whole computation, in the order of the stages. */
   function attention() {
@@ -48,35 +47,15 @@ function AttentionPlayground({ model, el }) {
     return { scores, mask, weights, output };
   }
 
-  function put(name, value) {
-    model.set(name, value);
-    model.save_changes();
-  }
-
+  const put = writer(model);
   const said = voice();
   let fields, cells, radios, names, form, sum;
 
-  /** A field for a number, or a whole number, within bounds. What is none is marked and changes nothing. */
-  function realField({ value, min, max, step, whole, changed, ...attributes }) {
-    const input = make("input", { type: "number", min, max, step: "any", value: rounded(value), ...attributes });
-    const nudge = (event) => {
-      const way = { ArrowUp: 1, ArrowDown: -1 }[event.key];
-      if (!way || !Number.isFinite(input.valueAsNumber)) return;
-      event.preventDefault();
-      input.value = Math.min(max, Math.max(min, Number((input.valueAsNumber + way * step).toFixed(4))));
-      input.dispatchEvent(new Event("input"));
-    };
-    input.addEventListener("keydown", nudge);
-    input.addEventListener("input", () => {
-      const entered = input.valueAsNumber;
-      if (entered >= min && entered <= max && (!whole || Number.isInteger(entered))) {
-        input.removeAttribute("aria-invalid");
-        changed(entered + 0);
-      } else {
-        input.setAttribute("aria-invalid", "true");
-        said.textContent = `Not a ${whole ? "whole " : ""}number from ${brief(min)} to ${max}: nothing is changed.`;
-      }
-    });
+  /** A field for a number of the model: `read` finds it there, `changed` puts it there. */
+  function realField(read, options) {
+    const wrong = (sentence) => (said.textContent = sentence);
+    const { input, show } = numberInput({ value: read(), whole: false, wrong, ...options });
+    fields.push(() => show(read()));
     return input;
   }
 
@@ -86,14 +65,14 @@ function AttentionPlayground({ model, el }) {
   function stage(number, title, key, ...parts) {
     const formula = make("span", { class: "mhalib-formula", "data-formula": key });
     const caption = make("caption", {}, make("b", { text: `${number} ${title} ` }), formula);
-    const frame = { class: css("stage"), role: "region", tabindex: 0, "aria-label": `${number} ${title}`, "data-stage": key };
+    const frame = { class: `mhalib-frame ${css("stage")}`, role: "region", tabindex: 0, "aria-label": `${number} ${title}`, "data-stage": key };
     cells[key] = { formula };
     return make("div", frame, make("table", {}, caption, ...parts));
   }
 
   /** Rows of a stage, one for each query; a click chooses it. */
   function rowsOf(key, filled) {
-    cells[key].rows = names.map((name, t) => make("tr", { onclick: () => put("query", t) }, named(name, "row"), ...filled(t)));
+    cells[key].rows = names.map((name, t) => make("tr", { onclick: () => put({ query: t }) }, named(name, "row"), ...filled(t)));
     return make("tbody", {}, ...cells[key].rows);
   }
 
@@ -116,14 +95,13 @@ function AttentionPlayground({ model, el }) {
       const changed = (value) => {
         const rows = copy(model.get(name));
         rows[t][c] = value;
-        put(name, rows);
+        put({ [name]: rows });
       };
-      const value = model.get(name)[t][c];
-      const input = realField({ value, min: -BOUND, max: BOUND, step: 0.1, changed, "aria-label": `${name} of ${names[t]}, channel ${c}`, "data-cell": `${name}-${t}-${c}` });
-      fields.push({ input, value: () => model.get(name)[t][c] });
+      const words = { "aria-label": `${name} of ${names[t]}, channel ${c}`, "data-cell": `${name}-${t}-${c}` };
+      const input = realField(() => model.get(name)[t][c], { min: -BOUND, max: BOUND, step: 0.1, changed, ...words });
       return make("td", { class: c ? null : css("first"), "data-vector": name }, input);
     };
-    const row = (t) => VECTORS.flatMap((name, i) => Array.from({ length: widths[i] }, (_, c) => field(name, t, c)));
+    const row = (t) => VECTORS.flatMap((name, i) => range(0, widths[i]).map((c) => field(name, t, c)));
     frame.firstChild.append(
       make("thead", {}, make("tr", {}, make("td", { class: css("corner"), text: "token" }), ...top)),
       rowsOf("vectors", row),
@@ -132,42 +110,34 @@ function AttentionPlayground({ model, el }) {
     return frame;
   }
 
-  function labelled(name, label, bounds) {
-    const id = `mhalib-${++numbered}`;
-    const input = realField({ ...bounds, id, value: model.get(name), changed: (value) => put(name, value), "data-name": name });
-    fields.push({ input, value: () => model.get(name) });
-    return make("div", { class: "mhalib-field" }, make("label", { for: id, text: label }), input);
+  function traitField(name, label, bounds) {
+    const changed = (value) => put({ [name]: value });
+    return labelled(label, realField(() => model.get(name), { ...bounds, changed, "data-name": name }));
   }
 
   function controls() {
-    const scale = make("input", { type: "checkbox", "data-name": "scale", onchange: () => put("scale", scale.checked) });
-    const mask = choiceField({
-      label: "mask",
-      value: model.get("mask"),
-      options: [["none", "none"], ["causal", "causal"], ["valid length", "valid length"]],
-      changed: (value) => put("mask", value),
-    });
-    const heat = labelled("temperature", "temperature", { min: 0.01, max: 100, step: 0.1 });
-    const length = labelled("valid_len", "valid length", { min: 0, max: names.length, step: 1, whole: true });
-    mask.input.dataset.name = "mask";
-    form = { scale, mask: mask.input, length };
+    const scale = make("input", { type: "checkbox", "data-name": "scale", onchange: () => put({ scale: scale.checked }) });
+    const options = ["none", "causal", "valid length"].map((each) => [each, each]);
+    const mask = choice({ value: model.get("mask"), options, changed: (value) => put({ mask: value }), "data-name": "mask" });
+    const heat = traitField("temperature", "temperature", { min: 0.01, max: 100, step: 0.1 });
+    const length = traitField("valid_len", "valid length", { min: 0, max: names.length, whole: true });
+    form = { scale, mask, length };
     const reset = make("button", { type: "button", text: "reset", onclick: backToStart });
     return make(
       "div", { class: css("controls"), role: "group", "aria-label": "how the scores become weights" },
-      make("label", { class: css("check") }, scale, "divide by √d"), heat, mask.row, length, reset,
+      make("label", { class: "mhalib-check" }, scale, "divide by √d"), heat, labelled("mask", mask), length, reset,
     );
   }
 
   function chooser() {
-    const group = `mhalib-${++numbered}`;
-    radios = names.map((_, t) => make("input", { type: "radio", name: group, value: t, onchange: () => put("query", t) }));
-    const labels = names.map((name, t) => make("label", {}, radios[t], make("bdi", { text: name })));
+    const group = freshId();
+    radios = names.map((_, t) => make("input", { type: "radio", name: group, value: t, onchange: () => put({ query: t }) }));
+    const labels = names.map((name, t) => make("label", { class: "mhalib-check" }, radios[t], make("bdi", { text: name })));
     return make("fieldset", { class: css("queries") }, make("legend", { text: "query" }), ...labels);
   }
 
   function backToStart() {
-    for (const name of NAMES) if (name !== "tokens") model.set(name, start[name]);
-    model.save_changes();
+    put(Object.fromEntries(NAMES.slice(1).map((name) => [name, start[name]])));
     follow();
     said.textContent = `Back at the start. ${said.textContent}`;
   }
@@ -232,10 +202,7 @@ function AttentionPlayground({ model, el }) {
 
   /** Fields, boxes and choices say what the model holds. */
   function follow() {
-    for (const { input, value } of fields) {
-      if (![value(), rounded(value())].includes(input.valueAsNumber)) input.value = rounded(value());
-      input.removeAttribute("aria-invalid");
-    }
+    for (const refresh of fields) refresh();
     form.scale.checked = model.get("scale");
     form.mask.value = model.get("mask");
     form.length.hidden = model.get("mask") !== "valid length";
@@ -255,13 +222,12 @@ function AttentionPlayground({ model, el }) {
       grid(4, "weights", "weights", [...names, "sum"], "query \\ key"),
       grid(5, "output", "output", channels, "query"),
     ];
-    el.replaceChildren(panel, chooser(), said, make("div", { class: css("stages") }, ...stages, sum));
+    settle(el, "attention-playground", panel, chooser(), said, make("div", { class: css("stages") }, ...stages, sum));
     follow();
   }
 
   const stop = listen(model, NAMES.slice(1), follow);
   const stopTokens = listen(model, ["tokens"], build);
-  el.classList.add("mhalib", css("root"));
   build();
   return () => {
     stop();

@@ -55,8 +55,8 @@ function CostCalculator({ model, el }) {
     const head = make("th", { scope: "row", text: title }, make("div", { class: "mhalib-formula", text: formula }));
     body.append(make("tr", { "data-cost": name }, head, amounts[name].words, amounts[name].exact));
   }
-  const heads = ["cost", "about", "exactly"].map((text) => make("th", { scope: "col", text }));
-  const table = make("table", {}, make("caption", { text: "What attention costs; d = D / h" }), make("thead", {}, make("tr", {}, ...heads)), body);
+  const table = sheet("What attention costs; d = D / h", ["cost", "about", "exactly"], []);
+  table.tBodies[0].replaceWith(body);
 
   function draw() {
     const reason = problem();
@@ -73,35 +73,29 @@ function CostCalculator({ model, el }) {
     said.textContent = `${inWords(found.parameters, "")} parameters, ${inWords(found.flops, "")} FLOPs, cache ${inWords(found.cache_bytes, "B")}.`;
   }
 
-  function put(name, value) {
-    model.set(name, value);
-    model.save_changes();
-  }
-
+  const put = writer(model);
+  const wrong = (sentence) => (said.textContent = sentence);
   const fields = FIELDS.map(([name, label, max]) => {
-    const field = numberField({ label, value: model.get(name), min: 1, max, changed: (value) => put(name, value) });
-    field.input.dataset.name = name;
-    field.name = name;
-    return field;
+    const changed = (value) => put({ [name]: value });
+    const { input, show } = numberInput({ value: model.get(name), min: 1, max, changed, wrong, "data-name": name });
+    return { row: labelled(label, input), refresh: () => show(model.get(name)) };
   });
-  const bytes = choiceField({
-    label: "bytes per number",
+  const bytes = choice({
     value: model.get("bytes_per_number"),
     options: [[8, "8 (float64)"], [4, "4 (float32)"], [2, "2 (bfloat16)"], [1, "1 (8-bit)"]],
-    changed: (value) => put("bytes_per_number", Number(value)),
+    changed: (value) => put({ bytes_per_number: Number(value) }),
+    "data-name": "bytes_per_number",
   });
-  bytes.input.dataset.name = "bytes_per_number";
 
   function follow() {
-    for (const { input, name } of fields) if (Number(input.value) !== model.get(name)) input.value = model.get(name);
-    bytes.input.value = String(model.get("bytes_per_number"));
+    for (const { refresh } of fields) refresh();
+    bytes.value = String(model.get("bytes_per_number"));
     draw();
   }
 
   const stop = listen(model, NAMES, follow);
-  el.classList.add("mhalib");
-  const controls = make("div", { class: "mhalib-controls", role: "group", "aria-label": "sizes" }, ...fields.map(({ row }) => row), bytes.row);
-  el.replaceChildren(controls, said, table);
+  const rows = [...fields.map(({ row }) => row), labelled("bytes per number", bytes)];
+  settle(el, "cost-calculator", make("div", { class: "mhalib-controls", role: "group", "aria-label": "sizes" }, ...rows), said, table);
   draw();
   return stop;
 }

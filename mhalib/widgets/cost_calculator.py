@@ -65,15 +65,17 @@ class CostCalculator(Instrument):
         given = (num_hiddens, num_heads, kv_heads, num_layers, num_tokens, batch_size, bytes_per_number)
         sizes = dict(zip(SIZES, given, strict=True))
         for name, size in sizes.items():
-            require_count(name, size)
-            if size > BOUNDS[name]:
-                raise ValueError(f"{name}={size} must be at most {BOUNDS[name]}")
-        if bytes_per_number not in (1, 2, 4, 8):
-            raise ValueError(f"bytes_per_number={bytes_per_number} must be 1, 2, 4 or 8")
+            _require_size(name, size)
         require_divisible("num_hiddens", num_hiddens, num_heads)
         if num_heads % kv_heads:
             raise ValueError(f"num_heads={num_heads} is not divisible by num_kv_heads={kv_heads}")
         super().__init__(**sizes, **kwargs)
+
+    @traitlets.validate(*SIZES)
+    def _check_size(self, proposal: traitlets.Bunch) -> int:
+        """One by one: sizes that do not divide are on the way to others, and the picture says so."""
+        _require_size(proposal["trait"].name, proposal["value"])
+        return int(proposal["value"])
 
     def costs(self) -> dict[str, int]:
         """parameters, flops, score_bytes of one layer, cache_bytes of all layers."""
@@ -97,3 +99,11 @@ class CostCalculator(Instrument):
         }
         rows = [(title, f"{self.costs()[name]:,}{unit}") for name, (title, unit) in titles.items()]
         return f"What attention costs at {sizes}", ("cost", "amount"), rows
+
+
+def _require_size(name: str, size: int) -> None:
+    require_count(name, size)
+    if size > BOUNDS[name]:
+        raise ValueError(f"{name}={size} must be at most {BOUNDS[name]}")
+    if name == "bytes_per_number" and size not in (1, 2, 4, 8):
+        raise ValueError(f"bytes_per_number={size} must be 1, 2, 4 or 8")

@@ -6,7 +6,6 @@ function HeadExplorer({ model, el }) {
   const WINDOW = 24;
   const MASKED = -1;
   const css = (name) => `mhalib-head-explorer-${name}`;
-  const range = (from, to) => Array.from({ length: to - from }, (_, i) => from + i);
   const bytes = (name) => Uint8Array.from(atob(model.get(name)), (letter) => letter.charCodeAt(0));
   const weights = bytes("packed");
   const totals = new DataView(bytes("sums").buffer);
@@ -66,10 +65,7 @@ function HeadExplorer({ model, el }) {
   const place = () =>
     [L > 1 && `layer ${model.get("layer")}`, `head ${model.get("head")}`, B > 1 && `example ${model.get("example")}`].filter(Boolean).join(", ");
 
-  function put(name, value) {
-    model.set(name, value);
-    model.save_changes();
-  }
+  const put = writer(model);
   const rows = () => view(model.get("query"), Q);
   const columns = () => view(model.get("key_start"), K);
   function view(at, length) {
@@ -113,23 +109,6 @@ function HeadExplorer({ model, el }) {
     }
   }
 
-  function svg(tag, attributes, ...children) {
-    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    for (const [name, value] of Object.entries(attributes)) {
-      if (name === "text") element.textContent = value;
-      else element.setAttribute(name, value);
-    }
-    element.append(...children);
-    return element;
-  }
-
-  function arrows(event, steps, at, length, go) {
-    const next = { ...Object.fromEntries(Object.entries(steps).map(([name, by]) => [name, at + by])), Home: 0, End: length - 1 }[event.key];
-    if (next === undefined) return;
-    event.preventDefault();
-    go(Math.max(0, Math.min(length - 1, next)));
-  }
-
   const strips = []; // of every small picture: what marks its rows
   function tile(name) {
     const canvas = make("canvas", { class: css("canvas") });
@@ -140,9 +119,9 @@ function HeadExplorer({ model, el }) {
   }
   const tiles = range(0, H).map((head) => {
     const one = tile(`head ${head}`);
-    one.button = make("button", { type: "button", role: "radio", class: css("choose"), "data-head": head, onclick: () => put("head", head) }, one.picture, one.label);
+    one.button = make("button", { type: "button", role: "radio", class: css("choose"), "data-head": head, onclick: () => put({ head }) }, one.picture, one.label);
     one.box = make("input", { type: "checkbox", "data-off": head, "aria-label": `head ${head} counts in the mean` });
-    one.box.addEventListener("change", () => put("off", range(0, H).filter((each) => !tiles[each].box.checked)));
+    one.box.addEventListener("change", () => put({ off: range(0, H).filter((each) => !tiles[each].box.checked) }));
     one.whole = make("div", { class: css("tile"), role: "presentation" }, one.button, make("label", {}, one.box, " in mean"));
     return one;
   });
@@ -154,7 +133,7 @@ function HeadExplorer({ model, el }) {
     if (!event.target.matches("[role=radio]")) return;
     const steps = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 };
     arrows(event, steps, model.get("head"), H, (head) => {
-      put("head", head);
+      put({ head });
       tiles[head].button.focus();
     });
   });
@@ -168,21 +147,21 @@ function HeadExplorer({ model, el }) {
   const grid = make("div", { class: css("grid") }, make("span"), keyLabels, make("span", { class: css("sum-head"), text: "sum" }), list, picture, sums);
   const lines = svg("svg", { class: css("lines"), role: "img" });
   const lineNote = make("p", { class: css("note") });
-  const frame = (label, ...inside) => make("div", { class: css("frame"), role: "region", tabindex: "0", "aria-label": label }, ...inside);
+  const frame = (label, ...inside) => make("div", { class: "mhalib-frame", role: "region", tabindex: "0", "aria-label": label }, ...inside);
   const title = make("p", { class: css("title") });
-  const body = make("div", { class: css("frame"), role: "region", tabindex: "0", "aria-label": "numbers of the large head" });
+  const body = make("div", { class: "mhalib-frame", role: "region", tabindex: "0", "aria-label": "numbers of the large head" });
   const details = make("details", { ontoggle: () => drawTable() }, make("summary", { text: "numbers as a table" }), body);
 
   function lock(q) {
     const locked = model.get("locked");
-    put("locked", locked.includes(q) ? locked.filter((each) => each !== q) : [...locked, q]);
+    put({ locked: locked.includes(q) ? locked.filter((each) => each !== q) : [...locked, q] });
   }
   function choose(q, k = null) {
     const changed = q !== model.get("query");
     if (!changed && k === key) return;
     key = k;
     spokenOf = q;
-    if (changed) put("query", q);
+    if (changed) put({ query: q });
     else drawRow();
   }
   function focusQuery() {
@@ -198,7 +177,7 @@ function HeadExplorer({ model, el }) {
       const at = key === null ? (ranked(large, q)[0] || [0])[0] : key;
       arrows(event, { ArrowLeft: -1, ArrowRight: 1 }, at, K, (k) => {
         choose(q, k);
-        if (!columns().includes(k)) put("key_start", k);
+        if (!columns().includes(k)) put({ key_start: k });
         focusQuery();
       });
     }
@@ -208,7 +187,7 @@ function HeadExplorer({ model, el }) {
     }
   });
   el.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && model.get("locked").length) put("locked", []);
+    if (event.key === "Escape" && model.get("locked").length) put({ locked: [] });
   });
   function pointed(event) {
     const box = canvas.getBoundingClientRect();
@@ -259,11 +238,9 @@ function HeadExplorer({ model, el }) {
   function drawTable() {
     if (!details.open) return;
     const [qs, ks] = [rows(), columns()];
-    const top = ["query", ...ks.map(keyName), "sum"].map((text) => make("th", { scope: "col", text: short(text, 40) }));
-    const lower = qs.map((q) =>
-      make("tr", {}, make("th", { scope: "row", text: short(query(q), 40) }), ...[...ks.map((k) => inWords(large(q, k))), total(q)].map((text) => make("td", { class: "mhalib-number", text }))),
-    );
-    body.replaceChildren(make("table", {}, make("caption", { text: `${title.textContent}; to 3 digits` }), make("thead", {}, make("tr", {}, ...top)), make("tbody", {}, ...lower)));
+    const header = ["query", ...ks.map((k) => short(keyName(k), 40)), "sum"];
+    const lower = qs.map((q) => [short(query(q), 40), ...ks.map((k) => inWords(large(q, k))), total(q)]);
+    body.replaceChildren(sheet(`${title.textContent}; to 3 digits`, header, lower));
   }
   function drawRow() {
     const [chosen, locked] = [model.get("query"), model.get("locked")];
@@ -365,14 +342,13 @@ function HeadExplorer({ model, el }) {
   ]
     .filter(([, , offered]) => offered)
     .map(([name, label, offered, now = (trait) => model.get(trait)]) => {
-      const field = choiceField({ label, value: now(name), options: offered, changed: (value) => put(name, Number(value)) });
-      field.input.dataset.name = name;
+      const input = choice({ value: now(name), options: offered, changed: (value) => put({ [name]: Number(value) }), "data-name": name });
       const refresh = () => {
         const value = String(now(name));
-        if (!Array.from(field.input.options).some((option) => option.value === value)) field.input.append(make("option", { value, text: value }));
-        field.input.value = value;
+        if (!Array.from(input.options).some((option) => option.value === value)) input.append(make("option", { value, text: value }));
+        input.value = value;
       };
-      return { row: field.row, refresh };
+      return { row: labelled(label, input), refresh };
     });
 
   function scale() {
@@ -405,8 +381,9 @@ function HeadExplorer({ model, el }) {
     listen(model, ["off"], () => (drawHeads(), drawRow())),
     listen(model, ["query", "key_start", "locked", "top", "threshold"], () => follow(false)),
   ];
-  el.classList.add("mhalib", css("root"));
-  el.replaceChildren(
+  settle(
+    el,
+    "head-explorer",
     make("div", { class: "mhalib-controls", role: "group", "aria-label": "what is shown" }, ...choices.map(({ row }) => row)),
     ...(model.get("note") ? [make("p", { class: css("warning"), text: `⚠ ${model.get("note")}` })] : []),
     said,

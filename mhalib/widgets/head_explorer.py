@@ -168,7 +168,10 @@ def _stacked(weights: Weights | Sequence[Weights]) -> tuple[NDArray[np.float64],
     """All layers as (L, B, h, Q, K), and the shape of one layer as it was given."""
     if isinstance(weights, (list, tuple)):
         if not weights:
-            raise ValueError("weights is an empty list: it needs at least one layer")
+            raise ValueError(
+                "weights is an empty list: it needs at least one layer "
+                '(a model of transformers returns none, unless it has attn_implementation="eager")'
+            )
         layers = [real_array(f"weights[{i}]", layer, rank=(3, 4)) for i, layer in enumerate(weights)]
     else:
         layers = [real_array("weights", weights, rank=(3, 4))]

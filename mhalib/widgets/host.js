@@ -7,32 +7,25 @@ function standingModel(state) {
     set(name, value) {
       if (state[name] === value) return;
       state[name] = value;
-      for (const heard of listeners.get(`change:${name}`) || []) heard();
+      listeners.get(`change:${name}`)?.forEach((heard) => heard());
     },
     save_changes() {},
     on(event, heard) {
-      listeners.set(event, [...(listeners.get(event) || []), heard]);
-    },
-    off(event, heard) {
-      listeners.set(event, (listeners.get(event) || []).filter((each) => each !== heard));
+      listeners.set(event, [...(listeners.get(event) ?? []), heard]);
     },
   };
 }
 
+/** For a script that runs when the page has been read: load it with `defer`. What it does not know keeps its table. */
 function wake(instruments) {
-  function wakeAll() {
-    for (const place of document.querySelectorAll(".mhalib-instrument[data-script]")) {
-      const state = place.querySelector('script[type="application/json"]');
-      const render = instruments[place.dataset.script];
-      if (!state || !render || place.dataset.awake) continue;
-      place.dataset.awake = "true";
-      const table = place.querySelector("table");
-      const el = make("div");
-      render({ model: standingModel(JSON.parse(state.textContent)), el });
-      place.append(el);
-      if (table) table.hidden = true;
-    }
+  for (const place of document.querySelectorAll(".mhalib-instrument[data-script]:not([data-awake])")) {
+    const render = instruments[place.dataset.script];
+    if (!render) continue;
+    const state = JSON.parse(place.querySelector('script[type="application/json"]').textContent);
+    const el = make("div");
+    render({ model: standingModel(state), el });
+    place.dataset.awake = "true";
+    place.querySelector("table").hidden = true;
+    place.append(el);
   }
-  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", wakeAll);
-  else wakeAll();
 }

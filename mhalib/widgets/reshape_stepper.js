@@ -9,9 +9,8 @@ function ReshapeStepper({ model, el }) {
     ["num_heads", "heads h", 4],
   ];
   const LAST = 6;
-  const range = (length) => Array.from({ length }, (_, i) => i);
   const product = (sizes) => sizes.reduce((all, size) => all * size, 1);
-  const tuple = (values) => `(${values.join(", ")}${values.length === 1 ? "," : ""})`;
+  const tuple = (values) => `(${values.join(", ")})`;
 
   /** The strides of a view of another shape, by torch's rule; null where only a copy will do. */
   function viewStrides(shape, strides, wanted) {
@@ -32,11 +31,11 @@ function ReshapeStepper({ model, el }) {
       base = strides[axis - 1];
       chunk = viewed = 1;
     }
-    return at < 0 ? found : null;
+    return found;
   }
 
   const contiguous = (shape) => shape.map((_, axis) => product(shape.slice(axis + 1)));
-  const places = (shape) => shape.reduce((all, size) => all.flatMap((index) => range(size).map((i) => [...index, i])), [[]]);
+  const places = (shape) => shape.reduce((all, size) => all.flatMap((index) => range(0, size).map((i) => [...index, i])), [[]]);
   const offset = (index, strides) => index.reduce((sum, i, axis) => sum + i * strides[axis], 0);
 
   function reshape({ shape, strides, memory }, wanted) {
@@ -52,7 +51,7 @@ function ReshapeStepper({ model, el }) {
   function stages({ B, N, D, h, d, skip }) {
     const swap = (from, shape) => (skip ? reshape(from, shape) : permute(from));
     const call = (axes) => (skip ? `view(${axes})` : "permute(0, 2, 1, 3)");
-    const x = { shape: [B, N, D], strides: [N * D, D, 1], memory: range(B * N * D), copied: false };
+    const x = { shape: [B, N, D], strides: [N * D, D, 1], memory: range(0, B * N * D), copied: false };
     const cut = reshape(x, [B, N, h, d]);
     const split = swap(cut, [B, h, N, d]);
     const folded = reshape(split, [B * h, N, d]);
@@ -73,8 +72,8 @@ function ReshapeStepper({ model, el }) {
   /** Which outputs change with a token, if row r of a head attends to its rows 0 to r. A cell stands for its token. */
   function reached({ N, D, h, d }, token, wrongSplit, wrongMerge) {
     const tokenOf = (head, row) => (wrongSplit ? Math.floor(((head * N + row) * d) / D) : row);
-    const changes = (head, row) => range(row + 1).some((r) => tokenOf(head, r) === token);
-    return range(N).filter((n) => range(h).some((i) => {
+    const changes = (head, row) => range(0, row + 1).some((r) => tokenOf(head, r) === token);
+    return range(0, N).filter((n) => range(0, h).some((i) => {
       const piece = n * h + i; // the d channels from n D + i d on
       return wrongMerge ? changes(Math.floor(piece / N), piece % N) : changes(i, n);
     }));
@@ -91,10 +90,7 @@ function ReshapeStepper({ model, el }) {
     return { b, n, c, head: Math.floor(c / d), word: String(1000 * b + 100 * n + c).padStart(4, "0") };
   }
 
-  function put(changes) {
-    for (const [name, value] of Object.entries(changes)) model.set(name, value);
-    model.save_changes();
-  }
+  const put = writer(model);
 
   function cellButton(cell, now, place, position) {
     const { b, n, c, head, word } = born(cell, now);
@@ -116,16 +112,10 @@ function ReshapeStepper({ model, el }) {
   /** Arrow keys walk the cells as they are drawn; one of them is in the tab order. */
   function walk(frame, width) {
     frame.onkeydown = (event) => {
-      const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: width(), ArrowUp: -width() };
       const cells = [...frame.querySelectorAll("[data-cell]")];
-      let to = cells.indexOf(document.activeElement);
-      if (to < 0) return;
-      if (event.key === "Home") to = 0;
-      else if (event.key === "End") to = cells.length - 1;
-      else if (event.key in steps) to += steps[event.key];
-      else return;
-      event.preventDefault();
-      if (cells[to]) put({ cell: Number(cells[to].dataset.cell) });
+      const at = cells.indexOf(document.activeElement);
+      const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: width(), ArrowUp: -width() };
+      if (at >= 0) arrows(event, steps, at, cells.length, (to) => put({ cell: Number(cells[to].dataset.cell) }));
     };
   }
 
@@ -143,7 +133,7 @@ function ReshapeStepper({ model, el }) {
     const outer = byHead ? 2 : 1;
     const width = shape.length - outer === 3 ? now.d : 0; // where a row has gaps
     return places(shape.slice(0, outer)).map((first) => {
-      const rows = range(shape[outer]).map((row) => {
+      const rows = range(0, shape[outer]).map((row) => {
         const cells = places(shape.slice(outer + 1)).map((rest, i) => {
           const index = [...first, row, ...rest];
           const at = offset(index, strides);
@@ -176,16 +166,6 @@ function ReshapeStepper({ model, el }) {
     return make("div", { class: `${CSS}-memory`, role: "group", "aria-label": title }, make("div", { class: `${CSS}-title`, text: title }), make("div", { class: `${CSS}-strip` }, ...cells));
   }
 
-  function sheet(caption, header, rows, marked = () => null) {
-    const body = rows.map((row, r) => make("tr", marked(r) || {}, ...row.map((text, i) => {
-      const cell = make(i ? "td" : "th", { scope: i ? null : "row", text: String(text) });
-      cell.classList.toggle(`${CSS}-wrong`, String(text).startsWith("✗"));
-      return cell;
-    })));
-    const heads = header.map((text) => make("th", { scope: "col", text: String(text) }));
-    return make("table", {}, make("caption", { text: caption }), make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...body));
-  }
-
   function why(stage, now) {
     const { B, N, D, h, d, skip, step } = now;
     const fold = stage.copied
@@ -210,13 +190,13 @@ function ReshapeStepper({ model, el }) {
   }
 
   function lengths({ B, N, h }) {
-    const lens = range(B).map((b) => Math.max(1, N - b));
-    const right = range(B * h).map((row) => lens[Math.floor(row / h)]);
-    const wrong = range(B * h).map((row) => (lens[row % B] === right[row] ? lens[row % B] : `✗ ${lens[row % B]}`));
+    const lens = range(0, B).map((b) => Math.max(1, N - b));
+    const right = range(0, B * h).map((row) => lens[Math.floor(row / h)]);
+    const wrong = range(0, B * h).map((row) => (lens[row % B] === right[row] ? lens[row % B] : `✗ ${lens[row % B]}`));
     const bad = wrong.filter((each) => String(each).startsWith("✗")).length;
     const verdict = bad ? `${bad} of ${B * h} rows get the length of another example (✗).` : "Here both agree, so this batch cannot show the mistake.";
-    return sheet(`valid_lens = [${lens.join(", ")}], one length for each row of folded. With repeat, ${verdict}`, ["row of folded", ...range(B * h)], [
-      ["belongs to example", ...range(B * h).map((row) => Math.floor(row / h))],
+    return sheet(`valid_lens = [${lens.join(", ")}], one length for each row of folded. With repeat, ${verdict}`, ["row of folded", ...range(0, B * h)], [
+      ["belongs to example", ...range(0, B * h).map((row) => Math.floor(row / h))],
       [`repeat_interleave(${h})`, ...right],
       [`repeat(${h})`, ...wrong],
     ]);
@@ -224,21 +204,24 @@ function ReshapeStepper({ model, el }) {
 
   function damage(now) {
     const last = now.N - 1;
-    const list = (tokens) => (tokens.length ? tokens.join(", ") : "none");
     const rows = [["right", "right"], ["wrong", "wrong"], ["wrong", "right"], ["right", "wrong"]].map(([split, merge]) => {
       const [from, to] = [split === "wrong", merge === "wrong"];
       const [first, final] = [reached(now, 0, from, to), reached(now, last, from, to)];
       const leaks = final.some((n) => n < last);
       const verdict = leaks ? "✗ the future leaks" : first.length < now.N ? "✗ cannot look back" : "as it should be";
-      return [`split ${split}, merge ${merge}`, list(first), list(final), verdict];
+      return [`split ${split}, merge ${merge}`, first.join(", "), final.join(", "), verdict];
     });
     return sheet("Causal attention: which outputs change when one token changes? (wrong = without the permute)", ["", "token 0 changes outputs", `token ${last} changes outputs`, "so"], rows);
   }
 
-  /** A question whose two orders have different answers, if these sizes have one. */
+  let turn = 0; // which question is asked
+
+  /** [b, head]. The first is one whose two orders have different answers, if these sizes have one. */
   function question({ B, h }) {
     const all = places([B, h]).reverse();
-    return all.find(([b, i]) => b * h + i !== i * B + b) || all[0];
+    const telling = all.findIndex(([b, i]) => b * h + i !== i * B + b);
+    if (telling > 0) all.unshift(...all.splice(telling, 1));
+    return all[turn % all.length];
   }
 
   function judge(text, { B, h }) {
@@ -255,10 +238,10 @@ function ReshapeStepper({ model, el }) {
 
   const said = voice();
   const facts = make("div", { class: `${CSS}-facts` });
-  const picture = make("div", { class: `${CSS}-frame`, role: "region", "aria-label": "the array" });
+  const picture = make("div", { class: "mhalib-frame", role: "region", "aria-label": "the array" });
   const memory = make("div", { "data-part": "memory" });
-  const below = make("div", { class: `${CSS}-frame`, role: "region", "aria-label": "lengths and damage", tabindex: 0 });
-  const ledger = make("div", { class: `${CSS}-frame`, role: "region", "aria-label": "all steps", tabindex: 0 });
+  const below = make("div", { class: "mhalib-frame", role: "region", "aria-label": "lengths and damage", tabindex: 0, "data-part": "below" });
+  const ledger = make("div", { class: "mhalib-frame", role: "region", "aria-label": "all steps", tabindex: 0 });
   walk(picture, () => picture.querySelector(`.${CSS}-row`).querySelectorAll("[data-cell]").length);
   walk(memory, () => sizes().D);
 
@@ -268,18 +251,25 @@ function ReshapeStepper({ model, el }) {
   const slider = make("input", { type: "range", min: 0, max: LAST, step: 1, "aria-label": "step", oninput: () => put({ step: Number(slider.value) }) });
   const skip = make("input", { type: "checkbox", onchange: () => put({ skip_permute: skip.checked }) });
   const fields = SIZES.map(([name, label, max]) => {
-    const field = numberField({ label, value: model.get(name), min: 1, max, changed: (value) => resize(name, value) });
-    field.input.dataset.name = name;
-    return { name, ...field };
+    const options = { value: model.get(name), min: 1, max, "data-name": name, wrong: (sentence) => (said.textContent = sentence) };
+    const { input, show } = numberInput({ ...options, changed: (value) => resize(name, value) });
+    return { row: labelled(label, input), refresh: () => show(model.get(name)) };
   });
   const asked = make("span");
   const answer = make("input", { type: "text", inputmode: "numeric", size: 4, autocomplete: "off" });
   const feedback = make("p", { role: "status", "data-part": "feedback" });
-  const predict = make("form", { class: `${CSS}-predict` }, make("label", {}, asked, answer), make("button", { text: "check" }), make("button", { type: "button", text: "show me", onclick: reveal }), feedback);
+  const predict = make("form", { class: "mhalib-row" }, make("label", { class: "mhalib-check" }, asked, answer), make("button", { text: "check" }), make("button", { type: "button", text: "show me", onclick: reveal }), make("button", { type: "button", text: "another question", onclick: another }), feedback);
   predict.addEventListener("submit", (event) => {
     event.preventDefault();
     feedback.textContent = judge(answer.value.trim(), sizes());
   });
+
+  function another() {
+    turn += 1;
+    answer.value = "";
+    draw();
+    answer.focus();
+  }
 
   function reveal() {
     const { N, D, h, B, d } = sizes();
@@ -293,13 +283,12 @@ function ReshapeStepper({ model, el }) {
     const { b, n, c } = born(sizes().cell, sizes());
     model.set(name, value);
     const { B, N, D } = sizes();
-    feedback.textContent = "";
     put({ cell: (Math.min(b, B - 1) * N + Math.min(n, N - 1)) * D + Math.min(c, D - 1) });
   }
 
   function draw() {
     const now = sizes();
-    for (const { input, name } of fields) if (Number(input.value) !== model.get(name)) input.value = model.get(name);
+    for (const { refresh } of fields) refresh();
     skip.checked = now.skip;
     slider.value = now.step;
     previous.setAttribute("aria-disabled", String(now.step === 0)); // not disabled: that would lose the focus
@@ -337,15 +326,17 @@ function ReshapeStepper({ model, el }) {
     const sum = found[now.step].map((i, axis) => `${i}·${stage.strides[axis]}`).join(" + ");
     said.textContent = `Step ${now.step} of ${LAST}, ${how(stage, now.step)}. ${word} (example ${b}, token ${n}, channel ${c}, head ${head}) is ${stage.name}[${found[now.step].join(", ")}], position ${sum} = ${at(now.step)}.`;
     const [askedB, askedHead] = question(now);
-    asked.textContent = `Predict: which row of folded holds example b = ${askedB}, head ${askedHead}? `;
+    const text = `Predict: which row of folded holds example b = ${askedB}, head ${askedHead}?`;
+    if (asked.textContent !== text) feedback.textContent = ""; // it answers another question
+    asked.textContent = text;
   }
 
   const stop = listen(model, [...SIZES.map(([name]) => name), "step", "skip_permute", "cell"], draw);
-  el.classList.add("mhalib", CSS);
-  el.dataset.lmSuppressShortcuts = "true"; // JupyterLab leaves the arrow keys to us
-  el.replaceChildren(
+  settle(
+    el,
+    "reshape-stepper",
     make("div", { class: "mhalib-controls", role: "group", "aria-label": "sizes" }, ...fields.map(({ row }) => row)),
-    make("div", { class: `${CSS}-steps`, role: "group", "aria-label": "steps" }, previous, slider, next, make("label", {}, skip, " skip the permute")),
+    make("div", { class: "mhalib-row", role: "group", "aria-label": "steps" }, previous, slider, next, make("label", { class: "mhalib-check" }, skip, "skip the permute")),
     facts,
     said,
     make("p", { class: `${CSS}-legend`, text: "1307 = example 1, token 3, channel 07; h1 = owned by head 1. Choose a number to follow it." }),

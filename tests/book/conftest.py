@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 
 import notebooks
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from js_coverage import COVERAGE, SCRIPT
+from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, sync_playwright
 
 from mhalib import widgets
 
@@ -95,7 +96,7 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Instruments
     """Opens instruments on a page without a kernel, under a policy that allows no inline script and no eval."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(StrictHandler, directory=tmp_path))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    contexts = []
+    contexts: list[tuple[BrowserContext, CDPSession]] = []
 
     def open_page(*instruments: widgets.Instrument, width: int = 1280, **options: Any) -> Instruments:
         bodies = "".join(one._repr_mimebundle_()[0]["text/html"] for one in instruments)
@@ -111,8 +112,11 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Instruments
             encoding="utf-8",
         )
         context = browser.new_context(viewport={"width": width, "height": 900}, **options)
-        contexts.append(context)
         shown = Instruments(context.new_page())
+        profiler = context.new_cdp_session(shown.page)
+        profiler.send("Profiler.enable")
+        profiler.send("Profiler.startPreciseCoverage", {"callCount": True, "detailed": True})
+        contexts.append((context, profiler))
         shown.page.on("console", lambda message: shown.errors.append(message.text) if message.type == "error" else None)
         shown.page.on("pageerror", lambda error: shown.errors.append(str(error)))
         shown.page.on("request", lambda request: shown.hosts.add(urlsplit(request.url).netloc))
@@ -120,7 +124,10 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Instruments
         return shown
 
     yield open_page
-    for context in contexts:
+    for context, profiler in contexts:
+        for script in profiler.send("Profiler.takePreciseCoverage")["result"]:
+            if script["url"].endswith(SCRIPT):
+                COVERAGE.add(script["functions"])
         context.close()
     server.shutdown()
     server.server_close()

@@ -12,8 +12,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from mhalib import attend, causal_mask
-from mhalib.widgets import AttentionPlayground
-from mhalib.widgets._instrument import source
+from mhalib.widgets import AttentionPlayground, source
 
 pytestmark = pytest.mark.browser
 
@@ -241,6 +240,11 @@ def test_reset_goes_back_to_the_start(show: Callable) -> None:
     page.get_by_label("q of cat, channel 0").fill("-2")  # the start itself was not changed
     page.get_by_role("button", name="reset").click()
     expect(page.get_by_label("q of cat, channel 0")).to_have_value("0")
+
+
+def test_a_token_without_letters_has_a_name(show: Callable) -> None:
+    page = show(AttentionPlayground(["", "b"], [[1.0, 0.0]] * 2, [[1.0, 0.0]] * 2, [[1.0]] * 2)).page
+    assert page.get_by_role("radio").first.locator("..").inner_text() == "(empty)"
 
 
 def test_no_control_that_does_nothing(show: Callable) -> None:

@@ -71,6 +71,9 @@ def test_explains_what_does_not_divide(show: Callable) -> None:
     expect(page.locator("tr[data-cost]").first).to_be_hidden()
     page.locator("input[data-name=num_heads]").fill("4")
     expect(page.locator("tr[data-cost]").first).to_be_visible()
+    page.locator("input[data-name=num_kv_heads]").fill("3")
+    expect(page.get_by_role("status")).to_have_text("h = 4 is not divisible by g = 3: some heads would have no keys.")
+    expect(page.locator("tr[data-cost]").first).to_be_hidden()
 
 
 @pytest.mark.parametrize("entered", ["", "0", "-3", "2.5", "99999999"])
@@ -81,6 +84,10 @@ def test_what_is_no_size_is_marked_and_changes_nothing(show: Callable, entered: 
     field.fill(entered)
     assert field.get_attribute("aria-invalid") is not None
     assert amounts(page) == before
+    expect(page.get_by_role("status")).to_have_text("Not a whole number from 1 to 1,000: nothing is changed.")
+    page.locator("input[data-name=num_tokens]").fill("7")  # drawn anew: all fields say what is counted
+    expect(field).to_have_value("12")
+    assert field.get_attribute("aria-invalid") is None
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -14,14 +14,13 @@ import torch
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from mhalib.widgets import HeadExplorer
-from mhalib.widgets._instrument import source
+from mhalib.widgets import HeadExplorer, source
 
 pytestmark = pytest.mark.browser
 
 QUERIES = ["the", "cat", "sat", "on", "mats"]
 KEYS = ["die", "Katze", "saß", "auf", "den", "Matten", "."]
-ROOT = ".mhalib-head-explorer-root"
+ROOT = ".mhalib-head-explorer"
 
 
 def rows(*shape: int, seed: int = 5) -> torch.Tensor:
@@ -117,6 +116,11 @@ def test_masked_looks_hatched_and_is_named(show: Callable) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*sum to 1")
+def test_a_query_without_weights_says_so(show: Callable) -> None:
+    assert voice(show(HeadExplorer(torch.full((1, 2, 3), torch.nan))).page) == "head 0: 0: no weight from 0 to 1"
+
+
+@pytest.mark.filterwarnings("ignore:.*sum to 1")
 def test_what_is_no_weight_is_shown_as_such(show: Callable) -> None:
     weights = torch.tensor([[[torch.nan, torch.inf, -torch.inf, -0.5, 1.5, 0.25]]])
     shown = show(HeadExplorer(weights, ["q"], list("abcdef")))
@@ -160,6 +164,16 @@ def test_locks_by_click_by_enter_and_escape(show: Callable) -> None:
     assert "locked" not in voice(page)
 
 
+def test_a_click_on_a_small_picture_makes_it_large(show: Callable) -> None:
+    page = show(explorer()).page
+    before = picture(page, 1)
+    page.locator("[data-head='1']").click()
+    assert voice(page).startswith("layer 0, head 1, example 0: ")
+    expect(page.locator("select[data-name=head]")).to_have_value("1")
+    expect(page.get_by_role("radio").nth(1)).to_have_attribute("aria-checked", "true")
+    assert (picture(page, 1) == before).all()
+
+
 def test_keyboard_walks_queries_keys_and_heads(show: Callable) -> None:
     page = show(explorer()).page
     page.get_by_role("radio").first.focus()
@@ -177,6 +191,16 @@ def test_keyboard_walks_queries_keys_and_heads(show: Callable) -> None:
     page.keyboard.press("ArrowLeft" if best else "ArrowRight")
     assert voice(page).endswith(f"mats → {KEYS[there]} {LAYERS[0][0, 2, 4, there]:.3f}")
     expect(page.locator("[role=option][data-query='4']")).to_be_focused()
+    page.keyboard.press("Home" if best == 6 else "End")  # of the queries, not of the keys
+    page.keyboard.press("End")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    assert voice(page).endswith(
+        f"mats → {KEYS[max(best, 1) - (best == 6)]} {LAYERS[0][0, 2, 4, max(best, 1) - (best == 6)]:.3f}"
+    )
+    page.get_by_label("head 0 counts in the mean").focus()
+    page.keyboard.press("ArrowRight")  # a box is no picture: the head stays
+    assert "head 2" in voice(page)
 
 
 @pytest.mark.parametrize("top", [1, 3, 0])
@@ -238,9 +262,25 @@ def test_long_inputs_come_in_windows(show: Callable) -> None:
     page.keyboard.press("ArrowUp")
     expect(page.locator("[role=option][data-query='119']")).to_be_focused()
     assert page.locator("select[data-name=query]").input_value() == "96"
+    for _ in range(100):  # along the keys, out of the window and on
+        page.keyboard.press("ArrowRight")
+    assert voice(page).endswith(f"q119 → k99 {weights[0, 119, 99]:.3f}")
+    assert page.locator("select[data-name=key_start]").input_value() == "96"
+    page.locator("[data-head='2']").click()
+    page.locator("[role=option][data-query='100']").click()
+    page.get_by_label("head 0 counts in the mean").uncheck()
+    key = int(weights[2, 100].argmax())
+    assert voice(page) == f"head 2: q100 → k{key} {weights[2, 100, key]:.3f}; locked: q100"
+    assert (
+        page.locator("[data-head='1'] .mhalib-head-explorer-chosen").get_attribute("style").startswith("top: 78.125%")
+    )
+    expect(page.get_by_text("mean of 3 of 4")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.locator("[data-head='0']").click()
+    page.locator("[role=option][data-query='119']").click()
     pick(page, "threshold", "0")
     key = int(weights[0, 119].argmax())
-    assert voice(page).endswith(f"q119 → k{key} {weights[0, 119, key]:.3f}")
+    assert f"q119 → k{key} {weights[0, 119, key]:.3f}" in voice(page)
     expect(page.get_by_text(re.compile("leaving this window: [123]"))).to_be_visible()
     assert shown.errors == []
 
@@ -256,6 +296,21 @@ def test_svg_holds_every_cell(show: Callable, tmp_path: Path) -> None:
     titles = [one.text for one in tree.findall("{*}rect/{*}title")]
     assert len(titles) == 5 * 7
     assert titles[0] == f"{hostile[0]} → die {LAYERS[0][0, 1, 0, 0]:.3f}"
+
+
+@pytest.mark.filterwarnings("ignore:.*sum to 1")
+def test_svg_tells_masked_and_odd_cells_apart(show: Callable, tmp_path: Path) -> None:
+    weights = torch.tensor([[[0.0, 1.0, torch.nan]]])
+    page = show(HeadExplorer(weights, ["q"], list("abc"), mask=torch.tensor([False, True, True]))).page
+    with page.expect_download() as caught:
+        page.get_by_role("button", name="download this head as SVG").click()
+    caught.value.save_as(tmp_path / "head.svg")
+    tree = ElementTree.parse(tmp_path / "head.svg").getroot()
+    cells = [one for one in tree.findall("{*}rect") if one.find("{*}title") is not None]
+    assert [one.find("{*}title").text for one in cells] == ["q → a masked", "q → b 1.000", "q → c NaN"]
+    assert cells[0].get("fill") == "url(#masked)"
+    assert tree.find("{*}pattern").get("id") == "masked"
+    assert "NaN" in [one.text for one in tree.findall("{*}text")]
 
 
 def test_hostile_tokens_are_text(show: Callable) -> None:
@@ -294,6 +349,28 @@ def test_fits_and_is_accessible(show: Callable, width: int, scheme: str) -> None
     assert shown.errors == []
 
 
+class Clock:
+    """Seconds that the page's thread computes: what else the machine does is not counted."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.session = page.context.new_cdp_session(page)
+        self.session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def now(self) -> float:
+        metrics = self.session.send("Performance.getMetrics")["metrics"]
+        return {one["name"]: one["value"] for one in metrics}["TaskDuration"]
+
+    def reload(self) -> float:
+        self.page.reload()
+        return round(self.now(), 3)  # a new page counts from 0
+
+    def cpu(self, act: Callable[[], object]) -> float:
+        before = self.now()
+        act()
+        return round(self.now() - before, 3)
+
+
 def test_twelve_layers_of_twelve_heads_are_soon_ready(show: Callable) -> None:
     mask = torch.ones(64, 64, dtype=torch.bool).tril()
     layers = [rows(12, 64, 64, seed=i).masked_fill(~mask, 0) for i in range(12)]
@@ -301,10 +378,13 @@ def test_twelve_layers_of_twelve_heads_are_soon_ready(show: Callable) -> None:
     large = HeadExplorer(layers, [f"token{i}" for i in range(64)], mask=mask)
     assert len(large._repr_mimebundle_()[0]["text/html"]) < 1_500_000
     shown = show(large)
-    took = shown.page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd")
-    print(f"ready after {took:.0f} ms")
+    clock = Clock(shown.page)
+    loads = [clock.reload() for _ in range(3)]
+    controls = [clock.cpu(lambda layer=layer: pick(shown.page, "layer", str(layer))) for layer in (1, 2, 3)]
+    print(f"CPU seconds until ready: {loads}, for another layer: {controls}")
     assert shown.page.get_by_role("radio").count() == 12
-    assert took < 3000  # 270 to 400 ms on two cores shared with others
+    assert min(loads) < 1
+    assert min(controls) < 0.5
     pick(shown.page, "layer", "11")
     key = int(layers[11][0, 0].argmax())
     assert voice(shown.page) == f"layer 11, head 0: token0 → token{key} {layers[11][0, 0, key]:.3f}"

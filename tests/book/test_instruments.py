@@ -5,16 +5,18 @@ from __future__ import annotations
 import http.server
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from types import SimpleNamespace
 
 import notebooks
 import pytest
+import torch
 from conftest import HTML, StrictHandler
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
-from mhalib.widgets import Instrument, page_script
-from mhalib.widgets._instrument import FOLDER, _snake
+from mhalib import widgets
+from mhalib.widgets import CostCalculator, HeadExplorer, Instrument, page_script, script_file
 
 WOKEN = re.compile(r'data-script="(\w+)"')
 PAGES = {
@@ -26,7 +28,7 @@ PAGES = {
 
 def test_scripts_are_small_and_plain() -> None:
     text = page_script()
-    sizes = [len((FOLDER / f"{_snake(script)}.js").read_bytes()) for script in Instrument.known]
+    sizes = [len(script_file(script).read_bytes()) for script in Instrument.known]
     assert sum(sizes) < 60_000
     for forbidden in (
         "innerHTML",
@@ -38,6 +40,42 @@ def test_scripts_are_small_and_plain() -> None:
         "http:",
     ):
         assert forbidden not in text.replace("http://www.w3.org/2000/svg", ""), forbidden
+
+
+@pytest.mark.browser
+def test_an_unknown_instrument_keeps_its_table(show: Callable) -> None:
+    """A notebook of a later version, on the page of an older one."""
+    text = CostCalculator()._repr_mimebundle_()[0]["text/html"]
+    later = SimpleNamespace(_repr_mimebundle_=lambda: ({"text/html": text.replace("CostCalculator", "NotYetMade")}, {}))
+    shown = show(later, CostCalculator())
+    expect(shown.page.locator(".mhalib-instrument > table")).to_have_count(2)
+    expect(shown.page.locator(".mhalib-instrument > table").first).to_be_visible()
+    expect(shown.page.locator(".mhalib-instrument > table").last).to_be_hidden()
+    assert shown.errors == []
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("colours", ["none", "active"])
+@pytest.mark.parametrize("name", Instrument.known)
+def test_tab_reaches_every_control_and_shows_where_it_is(show: Callable, name: str, colours: str) -> None:
+    weights = torch.ones(2, 3, 4, 4) / 4
+    made = HeadExplorer([weights, weights]) if name == "HeadExplorer" else getattr(widgets, name)()
+    page = show(made, forced_colors=colours).page
+    wanted = page.locator(".mhalib :is(button, select, input, summary, [tabindex='0'])").evaluate_all(
+        "all => all.filter((one) => one.tabIndex >= 0 && one.checkVisibility())"
+        ".filter((one) => one.type !== 'radio' || one.checked)"
+        ".map((one, i) => one.dataset.wanted = i).length"
+    )
+    reached = set()
+    for _ in range(wanted):
+        page.keyboard.press("Tab")
+        here, outline = page.evaluate(
+            "[document.activeElement.dataset.wanted, getComputedStyle(document.activeElement).outlineStyle]"
+        )
+        assert outline == "solid", here
+        reached.add(here)
+    assert reached == {str(i) for i in range(wanted)}
+    assert wanted >= 7
 
 
 def test_stored_instruments_exist() -> None:

@@ -170,6 +170,10 @@ def test_the_keyboard_walks_the_cells(show: Callable) -> None:
     assert page.locator(f"{PICTURE} [tabindex='0']").count() == 1
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.closest('[data-part=memory]') !== null")
+    for key, expected in [("ArrowDown", "0100"), ("ArrowRight", "0101"), ("End", "1205"), ("ArrowDown", "1205")]:
+        page.keyboard.press(key)
+        expect(status(page)).to_contain_text(f"{expected} (example")
+    assert page.evaluate("document.activeElement.closest('[data-part=memory]') !== null")
 
 
 @pytest.mark.parametrize(
@@ -336,6 +340,34 @@ def test_show_me_chooses_the_row_that_torch_has_there(show: Callable, B: int, N:
         assert row != head * B + b  # else the question cannot tell the two orders apart
 
 
+def test_all_rows_are_asked_for_in_turn_the_telling_one_first(show: Callable) -> None:
+    """b=1, head 2 of 3 stands in row 5 in the order h·B as well, so the first question is another."""
+    page = show(ReshapeStepper()).page
+    asked, feedback = page.locator("form label"), page.locator("[data-part=feedback]")
+    found = []
+    for _ in range(7):
+        b, head = map(int, re.search(r"b = (\d), head (\d)", asked.inner_text()).groups())
+        found.append((b, head))
+        page.locator("form input").fill(str(3 * b + head))
+        page.keyboard.press("Enter")
+        expect(feedback).to_contain_text(f"Right: row {b}·3 + {head} = {3 * b + head}.")
+        page.get_by_role("button", name="another question").click()
+        expect(feedback).to_be_empty()
+        expect(page.locator("form input")).to_be_focused()
+        expect(page.locator("form input")).to_have_value("")
+    assert found[:2] == [(1, 1), (1, 2)]
+    assert found[6] == found[0]
+    assert set(found) == {(b, head) for b in range(2) for head in range(3)}
+
+
+def test_an_answer_does_not_outlive_its_question(show: Callable) -> None:
+    page = show(ReshapeStepper()).page
+    page.locator("form input").fill("4")
+    page.get_by_role("button", name="check").click()
+    page.get_by_label("heads h").fill("2")
+    expect(page.locator("[data-part=feedback]")).to_be_empty()
+
+
 def test_a_head_has_its_colour_and_its_number(show: Callable) -> None:
     page = show(ReshapeStepper(num_heads=3)).page
     found = page.locator(f"{PICTURE} [data-cell]").evaluate_all(
@@ -370,7 +402,7 @@ def test_a_live_model_is_followed_written_to_and_left(browser: Any) -> None:
     stepper = ReshapeStepper()
     page.evaluate("(state) => { window.state = state; }", stepper.state())
     page.evaluate(HOST)
-    source = widgets._instrument.source("ReshapeStepper")
+    source = widgets.source("ReshapeStepper")
     start = """
     window.place = document.createElement("div");
     document.body.append(window.place);

@@ -51,6 +51,16 @@ def test_sizes_that_do_not_fit_are_refused(sizes, error, message):
         CostCalculator(**sizes)
 
 
+def test_a_trait_set_later_is_checked_too():
+    calculator = CostCalculator()
+    for name, value in [("num_heads", 0), ("num_tokens", 10**9), ("bytes_per_number", 3)]:
+        with pytest.raises(ValueError, match=f"{name}={value} must be"):
+            setattr(calculator, name, value)
+    calculator.num_heads = 5  # does not divide 768: on the way to another width
+    calculator.num_hiddens = 100
+    assert calculator.costs()["parameters"] > 0
+
+
 def test_what_a_cell_stores_is_the_numbers_and_not_the_script():
     calculator = CostCalculator(num_hiddens=96)
     data, _ = calculator._repr_mimebundle_()
