@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-from ._validate import require_count
+from ._validate import require_count, require_tensor
 from .models import GPT
 from .models._base import EncoderDecoder
 
@@ -67,7 +69,8 @@ def beam_search(
     """Keep the `num_beams` likeliest beginnings of each target, and return what they have become, the best first.
 
     The score of a target is the sum of the logarithms of its tokens' probabilities, `end` among them; there is no
-    correction for length. Arguments as in `greedy`.
+    correction for length. Where there are fewer targets than beams, the beams left over hold only padding, and their
+    score is -inf. Other arguments as in `greedy`.
 
     Returns:
         (B, num_beams, T) ids without `begin`, and their scores (B, num_beams).
@@ -93,13 +96,14 @@ def beam_search(
         rows = (places // num_words + num_beams * torch.arange(batch_size, device=device)[:, None]).flatten()
         words = (places % num_words).flatten()
         written = torch.cat([written[rows], words[:, None]], 1)
-        ended = ended[rows] | (words == end)
+        ended = ended[rows] | (words == end) | scores.flatten().isneginf()
         for own, seen_memory in caches:
             own.reorder(rows)
             seen_memory.reorder(rows)
         if ended.all():
             break
-    return written[:, 1:].unflatten(0, (batch_size, -1)), scores
+    found = written[:, 1:].unflatten(0, (batch_size, num_beams))
+    return found.masked_fill(scores.isneginf()[..., None], padding), scores
 
 
 @torch.no_grad()
@@ -120,7 +124,7 @@ def sample(
         prompt: (B, N) ids, at least one.
         num_tokens: how many are added.
         temperature: what logits are divided by; 0 takes the likeliest token.
-        top_k: only the k likeliest tokens can be drawn; `None` means all.
+        top_k: only k tokens, the likeliest, can be drawn; `None` means all.
         generator: where the chance comes from.
         use_cache: whether keys and values are kept. With learned positions, a text longer than `max_tokens` needs
             `False`: the model then sees only the last `max_tokens` tokens.
@@ -129,17 +133,25 @@ def sample(
         (B, N + num_tokens) ids, `prompt` in front.
 
     Raises:
-        ValueError: `temperature` is negative, or the text outgrows the model's positions while a cache is used.
+        ValueError: `temperature` is negative or not finite, or the text would outgrow the model's positions while a
+            cache is used.
     """
     require_count("num_tokens", num_tokens)
+    require_tensor("prompt", prompt)
     if prompt.dim() != 2 or not prompt.shape[1]:
         raise ValueError(f"prompt must have shape (B, N) with at least one token, got {tuple(prompt.shape)}")
-    if not temperature >= 0:
-        raise ValueError(f"temperature={temperature} must not be negative")
+    if not 0 <= temperature < math.inf:
+        raise ValueError(f"temperature={temperature} must be finite and not negative")
     if top_k is not None:
         require_count("top_k", top_k)
     caches = model.new_caches() if use_cache else None
+    num_read = prompt.shape[1] + num_tokens - 1  # the last token is not read
     limit = model.settings["max_tokens"] if model.settings["positions"] == "learned" else None
+    if use_cache and limit is not None and num_read > limit:
+        raise ValueError(
+            f"a prompt of {prompt.shape[1]} and num_tokens={num_tokens} need {num_read} positions, but the model has "
+            f"only max_tokens={limit}: use_cache=False lets it see the last {limit} tokens"
+        )
     tokens, new = prompt, prompt
     for _ in range(num_tokens):
         if not use_cache:
@@ -155,6 +167,7 @@ def _draw(logits: Tensor, temperature: float, top_k: int | None, generator: torc
     if temperature == 0:
         return logits.argmax(-1, keepdim=True)
     if top_k is not None and top_k < logits.shape[-1]:
-        smallest = logits.topk(top_k).values[:, -1:]
-        logits = logits.masked_fill(logits < smallest, -torch.inf)
+        likeliest = logits.topk(top_k)  # and not all that are as likely as the last of them
+        logits = torch.full_like(logits, -torch.inf).scatter(-1, likeliest.indices, likeliest.values)
+    logits = logits - logits.amax(-1, keepdim=True)  # a small temperature would make large ones infinite
     return torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)

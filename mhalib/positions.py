@@ -21,7 +21,7 @@ def sinusoidal_positions(num_tokens: int, num_hiddens: int, start: int = 0) -> T
     require_count("num_tokens", num_tokens, minimum=0)
     require_count("start", start, minimum=0)
     angles = _angles(num_tokens, num_hiddens, start)
-    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1).float()
 
 
 def rotate(x: Tensor, start: int = 0) -> Tensor:
@@ -42,20 +42,20 @@ def rotate(x: Tensor, start: int = 0) -> Tensor:
     if x.dim() < 2:
         raise ValueError(f"x needs at least 2 axes, got shape {tuple(x.shape)}")
     require_count("start", start, minimum=0)
-    angles = _angles(x.shape[-2], x.shape[-1], start).to(x.device)
-    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    angles = _angles(x.shape[-2], x.shape[-1], start)
+    cos, sin = (part.to(x.dtype).to(x.device) for part in (angles.cos(), angles.sin()))
     even, odd = x[..., 0::2], x[..., 1::2]
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)
 
 
 def _angles(num_tokens: int, width: int, start: int) -> Tensor:
-    """(N, width / 2)."""
+    """(N, width / 2), in float64: the angles of late places are large, and their sines need the digits."""
     require_count("width", width)
     if width % 2:
         raise ValueError(f"positions by angles need an even width, got {width}")
     rates = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     places = torch.arange(start, start + num_tokens, dtype=torch.float64)
-    return (places[:, None] * rates).float()
+    return places[:, None] * rates
 
 
 class RotaryAttention(MultiHeadAttention):

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from .gates import Head
+from .measures.pruning import prune_heads, removed_heads
 from .models import MODELS, Model
 
 FOLDER = Path(__file__).parent / "weights"
-_PARTS = ("model", "settings", "about")
+HASHES = "sha256.json"
+KEY = "mhalib"
 
 
 @dataclass(frozen=True)
@@ -51,59 +55,83 @@ def load(name: str, device: torch.device | str = "cpu") -> Model:
     Raises:
         ValueError: there is no such model, or its file is not what the package was made with.
     """
-    if name not in names():
-        raise ValueError(f"name={name!r} must be one of {names()}")
-    expected = json.loads((FOLDER / "sha256.json").read_text(encoding="utf-8")).get(name)
-    found = hashlib.sha256(_path(name).read_bytes()).hexdigest()
+    path = _path(name)
+    hashes = FOLDER / HASHES
+    expected = json.loads(hashes.read_text(encoding="utf-8")).get(name) if hashes.exists() else None
+    found = _sha256(path)
     if found != expected:
         raise ValueError(f"the weights of {name!r} are damaged: sha256 is {found}, not {expected}")
-    return read(_path(name)).to(device)
+    return read(path).to(device)
 
 
 def about(name: str) -> About:
     """What the file of a trained model says of itself; `ValueError` if there is no such model."""
-    if name not in names():
-        raise ValueError(f"name={name!r} must be one of {names()}")
-    told = _read_header(_path(name))["about"]
-    return About(told["task"], (told["metric"][0], float(told["metric"][1])), told["command"])
+    return _read_header(_path(name)).about
 
 
 def write(model: Model, path: str | Path, about: About) -> str:
-    """Write a model's weights, and return the file's sha256.
+    """Write a model's weights in one piece, and return the file's sha256.
+
+    Equal weights make an equal file. A pruned model is read as it was written.
 
     Raises:
         TypeError: it is not one of `mhalib.models`.
+        ValueError: a weight is not finite as float16, or the model has not the shape that its settings give it, less
+            the heads that were pruned.
     """
-    if type(model).__name__ not in MODELS:
+    if MODELS.get(type(model).__name__) is not type(model):
         raise TypeError(f"model must be one of {sorted(MODELS)}, got {type(model).__name__}")
-    told = {"task": about.task, "metric": about.metric, "command": about.command}
-    metadata = dict(zip(_PARTS, (type(model).__name__, json.dumps(model.settings), json.dumps(told)), strict=True))
     tensors = {name: value.detach().to("cpu", torch.float16).contiguous() for name, value in model.state_dict().items()}
-    save_file(tensors, str(path), metadata)
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    removed = removed_heads(model)
+    new = _new(type(model), model.settings, removed).state_dict()
+    if {name: value.shape for name, value in new.items()} != {name: value.shape for name, value in tensors.items()}:
+        raise ValueError(f"model has not the shape that model.settings={model.settings} give it")
+    lost = [name for name, value in tensors.items() if not value.isfinite().all()]
+    if lost:
+        raise ValueError(f"model cannot be stored as float16: {lost} would hold numbers that are not finite")
+    metric, value = about.metric
+    told = {
+        "model": type(model).__name__,
+        "settings": model.settings,
+        "removed heads": removed,
+        "about": {"task": about.task, "metric": [metric, float(value)], "command": about.command},
+    }
+    metadata = {KEY: json.dumps(told)}  # one entry: safetensors writes several in any order, and the hash would differ
+    path = Path(path)
+    beside = path.with_name(path.name + ".part")
+    try:
+        save_file(tensors, str(beside), metadata)
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+    return _sha256(path)
 
 
 def read(path: str | Path) -> Model:
-    """The model in a file that `write` has written, in evaluation mode.
+    """The model in a file that `write` has written, in evaluation mode. Torch's chance is not touched.
 
     Raises:
         ValueError: the file is missing, is not `safetensors`, or does not hold one of `mhalib.models`.
     """
     header = _read_header(path)
     try:
-        model: Model = MODELS[header["model"]](**header["settings"])
+        model = _new(header.model, header.settings, header.removed_heads)
         with safe_open(str(path), "pt") as file:
-            model.load_state_dict({name: file.get_tensor(name).float() for name in file.keys()})  # noqa: SIM118
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            tensors = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
+        model.load_state_dict(tensors, assign=True)
+    except (TypeError, ValueError, RuntimeError, SafetensorError) as error:
         raise ValueError(f"path={str(path)!r} does not hold a model of this package: {error}") from error
     return model.eval()
 
 
-def _path(name: str) -> Path:
-    return FOLDER / f"{name}.safetensors"
+class _Header(NamedTuple):
+    model: type[Model]
+    settings: dict[str, Any]
+    about: About
+    removed_heads: list[Head]
 
 
-def _read_header(path: str | Path) -> dict[str, Any]:
+def _read_header(path: str | Path) -> _Header:
     if not Path(path).is_file():
         raise ValueError(f"path={str(path)!r} is not a file")
     try:
@@ -111,10 +139,32 @@ def _read_header(path: str | Path) -> dict[str, Any]:
             metadata = file.metadata() or {}
     except (SafetensorError, OSError) as error:
         raise ValueError(f"path={str(path)!r} is not a safetensors file: {error}") from error
-    missing = [part for part in _PARTS if part not in metadata]
-    if missing:
-        raise ValueError(f"path={str(path)!r} was not written by mhalib.saved: it does not tell its {missing}")
+    if KEY not in metadata:
+        raise ValueError(f"path={str(path)!r} was not written by mhalib.saved: its header has no {KEY!r}")
     try:
-        return {"model": metadata["model"], **{part: json.loads(metadata[part]) for part in _PARTS[1:]}}
-    except json.JSONDecodeError as error:
-        raise ValueError(f"path={str(path)!r} has a damaged header: {error}") from error
+        told = json.loads(metadata[KEY])
+        name, settings, about = told["model"], dict(told["settings"]), told["about"]
+        removed = [Head(str(kind), int(layer), int(head)) for kind, layer, head in told["removed heads"]]
+        metric, value = about["metric"]
+        about = About(str(about["task"]), (str(metric), float(value)), str(about["command"]))
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"path={str(path)!r} has a damaged header: {error!r}") from error
+    if not isinstance(name, str) or name not in MODELS:
+        raise ValueError(f"path={str(path)!r} holds a {name!r}, which is none of {sorted(MODELS)}")
+    return _Header(MODELS[name], settings, about, removed)
+
+
+def _new(kind: type[Model], settings: dict[str, Any], removed: list[Head]) -> Model:
+    """A model whose weights take no memory and no chance, because they will be replaced."""
+    with torch.device("meta"):
+        return prune_heads(kind(**settings), removed)
+
+
+def _path(name: str) -> Path:
+    if name not in names():
+        raise ValueError(f"name={name!r} must be one of {names()}")
+    return FOLDER / f"{name}.safetensors"
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

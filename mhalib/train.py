@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from ._validate import require_count
+from ._validate import require_count, require_tensor
 
 
-@dataclass
+@dataclass(eq=False)
 class History:
     """What happened in training.
 
@@ -68,64 +70,101 @@ def fit(
         goal_every: how many steps lie between two measurements; the last step is measured too.
         mixed_precision: compute in bfloat16 where the device has it (a GPU from Ampere on); elsewhere, as always.
         checkpoint: a file to go on from if it is there, and to save to. It is replaced in one piece, so that an
-            interrupted run leaves a valid one; it is removed when training is done.
+            interrupted run leaves a valid one; it is removed when training is done. The same call, made again, ends
+            as if nothing had happened.
         checkpoint_every: how many steps lie between two savings.
-        progress: show a bar.
+        progress: show a bar on stderr.
 
     Returns:
         the losses, and what `goal` measured.
 
     Raises:
-        TypeError, ValueError: an argument is not of this kind, or the checkpoint is of another model or other steps.
+        TypeError, ValueError: an argument is not of this kind, or the checkpoint is damaged, of another model, or of a
+            run with other arguments.
         FloatingPointError: the loss is not finite.
     """
-    _check_arguments(steps, largest_rate, warm_up, clip, goal_every, checkpoint_every)
+    _check_arguments(steps, largest_rate, warm_up, weight_decay, clip, goal_every, checkpoint_every)
+    path = None if checkpoint is None else Path(checkpoint)
+    if path is not None and not path.parent.is_dir():
+        raise ValueError(f"checkpoint={str(path)!r} lies in a folder that does not exist")
     if seed is not None:
         torch.manual_seed(seed)
-    run = _Run(model, steps, largest_rate, warm_up, weight_decay)
-    path = None if checkpoint is None else Path(checkpoint)
+    settings = {
+        "steps": int(steps),
+        "largest_rate": float(largest_rate),
+        "warm_up": float(warm_up),
+        "weight_decay": float(weight_decay),
+        "clip": None if clip is None else float(clip),
+        "seed": None if seed is None else int(seed),
+        "mixed_precision": bool(mixed_precision),
+        "model.settings": getattr(model, "settings", None),
+    }
+    run = _Run(model, settings)
     if path is not None:
         run.load(path) if path.exists() else run.save(path)
-    device = next(model.parameters()).device
-    half = mixed_precision and device.type == "cuda" and torch.cuda.is_bf16_supported()
-    history = run.history
-    for step in tqdm(range(len(run.losses) + 1, steps + 1), disable=not progress, unit="step", mininterval=0.5):
-        model.train()
-        with torch.autocast(device.type, torch.bfloat16, enabled=half):
-            value = loss()
-        run.step(value, clip)
+    half = mixed_precision and _has_bfloat16(model)
+    try:
+        bar = tqdm(
+            range(run.done + 1, steps + 1),
+            initial=run.done,
+            total=steps,
+            disable=not progress,
+            unit="step",
+            mininterval=0.5,
+        )
+        for step in bar:
+            model.train()
+            with torch.autocast("cuda", torch.bfloat16, enabled=half):
+                value = loss()
+            run.step(value)
+            if goal is not None and (step % goal_every == 0 or step == steps):
+                model.eval()
+                with torch.no_grad():
+                    run.goals.append((step, float(goal())))
+                if run.goals[-1][1] >= enough:
+                    break
+            if path is not None and step % checkpoint_every == 0 and step < steps:
+                run.save(path)
+    finally:
         model.eval()
-        if goal is not None and (step % goal_every == 0 or step == steps):
-            with torch.no_grad():
-                history.goals.append((step, float(goal())))
-            history.reached = history.goals[-1][1] >= enough
-            if history.reached:
-                break
-        if path is not None and step % checkpoint_every == 0:
-            run.save(path)
     if path is not None:
         path.unlink()
-    history.losses = torch.stack(run.losses).cpu()
-    return history
+        _beside(path).unlink(missing_ok=True)  # of a run that was stopped while it was saving
+    return History(run.all_losses(), run.goals, bool(run.goals) and run.goals[-1][1] >= enough)
 
 
 class _Run:
     """A training that is under way."""
 
-    def __init__(self, model: nn.Module, steps: int, largest_rate: float, warm_up: float, weight_decay: float) -> None:
-        self.model, self.steps = model, steps
-        self.optimizer = torch.optim.AdamW(model.parameters(), weight_decay=weight_decay)
-        self.rates = torch.optim.lr_scheduler.OneCycleLR(self.optimizer, largest_rate, steps, pct_start=warm_up)
-        self.losses: list[Tensor] = []
-        self.history = History(torch.zeros(0))
+    def __init__(self, model: nn.Module, settings: dict[str, Any]) -> None:
+        self.model, self.settings = model, settings
+        steps, rising = settings["steps"], settings["warm_up"]
+        if rising * steps == 1:  # torch would divide by zero
+            rising = math.nextafter(rising, 0)
+        self.optimizer = torch.optim.AdamW(model.parameters(), weight_decay=settings["weight_decay"])
+        self.rates = torch.optim.lr_scheduler.OneCycleLR(
+            self.optimizer, settings["largest_rate"], steps, pct_start=rising
+        )
+        self.earlier_losses = torch.zeros(0)
+        self.losses: list[Tensor] = []  # where they were computed: to fetch each one would stop a GPU
+        self.goals: list[tuple[int, float]] = []
 
-    def step(self, loss: Tensor, clip: float | None) -> None:
+    @property
+    def done(self) -> int:
+        """How many steps."""
+        return len(self.earlier_losses) + len(self.losses)
+
+    def all_losses(self) -> Tensor:
+        return torch.cat([self.earlier_losses, *(value.cpu()[None] for value in self.losses)])
+
+    def step(self, loss: Tensor) -> None:
+        require_tensor("the result of loss", loss, rank=0)
         if not loss.isfinite():
-            raise FloatingPointError(f"the loss of step {len(self.losses) + 1} is {loss.item()}: try a smaller rate")
+            raise FloatingPointError(f"the loss of step {self.done + 1} is {loss.item()}: try a smaller rate")
         self.optimizer.zero_grad()
         loss.backward()
-        if clip is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), clip)
+        if self.settings["clip"] is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.settings["clip"])
         self.optimizer.step()
         self.rates.step()
         self.losses.append(loss.detach())
@@ -133,46 +172,74 @@ class _Run:
     def save(self, path: Path) -> None:
         """Written beside `path` and moved there, so that what stands at `path` is always whole."""
         held = {
+            "settings": self.settings,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "rates": self.rates.state_dict(),
-            "losses": torch.stack(self.losses).cpu() if self.losses else torch.zeros(0),
-            "goals": self.history.goals,
-            "steps": self.steps,
+            "losses": self.all_losses(),
+            "goals": self.goals,
             "chance": torch.get_rng_state(),
             "chance_on_gpu": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
         }
-        beside = path.with_name(path.name + ".part")
-        torch.save(held, beside)
-        os.replace(beside, path)
+        with _beside(path).open("wb") as file:
+            torch.save(held, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(_beside(path), path)
 
     def load(self, path: Path) -> None:
+        """Go on from where `save` was called; nothing is changed if that cannot be."""
         try:
             held = torch.load(path, map_location="cpu", weights_only=True)
-            if held["steps"] != self.steps:
-                raise ValueError(f"it was made for steps={held['steps']}, not {self.steps}")
-            self.model.load_state_dict(held["model"])
-            self.optimizer.load_state_dict(held["optimizer"])
-            self.rates.load_state_dict(held["rates"])
+            was, shapes = held["settings"], _shapes(held["model"])
         except Exception as error:
-            raise ValueError(f"checkpoint={str(path)!r} cannot be used: {error}") from error
-        device = next(self.model.parameters()).device
-        self.losses = list(held["losses"].to(device))
-        self.history.goals = [(int(step), float(value)) for step, value in held["goals"]]
+            raise ValueError(f"checkpoint={str(path)!r} is damaged, or was not saved by mhalib.train.fit") from error
+        other = [f"{name}={was.get(name)}, not {now}" for name, now in self.settings.items() if was.get(name) != now]
+        if other:
+            raise ValueError(f"checkpoint={str(path)!r} was made with {'; '.join(other)}")
+        if shapes != _shapes(self.model.state_dict()):
+            raise ValueError(f"checkpoint={str(path)!r} is of another model: its parameters are {shapes}")
+        self.model.load_state_dict(held["model"])
+        self.optimizer.load_state_dict(held["optimizer"])
+        self.rates.load_state_dict(held["rates"])
+        self.earlier_losses = held["losses"]
+        self.goals = [(int(step), float(value)) for step, value in held["goals"]]
         torch.set_rng_state(held["chance"])
         if torch.cuda.is_available() and len(held["chance_on_gpu"]) == torch.cuda.device_count():
             torch.cuda.set_rng_state_all(held["chance_on_gpu"])
 
 
+def _beside(path: Path) -> Path:
+    return path.with_name(path.name + ".part")
+
+
+def _shapes(state: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(value.shape) for name, value in state.items()}
+
+
+def _has_bfloat16(model: nn.Module) -> bool:
+    """Whether a parameter lies on a GPU that computes in bfloat16."""
+    on_gpu = any(parameter.is_cuda for parameter in model.parameters())
+    return on_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
+
+
 def _check_arguments(
-    steps: int, largest_rate: float, warm_up: float, clip: float | None, goal_every: int, checkpoint_every: int
+    steps: int,
+    largest_rate: float,
+    warm_up: float,
+    weight_decay: float,
+    clip: float | None,
+    goal_every: int,
+    checkpoint_every: int,
 ) -> None:
     require_count("steps", steps)
     require_count("goal_every", goal_every)
     require_count("checkpoint_every", checkpoint_every)
-    if not largest_rate > 0:
-        raise ValueError(f"largest_rate={largest_rate} must be positive")
+    if not 0 < largest_rate < math.inf:
+        raise ValueError(f"largest_rate={largest_rate} must be positive and finite")
     if not 0 < warm_up < 1:
         raise ValueError(f"warm_up={warm_up} must lie between 0 and 1")
+    if not 0 <= weight_decay < math.inf:
+        raise ValueError(f"weight_decay={weight_decay} must not be negative")
     if clip is not None and not clip > 0:
         raise ValueError(f"clip={clip} must be positive")

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
+from .._validate import require_count, require_tensor
+
 
 class Vocabulary:
     """Words in a fixed order; the id of a word is its place. Id 0 is padding.
@@ -43,6 +45,7 @@ class Vocabulary:
         valid_lens = torch.tensor([len(text) for text in texts], dtype=torch.long)
         longest = int(valid_lens.max()) if len(texts) else 0
         num_tokens = longest if num_tokens is None else num_tokens
+        require_count("num_tokens", num_tokens, minimum=0)
         if longest > num_tokens:
             raise ValueError(f"a text has {longest} words, more than num_tokens={num_tokens}")
         tokens = torch.zeros(len(texts), num_tokens, dtype=torch.long)
@@ -54,5 +57,12 @@ class Vocabulary:
         return tokens, valid_lens
 
     def decode(self, tokens: Tensor) -> list[str]:
-        """Ids (N,) -> words, padding left out."""
-        return [self.words[i] for i in tokens.tolist() if i]
+        """Ids (N,) -> words, padding left out; `ValueError` if there is no such id."""
+        require_tensor("tokens", tokens, rank=1)
+        if tokens.is_floating_point():
+            raise TypeError(f"tokens must hold integers, got {tokens.dtype}")
+        ids = tokens.tolist()
+        unknown = sorted({i for i in ids if not 0 <= i < len(self)})
+        if unknown:
+            raise ValueError(f"tokens holds {unknown}, but ids go from 0 to {len(self) - 1}")
+        return [self.words[i] for i in ids if i]

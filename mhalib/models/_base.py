@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
 
 from .._validate import require_count, require_tensor
@@ -41,22 +42,34 @@ class Model(nn.Module):
 
 
 class Tokens(nn.Module):
-    """A vector for each token, and, unless they are rotary, its position."""
+    """A vector for each token, and, unless they are rotary, its position. Errors call the tokens by `name`."""
 
-    def __init__(self, num_words: int, num_hiddens: int, max_tokens: int, positions: str) -> None:
+    def __init__(self, num_words: int, num_hiddens: int, max_tokens: int, positions: str, name: str = "tokens") -> None:
         super().__init__()
         require_count("num_words", num_words)
-        self.num_words = num_words
+        self.num_words, self.name = num_words, name
         self.embedding = nn.Embedding(num_words, num_hiddens)
         self.positions = position_module(positions, max_tokens, num_hiddens)
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
         """(B, N) ids -> (B, N, D)."""
-        require_tensor("tokens", tokens, rank=2)
-        if tokens.is_floating_point():
-            raise TypeError(f"tokens must hold integers, got {tokens.dtype}")
+        require_ids(self.name, tokens, self.num_words)
         x = self.embedding(tokens)
         return x if self.positions is None else self.positions(x, start)
+
+
+def require_ids(name: str, tokens: Tensor, num_words: int) -> None:
+    """Raise unless `tokens` is (B, N), of integers (TypeError), each the id of a word (ValueError)."""
+    require_tensor(name, tokens, rank=2)
+    if tokens.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"{name} must hold integers, int64 or int32, got {tokens.dtype}")
+    if torch.compiler.is_compiling() or not tokens.numel():
+        return
+    # on a GPU, a wrong id would break off everything that the process does there later
+    smallest, largest = (int(edge) for edge in tokens.aminmax())
+    if smallest < 0 or largest >= num_words:
+        wrong = smallest if smallest < 0 else largest
+        raise ValueError(f"{name} holds {wrong}, but ids go from 0 to {num_words - 1}")
 
 
 def position_module(positions: str, max_tokens: int, num_hiddens: int) -> LearnedPositions | SinusoidalPositions | None:
@@ -68,8 +81,10 @@ def position_module(positions: str, max_tokens: int, num_hiddens: int) -> Learne
     return SinusoidalPositions() if positions == "sinusoidal" else None
 
 
-class Encoder(nn.Module):
-    """Encoder layers in a row; with norm="pre", a last normalisation."""
+class _Stack(nn.Module):
+    """Layers in a row; with norm="pre", a last normalisation."""
+
+    kind: type[EncoderLayer] | type[DecoderLayer]
 
     def __init__(
         self,
@@ -85,10 +100,20 @@ class Encoder(nn.Module):
         super().__init__()
         require_count("num_layers", num_layers)
         self.layers = nn.ModuleList(
-            EncoderLayer(num_hiddens, num_heads, ffn_num_hiddens, dropout, norm=norm, rotary=rotary)
+            self.kind(num_hiddens, num_heads, ffn_num_hiddens, dropout, norm=norm, rotary=rotary)
             for _ in range(num_layers)
         )
         self.norm = nn.LayerNorm(num_hiddens) if norm == "pre" else nn.Identity()
+
+    @property
+    def attention_layers(self) -> list[MultiHeadAttention]:
+        return [cast(MultiHeadAttention, layer.attention) for layer in self.layers]
+
+
+class Encoder(_Stack):
+    """Encoder layers in a row; with norm="pre", a last normalisation."""
+
+    kind = EncoderLayer
 
     def forward(
         self,
@@ -107,32 +132,11 @@ class Encoder(nn.Module):
             kept.append(weights)
         return self.norm(x), kept if need_weights else []
 
-    @property
-    def attention_layers(self) -> list[MultiHeadAttention]:
-        return [cast(MultiHeadAttention, layer.attention) for layer in self.layers]
 
-
-class Decoder(nn.Module):
+class Decoder(_Stack):
     """Decoder layers in a row; with norm="pre", a last normalisation."""
 
-    def __init__(
-        self,
-        num_layers: int,
-        num_hiddens: int,
-        num_heads: int,
-        ffn_num_hiddens: int,
-        dropout: float,
-        *,
-        norm: str = "pre",
-        rotary: bool = False,
-    ) -> None:
-        super().__init__()
-        require_count("num_layers", num_layers)
-        self.layers = nn.ModuleList(
-            DecoderLayer(num_hiddens, num_heads, ffn_num_hiddens, dropout, norm=norm, rotary=rotary)
-            for _ in range(num_layers)
-        )
-        self.norm = nn.LayerNorm(num_hiddens) if norm == "pre" else nn.Identity()
+    kind = DecoderLayer
 
     def forward(
         self,
@@ -158,10 +162,6 @@ class Decoder(nn.Module):
     def new_caches(self) -> list[DecoderCache]:
         """An empty cache for each layer."""
         return [DecoderCache(KeyValueCache(), KeyValueCache()) for _ in self.layers]
-
-    @property
-    def attention_layers(self) -> list[MultiHeadAttention]:
-        return [cast(MultiHeadAttention, layer.attention) for layer in self.layers]
 
     @property
     def cross_attention_layers(self) -> list[MultiHeadAttention]:
@@ -212,11 +212,10 @@ class EncoderDecoder(Model):
         Returns:
             logits (B, Q, words), and weights; their lists are empty unless asked for.
         """
-        start, num_queries = num_cached(caches), target.shape[1]
-        mask = causal_mask(num_queries, start + num_queries, offset=start, device=target.device)
-        x, own, cross = self.decoder(
-            self.target(target, start), memory, source_lens, mask=mask, need_weights=need_weights, caches=caches
-        )
+        start = num_cached(caches)
+        x = self.target(target, start)
+        mask = causal_mask(x.shape[1], start + x.shape[1], offset=start, device=x.device)
+        x, own, cross = self.decoder(x, memory, source_lens, mask=mask, need_weights=need_weights, caches=caches)
         return self.readout(x), {DECODER: own, CROSS: cross}
 
     def forward(

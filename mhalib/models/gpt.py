@@ -62,9 +62,10 @@ class GPT(Model):
         Returns:
             logits (B, N, num_words), and {"decoder self": weights per layer} or `None`.
         """
-        start, num_tokens = num_cached(caches), tokens.shape[1]
-        mask = causal_mask(num_tokens, start + num_tokens, offset=start, device=tokens.device)
-        x, weights = self.decoder(self.tokens(tokens, start), mask=mask, need_weights=need_weights, caches=caches)
+        start = num_cached(caches)
+        x = self.tokens(tokens, start)
+        mask = causal_mask(x.shape[1], start + x.shape[1], offset=start, device=x.device)
+        x, weights = self.decoder(x, mask=mask, need_weights=need_weights, caches=caches)
         return self.readout(x), {DECODER: weights} if need_weights else None
 
     def new_caches(self) -> list[KeyValueCache]:

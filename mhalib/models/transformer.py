@@ -43,8 +43,8 @@ class Transformer(EncoderDecoder):
         self._remember(locals())
         sizes = (num_layers, num_hiddens, num_heads, ffn_num_hiddens, dropout)
         rotary = positions == "rotary"
-        self.source = Tokens(source_size, num_hiddens, max_tokens, positions)
-        self.target = Tokens(target_size, num_hiddens, max_tokens, positions)
+        self.source = Tokens(source_size, num_hiddens, max_tokens, positions, "source")
+        self.target = Tokens(target_size, num_hiddens, max_tokens, positions, "target")
         self.encoder = Encoder(*sizes, norm=norm, rotary=rotary)
         self.decoder = Decoder(*sizes, norm=norm, rotary=rotary)
         self.readout = nn.Linear(num_hiddens, target_size)

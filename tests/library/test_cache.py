@@ -1,0 +1,173 @@
+"""The key/value cache: with it and without it, a layer and a model say the same, and project each token once."""
+
+import re
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+from mhalib import KeyValueCache, MultiHeadAttention, causal_mask
+from mhalib.blocks import DecoderCache, DecoderLayer, EncoderLayer
+from mhalib.models import GPT, Captioner, Transformer
+from mhalib.positions import RotaryAttention
+
+CHUNKS = [(1, 1, 1, 1, 1, 1, 1), (7,), (3, 4), (2, 1, 4), (5, 1, 1)]  # all of 7 tokens
+CLOSE = {"rtol": 0, "atol": 1e-6}
+
+
+def _pieces(x, chunks):
+    return torch.split(x, list(chunks), dim=1)
+
+
+def _masked(num_new, cache):
+    start = len(cache)
+    return causal_mask(num_new, start + num_new, offset=start)
+
+
+@contextmanager
+def _counted(linear):
+    """How many tokens pass through `linear`, in a list of one number per call."""
+    tokens = []
+    hook = linear.register_forward_hook(lambda _, inputs, __: tokens.append(inputs[0].shape[1]))
+    try:
+        yield tokens
+    finally:
+        hook.remove()
+
+
+def test_a_cache_holds_what_it_was_given():
+    torch.manual_seed(0)
+    k, v = torch.randn(2, 3, 7, 5), torch.randn(2, 3, 7, 4)
+    cache = KeyValueCache()
+    assert len(cache) == 0
+    cache.extend(k[:, :, :2], v[:, :, :2])
+    assert len(cache) == 2
+    all_k, all_v = cache.extend(k[:, :, 2:], v[:, :, 2:])
+    assert len(cache) == 7
+    assert torch.equal(all_k, k)
+    assert torch.equal(all_v, v)
+
+
+@pytest.mark.parametrize("rows", [[1, 0], [1, 1, 0, 1], [0]])
+def test_reorder_picks_examples(rows):
+    torch.manual_seed(0)
+    k, v = torch.randn(2, 3, 7, 5), torch.randn(2, 3, 7, 4)
+    cache = KeyValueCache()
+    cache.extend(k, v)
+    cache.reorder(torch.tensor(rows))
+    for place, row in enumerate(rows):
+        assert torch.equal(cache.k[place], k[row])
+        assert torch.equal(cache.v[place], v[row])
+
+
+def test_reorder_of_an_empty_cache_does_nothing():
+    cache = KeyValueCache()
+    cache.reorder(torch.tensor([0, 0]))
+    assert len(cache) == 0
+
+
+@pytest.mark.parametrize(
+    ("k", "v", "message"),
+    [
+        ((5, 3, 1, 5), (5, 3, 1, 4), "k has shape (5, 3, 1, 5), but the cache holds (2, 3, 7, 5)"),
+        ((2, 1, 1, 5), (2, 1, 1, 4), "k has shape (2, 1, 1, 5), but the cache holds (2, 3, 7, 5)"),
+        ((2, 3, 1, 6), (2, 3, 1, 4), "k has shape (2, 3, 1, 6), but the cache holds (2, 3, 7, 5)"),
+        ((2, 3, 1, 5), (2, 3, 1, 6), "v has shape (2, 3, 1, 6), but the cache holds (2, 3, 7, 4)"),
+    ],
+)
+def test_another_batch_or_layer_is_refused(k, v, message):
+    cache = KeyValueCache()
+    cache.extend(torch.zeros(2, 3, 7, 5), torch.zeros(2, 3, 7, 4))
+    with pytest.raises(ValueError, match=re.escape(message)):
+        cache.extend(torch.zeros(k), torch.zeros(v))
+    assert len(cache) == 7
+
+
+@pytest.mark.parametrize("chunks", CHUNKS)
+@pytest.mark.parametrize("kind", [MultiHeadAttention, RotaryAttention])
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_attention_in_pieces_is_attention_at_once(kind, chunks, need_weights, device):
+    torch.manual_seed(0)
+    layer = kind(12, 3, bias=True).to(device)
+    x = torch.randn(2, 7, 12, device=device)
+    whole, whole_weights = layer(x, x, x, mask=causal_mask(7, device=device))
+    cache, outputs = KeyValueCache(), []
+    for new in _pieces(x, chunks):
+        mask = _masked(new.shape[1], cache).to(device)
+        start = len(cache)
+        output, weights = layer(new, new, new, mask=mask, need_weights=need_weights, cache=cache)
+        outputs.append(output)
+        if need_weights:
+            stop = len(cache)
+            torch.testing.assert_close(weights, whole_weights[:, :, start:stop, :stop], **CLOSE)
+    torch.testing.assert_close(torch.cat(outputs, 1), whole, **CLOSE)
+
+
+def test_attention_checks_the_mask_against_the_cache_too():
+    layer, cache, x = MultiHeadAttention(12, 3), KeyValueCache(), torch.zeros(1, 2, 12)
+    layer(x, x, x, cache=cache)
+    with pytest.raises(ValueError, match=re.escape("does not broadcast to (1, 3, 2, 4)")):
+        layer(x, x, x, mask=causal_mask(2, 3), cache=cache)
+
+
+@pytest.mark.parametrize("chunks", CHUNKS)
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("rotary", [False, True])
+def test_layers_in_pieces_are_layers_at_once(norm, rotary, chunks):
+    torch.manual_seed(0)
+    encoder = EncoderLayer(12, 3, 20, norm=norm, rotary=rotary).eval()
+    decoder = DecoderLayer(12, 3, 20, norm=norm, rotary=rotary).eval()
+    x, memory, lens = torch.randn(2, 7, 12), torch.randn(2, 5, 12), torch.tensor([5, 3])
+    own, both = KeyValueCache(), DecoderCache(KeyValueCache(), KeyValueCache())
+    encoded, decoded = [], []
+    for new in _pieces(x, chunks):
+        encoded.append(encoder(new, mask=_masked(new.shape[1], own), cache=own)[0])
+        decoded.append(decoder(new, memory, lens, mask=_masked(new.shape[1], both.own), cache=both)[0])
+    torch.testing.assert_close(torch.cat(encoded, 1), encoder(x, mask=causal_mask(7))[0], **CLOSE)
+    torch.testing.assert_close(torch.cat(decoded, 1), decoder(x, memory, lens, mask=causal_mask(7))[0], **CLOSE)
+    assert (len(own), len(both.own), len(both.memory)) == (7, 7, 5)
+
+
+def test_each_token_is_projected_once_and_the_memory_once_in_all():
+    torch.manual_seed(0)
+    layer = DecoderLayer(12, 3, 20)
+    x, memory = torch.randn(2, 7, 12), torch.randn(2, 5, 12)
+    cache = DecoderCache(KeyValueCache(), KeyValueCache())
+    with _counted(layer.attention.W_k) as own, _counted(layer.cross_attention.W_k) as seen:
+        for new in _pieces(x, (3, 1, 1, 2)):
+            layer(new, memory, mask=_masked(new.shape[1], cache.own), cache=cache)
+    assert own == [3, 1, 1, 2]
+    assert seen == [5, 0, 0, 0]
+
+
+@pytest.mark.parametrize("chunks", CHUNKS)
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rotary"])
+def test_gpt_in_pieces_is_gpt_at_once(positions, chunks):
+    torch.manual_seed(0)
+    model = GPT(11, 12, 3, 2, 20, max_tokens=7, positions=positions).eval()
+    tokens = torch.randint(11, (2, 7))
+    caches = model.new_caches()
+    logits = torch.cat([model(new, caches=caches)[0] for new in _pieces(tokens, chunks)], 1)
+    torch.testing.assert_close(logits, model(tokens)[0], **CLOSE)
+
+
+@pytest.mark.parametrize("chunks", CHUNKS)
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rotary"])
+def test_decoding_in_pieces_is_decoding_at_once(positions, chunks):
+    torch.manual_seed(0)
+    model = Transformer(11, 13, 12, 3, 2, 20, positions=positions).eval()
+    source, target, lens = torch.randint(11, (2, 5)), torch.randint(13, (2, 7)), torch.tensor([5, 3])
+    memory, _ = model.encode(source, lens)
+    caches = model.new_caches()
+    logits = [model.decode(new, memory, lens, caches=caches)[0] for new in _pieces(target, chunks)]
+    torch.testing.assert_close(torch.cat(logits, 1), model(source, target, lens)[0], **CLOSE)
+
+
+def test_a_captioner_in_pieces_is_a_captioner_at_once():
+    torch.manual_seed(0)
+    model = Captioner(11, 4, 8, 4, 12, 3, 1, 20).eval()
+    images, target = torch.rand(2, 4, 8), torch.randint(11, (2, 7))
+    memory, _ = model.encode(images)
+    caches = model.new_caches()
+    logits = [model.decode(new, memory, caches=caches)[0] for new in _pieces(target, (3, 4))]
+    torch.testing.assert_close(torch.cat(logits, 1), model(images, target)[0], **CLOSE)
