@@ -29,11 +29,11 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
     require_tensor("x", x, rank=3)
     require_count("num_heads", num_heads)
     require_divisible("x.shape[-1]", x.shape[-1], num_heads)
-    return _split_heads(x, num_heads)
+    return _split_heads(x, num_heads, x.shape[-1] // num_heads)
 
 
-def _split_heads(x: Tensor, num_heads: int) -> Tensor:
-    return x.unflatten(-1, (num_heads, x.shape[-1] // num_heads)).transpose(1, 2)
+def _split_heads(x: Tensor, num_heads: int, head_dim: int) -> Tensor:
+    return x.unflatten(-1, (num_heads, head_dim)).transpose(1, 2)
 
 
 def merge_heads(x: Tensor) -> Tensor:
@@ -188,6 +188,7 @@ class MultiHeadAttention(nn.Module):
             require_count(name, num_hiddens if width is None else width)
         self.num_hiddens, self.num_heads, self.dropout = num_hiddens, num_heads, dropout
         self.head_dim = num_hiddens // num_heads
+        self.head_numbers = tuple(range(num_heads))  # kept by the heads that `prune_heads` leaves
         self.W_q = nn.Linear(num_hiddens if query_size is None else query_size, num_hiddens, bias=bias)
         self.W_k = nn.Linear(num_hiddens if key_size is None else key_size, num_hiddens, bias=bias)
         self.W_v = nn.Linear(num_hiddens if value_size is None else value_size, num_hiddens, bias=bias)
@@ -239,9 +240,9 @@ class MultiHeadAttention(nn.Module):
         self, queries: Tensor, keys: Tensor, values: Tensor, cache: KeyValueCache | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """q (B, h, Q, d), k and v (B, h, K, d): what `cache` holds, then what is new."""
-        q = _split_heads(self.W_q(queries), self.num_heads)
-        k = _split_heads(self.W_k(keys), self.num_heads)
-        v = _split_heads(self.W_v(values), self.num_heads)
+        q = _split_heads(self.W_q(queries), self.num_heads, self.head_dim)
+        k = _split_heads(self.W_k(keys), self.num_heads, self.head_dim)
+        v = _split_heads(self.W_v(values), self.num_heads, self.head_dim)
         return (q, k, v) if cache is None else (q, *cache.extend(k, v))
 
     def _check_inputs(self, queries: Tensor, keys: Tensor, values: Tensor) -> None:

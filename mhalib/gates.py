@@ -33,12 +33,12 @@ def attention_layers(model: nn.Module) -> dict[str, list[MultiHeadAttention]]:
 
 
 def heads_of(model: nn.Module) -> list[Head]:
-    """Every head of the model."""
+    """Every head of the model. Where heads were pruned, the others keep the numbers they were made with."""
     return [
         Head(kind, number, head)
         for kind, layers in attention_layers(model).items()
         for number, layer in enumerate(layers)
-        for head in range(layer.num_heads)
+        for head in layer.head_numbers
     ]
 
 
@@ -49,7 +49,8 @@ def gated(model: nn.Module, gates: Mapping[str, Iterable[Tensor | None]]) -> Ite
     Args:
         model: one of `mhalib.models`.
         gates: for a kind of attention, one tensor per layer (or `None`): (h,), the same for all; (B, h), per example;
-            or (B, Q, h), per query. A gate may ask for a gradient. Kinds that are not named stay as they are.
+            or (B, Q, h), per query. A gate may ask for a gradient. Kinds that are not named stay as they are. A pruned
+            layer takes gates for the heads that are left, in the order of `layer.head_numbers`.
 
     Raises:
         ValueError: a kind, or the number of layers, is not the model's, or a gate does not end in the number of heads.
@@ -84,7 +85,7 @@ def switched_off(model: nn.Module, heads: Iterable[Head]) -> object:
         if Head(*head) not in known:
             raise ValueError(f"heads holds {tuple(head)}, which the model does not have")
         kind, layer, number = head
-        gates[kind][layer][number] = 0.0
+        gates[kind][layer][layers[kind][layer].head_numbers.index(number)] = 0.0
     return gated(model, gates)
 
 
