@@ -27,6 +27,7 @@ from ._validate import require_count
 COLOUR_MAP = "mako_r"
 DPI = 100
 HIDDEN_STYLE: dict[str, Any] = {"facecolor": "0.93", "hatch": "////", "edgecolor": "0.72", "linewidth": 0.0}
+MARK_STYLE: dict[str, Any] = {"fill": False, "edgecolor": "#d1495b", "linewidth": 2.5}
 OWNER_COLOURS = ("#cfe3f3", "#f4b860", "#7fb79f", "#d9b8e0", "#e6e08c", "#e9978f")  # black reads on each
 
 
@@ -143,7 +144,13 @@ def head_heatmaps(
 
 
 def head_wall(
-    weights: Weights, *, vmax: float = 1.0, titles: bool = True, title: str | None = None, ax: Axes | None = None
+    weights: Weights,
+    *,
+    vmax: float = 1.0,
+    titles: bool = True,
+    title: str | None = None,
+    marked: Sequence[tuple[int, int]] = (),
+    ax: Axes | None = None,
 ) -> Axes:
     """Draw many heads at once as one picture: layers from top to bottom, heads from left to right, no token names.
 
@@ -152,17 +159,22 @@ def head_wall(
     Args:
         weights: (layers, h, Q, K), or (h, Q, K) for one layer; one example.
         vmax: the weight that is drawn darkest.
-        titles: number the heads along the top and the layers along the left.
+        titles: number the heads along the bottom and the layers along the left.
         title: goes above the picture.
+        marked: (layer, head) of the heads that get a frame.
         ax: where to draw; `None` makes a figure.
 
     Raises:
-        TypeError, ValueError: an argument has the wrong type or rank, or `vmax` is not positive.
+        TypeError, ValueError: an argument has the wrong type or rank, `vmax` is not positive, or a marked head is not
+            there.
     """
     table = real_array("weights", weights, rank=(3, 4))
     require_positive("vmax", vmax)
     layers = table[None] if table.ndim == 3 else table
     num_layers, num_heads, num_queries, num_kvpairs = layers.shape
+    for layer, head in marked:
+        if not (0 <= layer < num_layers and 0 <= head < num_heads):
+            raise ValueError(f"marked holds {(layer, head)}, but there are {num_layers} layers of {num_heads} heads")
     gap = max(1, round(0.08 * max(num_queries, num_kvpairs)))
     spaced = np.pad(layers, ((0, 0), (0, 0), (0, gap), (0, gap)), constant_values=np.nan)
     mosaic = spaced.transpose(0, 2, 1, 3).reshape(num_layers * (num_queries + gap), -1)[:-gap, :-gap]
@@ -181,6 +193,63 @@ def head_wall(
         ax.tick_params(length=0)
     for spine in ax.spines.values():
         spine.set_visible(False)
+    for layer, head in marked:
+        corner = (head * (num_kvpairs + gap) - 0.5, layer * (num_queries + gap) - 0.5)
+        ax.add_patch(Rectangle(corner, num_kvpairs, num_queries, clip_on=False, **MARK_STYLE))
+    return ax
+
+
+def score_grid(
+    scores: Weights,
+    *,
+    title: str | None = None,
+    label: str = "score",
+    vmin: float = 0.0,
+    vmax: float | None = None,
+    annotate: bool = True,
+    layers: Sequence[str] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw one number for each head of a model: layers from top to bottom, heads from left to right.
+
+    Args:
+        scores: (layers, h); NaN for a head without a score, such as one that was removed: its cell is hatched.
+        title: goes above the picture.
+        label: says what the colours are, beside the scale.
+        vmin, vmax: the scores that are drawn lightest and darkest; `None` takes the largest score.
+        annotate: write each score into its cell, with two digits.
+        layers: names of the rows; `None` numbers them.
+        ax: where to draw; `None` makes a figure.
+
+    Raises:
+        TypeError, ValueError: an argument has the wrong type, rank or length, no head has a score, or `vmin` is not
+            below `vmax`.
+    """
+    table = real_array("scores", scores, rank=2)
+    num_layers, num_heads = table.shape
+    names = clean_labels("layers", layers, num_layers)
+    scored = ~np.isnan(table)
+    if not scored.any():
+        raise ValueError("scores holds no number")
+    vmax = float(table[scored].max()) if vmax is None else vmax
+    if not vmin < vmax:
+        raise ValueError(f"vmin={vmin:g} must be below vmax={vmax:g}")
+    if ax is None:
+        size = (1.8 + 0.52 * num_heads + _label_length(names), 1.1 + 0.42 * num_layers)
+        ax = plt.subplots(figsize=size, dpi=DPI, layout="constrained")[1]
+    _hatch(ax, scored)
+    palette = sns.color_palette(COLOUR_MAP, as_cmap=True)
+    image = ax.pcolormesh(table, cmap=palette, vmin=vmin, vmax=vmax, edgecolors="white", linewidth=0.5)
+    ax.figure.colorbar(image, ax=ax, label=label, pad=0.02)
+    for row, column in np.argwhere(scored & annotate):
+        colour = "white" if (table[row, column] - vmin) / (vmax - vmin) > 0.5 else "black"
+        text = f"{table[row, column]:.2f}"
+        ax.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize="small", color=colour)
+    ax.set_xticks(np.arange(num_heads) + 0.5, [str(i) for i in range(num_heads)])
+    ax.set_yticks(np.arange(num_layers) + 0.5, names, rotation=0)
+    set_fonts(ax.get_yticklabels())
+    ax.tick_params(length=0)
+    ax.set(ylim=(num_layers, 0), xlabel="head", ylabel="layer", title=title or "")
     return ax
 
 

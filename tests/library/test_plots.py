@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 
-from mhalib import head_heatmap, head_heatmaps, head_wall, number_grid
+from mhalib import head_heatmap, head_heatmaps, head_wall, number_grid, score_grid
 from mhalib.plots import OWNER_COLOURS
 
 QUERIES = "the small cat sleeps now".split()
@@ -55,6 +55,7 @@ DRAW = {
     "head_heatmaps": lambda **options: head_heatmaps(_weights(3, 5, 7), **options),
     "head_wall": lambda **options: head_wall(_weights(2, 3, 5, 7), **options),
     "number_grid": lambda **options: number_grid(torch.arange(35).view(5, 7), torch.ones(5, 7), **options),
+    "score_grid": lambda **options: score_grid(_weights(5, 7), **options),
 }
 
 
@@ -68,7 +69,7 @@ def test_makes_one_figure_and_does_not_show_it(name, monkeypatch):
     axes[0].figure.canvas.draw()
 
 
-@pytest.mark.parametrize("name", ["head_heatmap", "head_wall", "number_grid"])
+@pytest.mark.parametrize("name", ["head_heatmap", "head_wall", "number_grid", "score_grid"])
 def test_draws_on_the_axes_it_is_given(name):
     figure, (mine, other) = plt.subplots(1, 2)
     assert DRAW[name](ax=mine) is mine
@@ -195,6 +196,77 @@ def test_a_wall_without_titles_has_no_ticks():
     assert (_names(ax.xaxis), _names(ax.yaxis)) == ([], [])
 
 
+def test_marked_heads_of_a_wall_have_frames_around_their_cells():
+    weights = torch.arange(2 * 3 * 5 * 7).view(2, 3, 5, 7) / 210
+    ax = head_wall(weights, marked=[(0, 2), (1, 0)])
+    mosaic = ax.images[0].get_array()
+    framed = []
+    for patch in ax.patches:
+        left, top = patch.get_x() + 0.5, patch.get_y() + 0.5  # a cell's middle is a whole number
+        assert left.is_integer()
+        assert top.is_integer()
+        assert not patch.get_fill()
+        rows, columns = slice(int(top), int(top + patch.get_height())), slice(int(left), int(left + patch.get_width()))
+        framed.append(mosaic[rows, columns])
+    for (layer, head), cells in zip([(0, 2), (1, 0)], framed, strict=True):
+        np.testing.assert_allclose(cells.filled(np.nan), weights[layer, head], rtol=1e-6)
+    assert not head_wall(weights).patches
+
+
+def test_72_heads_are_drawn_in_one_go():
+    ax = head_wall(_weights(6, 12, 13, 13))
+    assert len(ax.images) == 1
+    assert len(ax.figure.axes) == 2  # and not one for each head, which took half a minute
+    ax.figure.canvas.draw()
+
+
+@pytest.mark.parametrize("kind", [torch.tensor, np.array])
+def test_scores_stand_at_their_layer_and_head(kind):
+    scores = kind([[0.1, 0.25, 0.5], [0.0, 1.0, 0.75]])
+    ax = score_grid(scores, title="previous token", label="mean weight")
+    mesh = _mesh(ax)
+    np.testing.assert_allclose(mesh.get_array().reshape(2, 3), np.asarray(scores), rtol=1e-6)
+    assert mesh.get_clim() == (0, 1.0)
+    written = {text.get_position(): text.get_text() for text in ax.texts}
+    assert written == {
+        (0.5, 0.5): "0.10",
+        (1.5, 0.5): "0.25",
+        (2.5, 0.5): "0.50",
+        (0.5, 1.5): "0.00",
+        (1.5, 1.5): "1.00",
+        (2.5, 1.5): "0.75",
+    }
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == ("head", "layer", "previous token")
+    assert (_names(ax.xaxis), _names(ax.yaxis)) == (["0", "1", "2"], ["0", "1"])
+    assert (ax.get_xticks().tolist(), ax.get_yticks().tolist()) == ([0.5, 1.5, 2.5], [0.5, 1.5])
+    assert ax.get_ylim() == (2, 0)  # the first layer is at the top
+    assert ax.figure.axes[1].get_ylabel() == "mean weight"
+
+
+def test_scores_can_be_read_on_their_colours():
+    ax = score_grid(torch.linspace(-1, 3, 60).view(5, 12), vmin=-1)
+    mesh = _mesh(ax)
+    cells = mesh.to_rgba(mesh.get_array().ravel())[:, :3]
+    assert mesh.get_clim() == (-1, 3)
+    for text, cell in zip(ax.texts, cells, strict=True):
+        linear = np.where(cell <= 0.04045, cell / 12.92, ((cell + 0.055) / 1.055) ** 2.4)
+        luminance = np.dot([0.2126, 0.7152, 0.0722], linear)
+        ink = {"black": 0.0, "white": 1.0}[text.get_color()]
+        light, dark = max(luminance, ink), min(luminance, ink)
+        assert (light + 0.05) / (dark + 0.05) > 4.3, text.get_text()
+
+
+def test_a_head_without_a_score_is_hatched():
+    ax = score_grid(torch.tensor([[0.5, np.nan], [0.25, 0.75]]), layers=["encoder 0", "cross 1"], vmax=2)
+    assert [text.get_text() for text in ax.texts] == ["0.50", "0.25", "0.75"]
+    assert [(patch.get_y(), patch.get_x()) for patch in ax.patches if patch.get_hatch()] == [(0, 1)]
+    assert np.ma.getmaskarray(_mesh(ax).get_array()).reshape(2, 2).tolist() == [[False, True], [False, False]]
+    assert _names(ax.yaxis) == ["encoder 0", "cross 1"]
+    assert _mesh(ax).get_clim() == (0, 2)
+    ax.figure.canvas.draw()
+    assert not score_grid(torch.ones(2, 2), annotate=False).texts
+
+
 def test_each_number_stands_on_the_colour_of_its_owner():
     numbers, owners = torch.arange(6).view(2, 3), torch.tensor([[0, 1, 5], [5, 0, 1]])
     ax = number_grid(numbers, owners, digits=2, title="t", xlabel="x", ylabel="y")
@@ -294,6 +366,13 @@ BAD = [
     (head_heatmaps, {"ax": []}, ValueError, "ax has 0 entries, but the weights need 3"),
     (head_wall, {"weights": torch.ones(5, 7)}, ValueError, "weights must have 3 or 4 axes, got shape (5, 7)"),
     (head_wall, {"vmax": 0}, ValueError, "vmax=0 must be positive"),
+    (head_wall, {"marked": [(0, 3)]}, ValueError, "marked holds (0, 3), but there are 2 layers of 3 heads"),
+    (head_wall, {"marked": [(-1, 0)]}, ValueError, "marked holds (-1, 0), but there are 2 layers of 3 heads"),
+    (score_grid, {"scores": torch.ones(7)}, ValueError, "scores must have 2 axes, got shape (7,)"),
+    (score_grid, {"scores": torch.full((5, 7), torch.nan)}, ValueError, "scores holds no number"),
+    (score_grid, {"scores": torch.zeros(5, 7)}, ValueError, "vmin=0 must be below vmax=0"),
+    (score_grid, {"vmax": -1.0}, ValueError, "vmin=0 must be below vmax=-1"),
+    (score_grid, {"layers": ["a"]}, ValueError, "layers has 1 entries, but the weights need 5"),
     (number_grid, {"owners": torch.ones(7, 5)}, ValueError, "owners has shape (7, 5), but numbers has (5, 7)"),
     (number_grid, {"owners": torch.full((5, 7), 6)}, ValueError, "owners must lie in 0..5, got 6..6"),
     (number_grid, {"numbers": torch.ones(7)}, ValueError, "numbers must have 2 axes, got shape (7,)"),
@@ -307,6 +386,7 @@ def test_bad_input_is_named_and_leaves_no_figure(draw, changed, error, message):
         head_heatmaps: {"weights": torch.ones(3, 5, 7)},
         head_wall: {"weights": torch.ones(2, 3, 5, 7)},
         number_grid: {"numbers": torch.ones(5, 7), "owners": torch.ones(5, 7)},
+        score_grid: {"scores": torch.ones(5, 7)},
     }
     with pytest.raises(error, match=re.escape(message)):
         draw(**good[draw] | changed)

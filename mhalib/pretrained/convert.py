@@ -1,0 +1,175 @@
+"""The weights of Hugging Face's BERT-like encoders under our names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..models import BERT
+
+
+@dataclass(frozen=True)
+class Family:
+    """How one kind of encoder names its parts. What a checkpoint has besides, such as a pooler, is left out.
+
+    sizes: our arguments -> keys of config.json.
+    layers: what stands before a layer's number.
+    parts: of a layer, our names -> theirs.
+    has_segments: whether there is a vector for each segment.
+    first_position: adds this to `pad_token_id`, and the text starts at that position; `None`: at position 0.
+    """
+
+    sizes: Mapping[str, str]
+    layers: str
+    parts: Mapping[str, str]
+    has_segments: bool = True
+    first_position: int | None = None
+
+
+_SIZES = {
+    "num_words": "vocab_size",
+    "num_hiddens": "hidden_size",
+    "num_heads": "num_attention_heads",
+    "num_layers": "num_hidden_layers",
+    "ffn_num_hiddens": "intermediate_size",
+    "max_tokens": "max_position_embeddings",
+    "num_segments": "type_vocab_size",
+}
+_PARTS = {
+    "attention.W_q": "attention.self.query",
+    "attention.W_k": "attention.self.key",
+    "attention.W_v": "attention.self.value",
+    "attention.W_o": "attention.output.dense",
+    "attention_skip.norm": "attention.output.LayerNorm",
+    "ffn.widen": "intermediate.dense",
+    "ffn.narrow": "output.dense",
+    "ffn_skip.norm": "output.LayerNorm",
+}
+_DISTIL_SIZES = {
+    "num_words": "vocab_size",
+    "num_hiddens": "dim",
+    "num_heads": "n_heads",
+    "num_layers": "n_layers",
+    "ffn_num_hiddens": "hidden_dim",
+    "max_tokens": "max_position_embeddings",
+}
+_DISTIL_PARTS = {
+    "attention.W_q": "attention.q_lin",
+    "attention.W_k": "attention.k_lin",
+    "attention.W_v": "attention.v_lin",
+    "attention.W_o": "attention.out_lin",
+    "attention_skip.norm": "sa_layer_norm",
+    "ffn.widen": "ffn.lin1",
+    "ffn.narrow": "ffn.lin2",
+    "ffn_skip.norm": "output_layer_norm",
+}
+_ROBERTA = Family(_SIZES, "encoder.layer", _PARTS, first_position=1)
+FAMILIES = {
+    "bert": Family(_SIZES, "encoder.layer", _PARTS),
+    "electra": Family(_SIZES, "encoder.layer", _PARTS),
+    "roberta": _ROBERTA,
+    "xlm-roberta": _ROBERTA,
+    "camembert": _ROBERTA,
+    "distilbert": Family(_DISTIL_SIZES, "transformer.layer", _DISTIL_PARTS, has_segments=False),
+}
+_EMBEDDINGS = {
+    "tokens.embedding.weight": "embeddings.word_embeddings.weight",
+    "tokens.positions.table": "embeddings.position_embeddings.weight",
+    "segments.weight": "embeddings.token_type_embeddings.weight",
+    "norm.weight": "embeddings.LayerNorm.weight",
+    "norm.bias": "embeddings.LayerNorm.bias",
+}
+
+
+def build(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BERT:
+    """Our model with a checkpoint's weights, in evaluation mode.
+
+    Args:
+        config: what config.json says.
+        tensors: what model.safetensors holds.
+
+    Raises:
+        ValueError: the architecture is not one of `FAMILIES` or is a variant that our blocks do not have, the config
+            lacks a size, or a tensor is missing or has another shape than the config says.
+    """
+    family = _family(config)
+    first = 0 if family.first_position is None else _count(config, "pad_token_id", 0) + family.first_position
+    sizes = {name: _count(config, key) for name, key in family.sizes.items()}
+    sizes["max_tokens"] -= first  # RoBERTa never uses the positions before
+    with torch.device("meta"):  # made without memory, and given the checkpoint's
+        model = BERT(**{"num_segments": 1, **sizes}, norm_eps=float(config.get("layer_norm_eps", 1e-12)))
+    names = _names(family, model)
+    found = _find(tensors, names)
+    found["tokens.positions.table"] = found["tokens.positions.table"][first:]
+    if not family.has_segments:
+        found["segments.weight"] = torch.zeros(1, sizes["num_hiddens"])
+    for own, wanted in model.state_dict().items():
+        if found[own].shape != wanted.shape:
+            raise ValueError(
+                f"model.safetensors holds {names[own]!r} with shape {tuple(found[own].shape)}, "
+                f"but config.json makes it {tuple(wanted.shape)}"
+            )
+    model.load_state_dict({own: tensor.float() for own, tensor in found.items()}, assign=True)
+    return model.eval()
+
+
+def _family(config: Mapping[str, Any]) -> Family:
+    kind = config.get("model_type")
+    if kind not in FAMILIES:
+        raise ValueError(
+            f"model_type={kind!r} in config.json is not one of {sorted(FAMILIES)}, which our blocks can hold: "
+            'through="transformers" runs any other encoder'
+        )
+    activation = config.get("hidden_act", config.get("activation", "gelu"))
+    wanted = {
+        "hidden_act": (activation, "gelu"),
+        "position_embedding_type": (config.get("position_embedding_type") or "absolute", "absolute"),
+        "is_decoder": (bool(config.get("is_decoder")), False),
+        "embedding_size": (config.get("embedding_size", config.get("hidden_size")), config.get("hidden_size")),
+    }
+    for name, (has, needs) in wanted.items():
+        if has != needs:
+            raise ValueError(f"{name}={has!r} in config.json: our blocks need {needs!r}")
+    return FAMILIES[kind]
+
+
+def _count(config: Mapping[str, Any], key: str, minimum: int = 1) -> int:
+    value = config.get(key)
+    if not isinstance(value, int) or value < minimum:
+        raise ValueError(f"{key}={value!r} in config.json must be an integer of at least {minimum}")
+    return value
+
+
+def _names(family: Family, model: BERT) -> dict[str, str]:
+    """The checkpoint's name of each of our tensors."""
+    names = {}
+    for own in model.state_dict():
+        if own in _EMBEDDINGS:
+            names[own] = _EMBEDDINGS[own]
+        else:
+            number, rest = own.removeprefix("encoder.layers.").split(".", 1)
+            part, kind = rest.rsplit(".", 1)
+            names[own] = f"{family.layers}.{number}.{family.parts[part]}.{kind}"
+    if not family.has_segments:
+        del names["segments.weight"]
+    return names
+
+
+def _find(tensors: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str, Tensor]:
+    """The tensors by our names. In the checkpoint a prefix such as `bert.` may stand before theirs."""
+    anchor = _EMBEDDINGS["tokens.embedding.weight"]
+    prefix = next((key.removesuffix(anchor) for key in tensors if key.endswith(anchor)), "")
+    found = {own: tensors.get(prefix + theirs, tensors.get(prefix + _old(theirs))) for own, theirs in names.items()}
+    missing = [names[own] for own, tensor in found.items() if tensor is None]
+    if missing:
+        raise ValueError(f"model.safetensors lacks {len(missing)} tensors of the encoder, such as {missing[:3]}")
+    return {own: tensor for own, tensor in found.items() if tensor is not None}
+
+
+def _old(name: str) -> str:
+    """What old checkpoints call a tensor."""
+    return name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
