@@ -6,7 +6,7 @@ PORT   ?= 8000
 BUILD  := $(BIN)/jupyter-book build . --all -W -n --keep-going
 SOURCES := _config.yml _toc.yml $(shell find chapters tools -type f -not -path '*/.*' -not -name '*.pyc')
 
-.PHONY: help book test serve notebooks bench lab lint clean
+.PHONY: help book test serve notebooks exercises bench lab lint clean
 .DELETE_ON_ERROR:
 
 help: ## list these commands
@@ -45,11 +45,13 @@ serve: book ## build, then show the book at http://localhost:8000
 notebooks: $(READY) ## re-execute every notebook and store its outputs
 	$(BIN)/python tools/notebooks.py
 
+exercises: $(READY) ## make the students' notebooks from the chapters
+	$(BIN)/python tools/exercises.py
+
 bench: $(READY) ## time and memory against other layers; rewrites chapters/speed.md and its picture
 	$(BIN)/python tools/bench.py
 
 lab: $(READY) ## open the notebooks in JupyterLab
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check jupyterlab==4.6.6
 	$(BIN)/jupyter lab chapters
 
 clean: ## remove the built pages and caches, keep the environment

@@ -44,21 +44,41 @@ if find_spec("mhalib") is None:
     %pip install --quiet --no-deps git+{repository}
 needs = "{needs}".split()
 missing = " ".join(name for name in needs if find_spec(name) is None)
-if missing:
+{renames}if missing:
     %pip install --quiet {{missing}}"""
 
 NEEDS = ("torch", "numpy", "matplotlib", "seaborn", "safetensors", "tqdm")  # what mhalib needs
 OWN_NEEDS = {  # what one chapter needs beyond that
     **dict.fromkeys(
-        ("02_weighted_average", "03_mathematics", "04_reshape_trick", "06_per_head_heatmaps", "instruments"),
+        (
+            "02_weighted_average",
+            "03_mathematics",
+            "04_reshape_trick",
+            "06_per_head_heatmaps",
+            "07_three_uses",
+            "08_translator",
+            "09_small_gpt",
+            "12_what_heads_look_at",
+            "instruments",
+        ),
         ("anywidget",),
     ),
     "05_shape_checks": ("einops", "jaxtyping", "beartype"),
+    **dict.fromkeys(("10_seeing_with_heads", "11_two_modalities"), ("anywidget", "sklearn")),
 }
+PIP_NAMES = {"sklearn": "scikit-learn"}  # where it is imported under one name and installed under another
+RENAME = 'missing = missing.replace("{name}", "{pip_name}")  # as pip calls it\n'
 
 LAUNCH = (
     "Run this page yourself: [Colab]({colab}) · [Binder]({binder}) · [SageMaker Studio Lab]({studio_lab}). "
     "The first cell installs the book's package where it is missing."
+)
+
+EXERCISE_LAUNCH = (
+    "### In code\n\n"
+    "A checker compares what you write with the right answer, on inputs that it draws, and tells you which mistake you "
+    "made. Work in [a notebook of these exercises alone]({notebook}), or [in Colab]({colab}). Here, hints and "
+    "solutions stand behind a click."
 )
 
 
@@ -82,8 +102,13 @@ def launch_links(path: Path) -> dict[str, str]:
 def generated_cells(path: Path) -> dict[str, str]:
     """The cells that are written, not edited: tag -> source."""
     needs = (*NEEDS, *OWN_NEEDS.get(path.stem, ()))
-    set_up = SETUP.format(repository=repository()[0], needs=" ".join(needs))
-    return {"launch": LAUNCH.format(**launch_links(path)), "set-up": set_up}
+    renames = "".join(RENAME.format(name=name, pip_name=PIP_NAMES[name]) for name in needs if name in PIP_NAMES)
+    set_up = SETUP.format(repository=repository()[0], needs=" ".join(needs), renames=renames)
+    made = {"launch": LAUNCH.format(**launch_links(path)), "set-up": set_up}
+    if path.parent == CHAPTERS and (ROOT / "exercises" / path.name).exists():
+        colab = launch_links(ROOT / "exercises" / path.name)["colab"]
+        made["exercise-launch"] = EXERCISE_LAUNCH.format(notebook=f"../exercises/{path.name}", colab=colab)
+    return made
 
 
 def cell_with_tag(notebook: NotebookNode, tag: str) -> NotebookNode:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any
 
 import book_text
+import pytest
 import torch
 from torch import nn
 
@@ -17,7 +19,7 @@ NAMESPACE = {"torch": torch, "math": math, "nn": nn}
 
 def written_out(page: str, name: str) -> Callable[..., Any]:
     """The function `name` as the page defines it."""
-    (cell,) = (code for code in book_text.PAGES[page].code if f"def {name}(" in code)
+    (cell,) = (code for code in book_text.PAGES[page].code if f"def {name}(" in code and "# BEGIN SOLUTION" not in code)
     namespace = dict(NAMESPACE)
     exec(cell, namespace)
     return namespace[name]
@@ -38,3 +40,103 @@ def test_attention_of_chapter_2_is_the_library_s() -> None:
     torch.manual_seed(0)
     q, k, v = torch.randn(3, 4), torch.randn(5, 4), torch.randn(5, 4)
     torch.testing.assert_close(written_out("02_weighted_average", "attend")(q, k, v), mhalib.attend(q, k, v))
+
+
+def blocks_of_chapter_7() -> dict[str, Any]:
+    """The classes that the page builds, one on the other, a cell each."""
+    namespace = {**NAMESPACE, "mhalib": mhalib, "F": nn.functional, "copy": copy}
+    names = ("FeedForward", "SkipConnection", "EncoderLayer", "DecoderLayer")
+    for name in names:
+        (cell,) = (code for code in book_text.PAGES["07_three_uses"].code if f"class {name}(" in code)
+        exec(cell, namespace)
+    return {name: namespace[name] for name in names}
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_the_layers_of_chapter_7_are_the_library_s(norm: str) -> None:
+    torch.manual_seed(0)
+    written = blocks_of_chapter_7()
+    x, memory, mask = torch.randn(2, 5, 12), torch.randn(2, 7, 12), mhalib.causal_mask(5)
+    for name, inputs in (("EncoderLayer", (x,)), ("DecoderLayer", (x, memory))):
+        mine = written[name](12, 3, 20, norm)
+        with torch.no_grad():
+            for parameter in mine.parameters():  # born as 0 and 1, norms could be exchanged unseen
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+        block = getattr(mhalib.blocks, name)(12, 3, 20, norm=norm)
+        block.load_state_dict(mine.state_dict())
+        for ours, theirs in zip(mine(*inputs, mask=mask), block(*inputs, mask=mask, need_weights=True), strict=True):
+            torch.testing.assert_close(ours, theirs)
+
+
+def small_gpt(**settings: Any) -> mhalib.models.GPT:
+    torch.manual_seed(3)
+    model = mhalib.models.GPT(11, 12, 3, 2, 0, max_tokens=40, **settings).eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.6)
+    return model
+
+
+@pytest.mark.parametrize("positions", ["rotary", "learned"])
+def test_the_model_of_chapter_9_is_the_library_s(positions: str) -> None:
+    model = small_gpt(positions=positions)
+    tokens = torch.randint(11, (5, 7))
+    by_hand = written_out("09_small_gpt", "read")
+    by_hand.__globals__["mhalib"] = mhalib
+    with torch.no_grad():
+        torch.testing.assert_close(by_hand(model, tokens), model(tokens)[0])
+
+
+@pytest.mark.parametrize(("temperature", "top_k"), [(0, None), (1.0, None), (0.7, 3), (2.0, 1)])
+def test_drawing_in_chapter_9_is_the_library_s(temperature: float, top_k: int | None) -> None:
+    model, prompt = small_gpt(positions="rotary"), torch.randint(11, (5, 4))
+    found = []
+    for draw in (written_out("09_small_gpt", "sample"), mhalib.decoding.sample):
+        torch.manual_seed(0)
+        found.append(draw(model, prompt, 9, temperature=temperature, top_k=top_k))
+    assert torch.equal(*found)
+
+
+def test_patches_and_the_model_of_chapter_10_are_the_library_s() -> None:
+    page = "10_seeing_with_heads"
+    (code,) = (code for code in book_text.PAGES[page].code if "def cut(" in code)
+    cut = {**NAMESPACE}
+    exec(code[: code.index("\n\n\n")], cut)
+    images = torch.rand(3, 6, 10)
+    assert torch.equal(cut["cut"](images), mhalib.models.patches(images, 2))
+    (code,) = (code for code in book_text.PAGES[page].code if "def see(" in code)
+    exec(code[: code.index("\n\n\n")], cut)
+    model = mhalib.models.ViT(height=6, width=10, num_hiddens=12, num_heads=3, num_layers=3).eval()
+    nn.init.normal_(model.encoder.norm.weight)
+    torch.testing.assert_close(cut["see"](model, images), model(images)[0])
+
+
+def test_writing_a_caption_in_chapter_11_is_the_library_s() -> None:
+    words = mhalib.data.CAPTION_WORDS
+    (code,) = (code for code in book_text.PAGES["11_two_modalities"].code if "def caption(" in code)
+    page = {**NAMESPACE, "CAPTION_WORDS": words}
+    exec(code, page)
+    torch.manual_seed(1)
+    model = mhalib.models.Captioner(len(words), 8, 40, num_hiddens=12, num_heads=3).eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.6)
+    nn.init.normal_(model.patches.embedding.weight, std=9)  # so that captions depend on the picture
+    model.readout.bias.data[page["END"]] += 2  # and some end early
+    images = torch.rand(40, 8, 40)
+    theirs = mhalib.decoding.greedy(model, images, begin=page["BEGIN"], end=page["END"], max_tokens=6)
+    ours = page["until_end"](page["caption"](model, images))
+    assert torch.equal(nn.functional.pad(theirs, (0, 6 - theirs.shape[1])), ours)
+    ended = (ours == page["END"]).any(1)
+    assert ended.any()
+    assert not ended.all()
+
+
+def test_greedy_decoding_of_chapter_8_is_the_library_s() -> None:
+    torch.manual_seed(0)
+    data = mhalib.data.translations(40, seed=5)
+    model = mhalib.models.Transformer(len(mhalib.data.ENGLISH), len(mhalib.data.FRENCH), 16, 2).eval()
+    model.readout.bias.data[2] += 4.0  # so that some sentences end early
+    ours = written_out("08_translator", "greedy")(model, data)
+    theirs = mhalib.decoding.greedy(model, data.source, data.source_lens, begin=1, end=2, max_tokens=ours.shape[1])
+    assert (theirs == 2).any()
+    assert torch.equal(ours[:, : theirs.shape[1]], theirs)
+    assert not ours[:, theirs.shape[1] :].any()

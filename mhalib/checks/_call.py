@@ -1,0 +1,112 @@
+"""Call a student's function, and survive what it does."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+LONGEST_MESSAGE = 300
+
+
+@dataclass
+class Outcome:
+    """What a call did.
+
+    kind: "returned", "raised", "too slow" or "not started".
+    value: what came back.
+    error, error_type: the exception as text, and its class's name.
+    line: where in the student's code it was raised, as text.
+    changed: the arguments that the call changed in place.
+    """
+
+    kind: str
+    value: Any = None
+    error: str = ""
+    error_type: str = ""
+    line: str = ""
+    changed: list[str] = field(default_factory=list)
+
+
+class TooSlow(BaseException):
+    """Not an `Exception`, so that a student's `except Exception` does not catch it."""
+
+
+def call(function: Callable[..., Any], case: dict[str, Any], seconds: float | None) -> Outcome:
+    """Call `function` with copies of the arguments in `case`, in their order.
+
+    An exception with a true attribute `stops_the_check` is raised on: it is not the student's.
+    """
+    given = {name: _copied(value) for name, value in case.items()}
+    try:
+        with _limit(seconds), contextlib.redirect_stdout(io.StringIO()):
+            value = function(*given.values())
+    except NotImplementedError:
+        return Outcome("not started", error="NotImplementedError", error_type="NotImplementedError")
+    except TooSlow:
+        return Outcome("too slow", error="too slow", error_type="TooSlow")
+    except Exception as error:
+        if getattr(error, "stops_the_check", False):
+            raise
+        return _raised(error)
+    except (SystemExit, KeyboardInterrupt) as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        return _raised(error)
+    changed = [name for name, value in given.items() if not _unchanged(case[name], value)]
+    return Outcome("returned", value, changed=changed)
+
+
+def _raised(error: BaseException) -> Outcome:
+    text = " ".join(str(error).split())
+    text = text if len(text) <= LONGEST_MESSAGE else text[:LONGEST_MESSAGE] + " ..."
+    name = type(error).__name__
+    trace, line = error.__traceback__, ""
+    while trace is not None:
+        filename = trace.tb_frame.f_code.co_filename
+        if "ipykernel" in filename or filename.startswith("<"):  # a cell of a notebook
+            line = f", in line {trace.tb_lineno} of the cell"
+        trace = trace.tb_next
+    return Outcome("raised", error=f"{name}: {text}" if text else name, error_type=name, line=line)
+
+
+def _copied(value: Any) -> Any:
+    return value.clone() if isinstance(value, torch.Tensor) else copy.deepcopy(value)
+
+
+def _unchanged(before: Any, after: Any) -> bool:
+    if isinstance(before, torch.Tensor):
+        same = before.shape == after.shape and before.dtype == after.dtype
+        return same and torch.equal(torch.nan_to_num(before), torch.nan_to_num(after))
+    if isinstance(before, (list, tuple)):
+        return len(before) == len(after) and all(_unchanged(*pair) for pair in zip(before, after, strict=True))
+    if isinstance(before, dict):
+        return before.keys() == after.keys() and all(_unchanged(before[key], after[key]) for key in before)
+    return bool(before == after)
+
+
+@contextlib.contextmanager
+def _limit(seconds: float | None) -> Iterator[None]:
+    """Raise `TooSlow` after so many seconds, where the platform can: on Unix, in the main thread, in Python code."""
+    can = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+    if seconds is None or not can:
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise TooSlow
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

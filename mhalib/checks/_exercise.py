@@ -1,0 +1,188 @@
+"""What an exercise is: what must come out, on which inputs, and which mistakes are known by name."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ._call import Outcome, call
+from ._compare import compare
+from ._show import show_call, show_difference, show_value
+
+SEED = 0
+Case = dict[str, Any]
+"""The arguments of one call, in their order, by name."""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A wrong version that people write.
+
+    name: short, in a grader's table: "no transpose".
+    message: what the student reads, in the second person: what was done, what it does, what to do instead.
+    function: the wrong version itself. A submission that returns the same on all inputs made this mistake.
+    """
+
+    name: str
+    message: str
+    function: Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found out about one submission.
+
+    solved: whether all is right.
+    kind: "solved", "not started", "missing", "raised", "too slow", "nothing returned", "type", "dtype", "device",
+        "shape", "nan", "input changed", "value", or "unsteady".
+    mistake: the name of the known mistake that it is, or `None`.
+    message: for the student.
+    """
+
+    solved: bool
+    kind: str
+    mistake: str | None
+    message: str
+
+
+class Exercise:
+    """A function, or a value, that a student has to write; calling the exercise checks it.
+
+    Args:
+        name: under which the student's object is found, and what it is called in `mhalib.checks`.
+        chapter: the number of the chapter.
+        title: what a grader's table shows.
+        reference: what is right, as a function of the same arguments.
+        cases: draws the inputs from a source of chance, the smallest first; all sizes of a case differ.
+        mistakes: the known wrong versions, the most special first.
+        verified: what the student may believe after success.
+        points: what it counts.
+        is_value: the student hands in a value, not a function; `cases` then yields one case without arguments.
+        seconds: how long one call may take.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        chapter: int,
+        title: str,
+        reference: Callable[..., Any],
+        cases: Callable[[random.Random], Iterator[Case]],
+        mistakes: Sequence[Mistake] = (),
+        verified: str,
+        points: int = 1,
+        is_value: bool = False,
+        seconds: float = 10.0,
+    ) -> None:
+        self.name, self.chapter, self.title = name, chapter, title
+        self.reference, self.cases, self.mistakes = reference, cases, tuple(mistakes)
+        self.verified, self.points, self.is_value, self.seconds = verified, points, is_value, seconds
+
+    def __repr__(self) -> str:
+        return f"checks.{self.name}: {self.title} (chapter {self.chapter})"
+
+    def __call__(self, submission: Any, *, seed: int | str = SEED) -> None:
+        """Check a submission, and say what was verified or raise `CheckFailed` with what is wrong.
+
+        Args:
+            submission: the student's function or value.
+            seed: what the inputs are drawn from.
+        """
+        finding = self.examine(submission, seed)
+        if not finding.solved:
+            raise CheckFailed(f"{self.name}: {finding.message}")
+        print(f"{self.name}: right. {finding.message}")
+
+    def examine(self, submission: Any, seed: int | str = SEED) -> Finding:
+        """What there is to say about a submission; nothing is raised for what a student can do wrong."""
+        if not self.is_value and not callable(submission):
+            return Finding(False, "type", None, f"hand in the function itself, not {show_value(submission)}")
+        function = (lambda: submission) if self.is_value else submission
+        drawn = list(self.cases(random.Random(f"{self.name}:{seed}")))
+        outcomes: list[Outcome] = []
+        for case in drawn:
+            outcomes.append(call(function, case, self.seconds))
+            if outcomes[-1].kind in ("too slow", "not started"):
+                break
+        for case, outcome in zip(drawn, outcomes, strict=False):
+            finding = self._judge(case, outcome, drawn, outcomes)
+            if finding is not None:
+                return finding
+        again = call(function, drawn[-1], self.seconds)
+        if again.error or compare(outcomes[-1].value, again.value) is not None:
+            return Finding(False, "unsteady", None, "the same input gave two different results; use no chance here")
+        return Finding(True, "solved", None, f"Verified: {self.verified}")
+
+    def _judge(self, case: Case, outcome: Outcome, drawn: list[Case], outcomes: list[Outcome]) -> Finding | None:
+        """What is wrong in this case, or `None`."""
+        if outcome.kind == "not started":
+            return Finding(False, "not started", None, "this is still the stub; write your code in its place")
+        if outcome.kind == "too slow":
+            text = f"no result after {self.seconds:g} seconds . Does a loop never end?\n{self._shown(case)}"
+            return Finding(False, "too slow", None, text)
+        expected = call(self.reference, case, None).value
+        difference = None if outcome.error else compare(expected, outcome.value)
+        if difference is None and not outcome.error and not outcome.changed:
+            return None
+        known = self._recognise(drawn, outcomes)
+        where = f"\n{self._shown(case)}"
+        if known is not None:
+            detail = "" if outcome.error else f"{where}\n{show_difference(expected, outcome.value)}"
+            kind = "raised" if outcome.error else difference.kind if difference else "input changed"
+            return Finding(False, kind, known.name, f"{known.message}{detail}")
+        if outcome.error:
+            text = f"your code raised {outcome.error}{outcome.line}"
+            return Finding(False, "raised", None, f"{text}{where}")
+        if difference is None:
+            names = " and ".join(outcome.changed)
+            text = f"the result is right, but your code changed its input {names} in place. Work on a new tensor"
+            return Finding(False, "input changed", None, f"{text}{where}")
+        text = f"{difference.message}{where}\n{show_difference(expected, outcome.value)}"
+        return Finding(False, difference.kind, None, text)
+
+    def _recognise(self, drawn: list[Case], outcomes: list[Outcome]) -> Mistake | None:
+        """The known mistake that does just what the submission did, in every case that has been tried."""
+        for mistake in self.mistakes:
+            differs = False
+            for case, outcome in zip(drawn, outcomes, strict=False):
+                wrong = call(mistake.function, case, None)
+                if not _same(wrong, outcome):
+                    break
+                right = call(self.reference, case, None)
+                differs = differs or not _same(wrong, right)
+            else:
+                if differs:
+                    return mistake
+        return None
+
+    def _shown(self, case: Case) -> str:
+        return f"    {self.name} = ..." if self.is_value else f"    {show_call(self.name, case)}"
+
+
+def _same(one: Outcome, other: Outcome) -> bool:
+    if one.error or other.error:
+        return bool(one.error) and bool(other.error) and one.error_type == other.error_type
+    return one.changed == other.changed and compare(one.value, other.value) is None
+
+
+class CheckFailed(AssertionError):  # noqa: N818 - a student reads it: no error of the machine
+    """What is wrong with a submission. Jupyter shows the message alone, without a traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
+
+
+def draw(rng: random.Random, *shape: int) -> torch.Tensor:
+    """A tensor of normal numbers that depends on nothing but `rng`."""
+    generator = torch.Generator().manual_seed(rng.randrange(2**31))
+    return torch.randn(*shape, generator=generator)
+
+
+def sizes(rng: random.Random, count: int, smallest: int = 2, largest: int = 7) -> list[int]:
+    """Sizes that all differ, so that a swapped axis shows."""
+    return rng.sample(range(smallest, largest + 1), count)

@@ -1,0 +1,141 @@
+"""Exercises on sizes and costs: chapter 3."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+from ._exercise import Case, Exercise, Mistake, sizes
+
+
+def _numbers(*names: str) -> Callable[[random.Random], Iterator[Case]]:
+    """Distinct sizes under these names, with `num_hiddens` a multiple of `num_heads`, and that of `num_kv_heads`."""
+
+    def cases(rng: random.Random) -> Iterator[Case]:
+        for largest in (5, 7, 40):
+            case: Case = {}
+            drawn = dict(zip(("num_layers", "num_tokens", "head_dim"), sizes(rng, 3, 2, largest), strict=True))
+            drawn["num_kv_heads"] = rng.choice([2, 3])
+            drawn["num_heads"] = drawn["num_kv_heads"] * rng.choice([2, 3, 4])
+            drawn["num_hiddens"] = drawn["num_heads"] * drawn["head_dim"]
+            drawn["bias"] = largest != 7
+            for name in names:
+                case[name] = drawn[name]
+            yield case
+
+    return cases
+
+
+count_weights = Exercise(
+    "count_weights",
+    chapter=3,
+    title="how many weights a layer has",
+    reference=lambda num_hiddens, num_heads, bias: 4 * num_hiddens**2 + 4 * num_hiddens * bias,
+    cases=_numbers("num_hiddens", "num_heads", "bias"),
+    verified="three sizes of layer, with biases and without. The number of heads does not matter.",
+    mistakes=[
+        Mistake(
+            "times the number of heads",
+            "you multiplied by the number of heads. The heads share out the D columns of each projection; they do not "
+            "get D each.",
+            lambda num_hiddens, num_heads, bias: num_heads * (4 * num_hiddens**2 + 4 * num_hiddens * bias),
+        ),
+        Mistake(
+            "without W_o",
+            "you counted three projections. There is a fourth, W_o, which mixes the heads.",
+            lambda num_hiddens, num_heads, bias: 3 * num_hiddens**2 + 3 * num_hiddens * bias,
+        ),
+        Mistake(
+            "biases forgotten",
+            "right without biases. With them, each of the four projections has D more.",
+            lambda num_hiddens, num_heads, bias: 4 * num_hiddens**2,
+        ),
+        Mistake(
+            "biases always",
+            "right with biases. This layer has none where `bias` is False.",
+            lambda num_hiddens, num_heads, bias: 4 * num_hiddens**2 + 4 * num_hiddens,
+        ),
+        Mistake(
+            "one head only",
+            "you counted the projections of one head, (D, d), but for W_o; there are h heads.",
+            lambda num_hiddens, num_heads, bias: 4 * num_hiddens * (num_hiddens // num_heads) + 4 * num_hiddens * bias,
+        ),
+    ],
+)
+
+count_flops = Exercise(
+    "count_flops",
+    chapter=3,
+    title="operations of scores and weighted sums",
+    reference=lambda num_tokens, num_hiddens, num_heads: 4 * num_tokens**2 * num_hiddens,
+    cases=_numbers("num_tokens", "num_hiddens", "num_heads"),
+    verified="three sizes. A multiplication and its addition count as two; projections and softmax are left out.",
+    mistakes=[
+        Mistake(
+            "scores only",
+            "you counted the scores. The weighted sum of the values costs as much again.",
+            lambda num_tokens, num_hiddens, num_heads: 2 * num_tokens**2 * num_hiddens,
+        ),
+        Mistake(
+            "multiplications only",
+            "you counted multiplications. Each has an addition beside it, which counts too: twice as many.",
+            lambda num_tokens, num_hiddens, num_heads: num_tokens**2 * num_hiddens,
+        ),
+        Mistake(
+            "times the number of heads",
+            "you multiplied by the number of heads. Each of the h heads has a width of D / h, so h cancels.",
+            lambda num_tokens, num_hiddens, num_heads: 4 * num_tokens**2 * num_hiddens * num_heads,
+        ),
+        Mistake(
+            "one head only",
+            "you counted one head, of width d. There are h of them.",
+            lambda num_tokens, num_hiddens, num_heads: 4 * num_tokens**2 * (num_hiddens // num_heads),
+        ),
+        Mistake(
+            "the projections' cost",
+            "N * D * D is what a projection costs. Here every token meets every token.",
+            lambda num_tokens, num_hiddens, num_heads: 4 * num_tokens * num_hiddens**2,
+        ),
+    ],
+)
+
+_CACHE = ("num_layers", "num_tokens", "num_hiddens", "num_heads", "num_kv_heads")
+
+cache_numbers = Exercise(
+    "cache_numbers",
+    chapter=3,
+    title="numbers in a cache of keys and values",
+    reference=lambda num_layers, num_tokens, num_hiddens, num_heads, num_kv_heads: (
+        2 * num_layers * num_tokens * num_kv_heads * (num_hiddens // num_heads)
+    ),
+    cases=_numbers(*_CACHE),
+    verified="three sizes, in all of which heads share keys and values.",
+    mistakes=[
+        Mistake(
+            "keys only",
+            "you counted the keys. As many values are kept.",
+            lambda num_layers, num_tokens, num_hiddens, num_heads, num_kv_heads: (
+                num_layers * num_tokens * num_kv_heads * (num_hiddens // num_heads)
+            ),
+        ),
+        Mistake(
+            "every head",
+            "you counted keys and values for every head. Only num_kv_heads of them have their own; the others share.",
+            lambda num_layers, num_tokens, num_hiddens, num_heads, num_kv_heads: (
+                2 * num_layers * num_tokens * num_hiddens
+            ),
+        ),
+        Mistake(
+            "one layer",
+            "you counted one layer; each keeps its own keys and values.",
+            lambda num_layers, num_tokens, num_hiddens, num_heads, num_kv_heads: (
+                2 * num_tokens * num_kv_heads * (num_hiddens // num_heads)
+            ),
+        ),
+        Mistake(
+            "weights, too",
+            "you counted all pairs of tokens. Weights are computed and thrown away; keys and values are kept.",
+            lambda num_layers, num_tokens, num_hiddens, num_heads, num_kv_heads: num_layers * num_heads * num_tokens**2,
+        ),
+    ],
+)

@@ -1,0 +1,212 @@
+"""Exercises on splitting heads and merging them: chapter 4."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ..attention import merge_heads as right_merge
+from ..attention import split_heads as right_split
+from ..attention import transpose_qkv as right_fold
+from ._exercise import Case, Exercise, Mistake, draw, sizes
+
+
+def _tokens(rng: random.Random) -> Iterator[Case]:
+    """x (B, N, h*d) and h: once with distinct small sizes, then with random ones."""
+    yield {"x": draw(rng, 1, 3, 4), "num_heads": 2}
+    for _ in range(3):
+        batch_size, num_tokens, num_heads, head_dim = sizes(rng, 4)
+        yield {"x": draw(rng, batch_size, num_tokens, num_heads * head_dim), "num_heads": num_heads}
+
+
+def _heads(rng: random.Random) -> Iterator[Case]:
+    for case in _tokens(rng):
+        yield {"x": right_split(case["x"], case["num_heads"]).contiguous()}
+
+
+def _straight(x: Tensor, num_heads: int) -> Tensor:
+    return x.reshape(len(x), num_heads, x.shape[1], -1)
+
+
+def _channels_first(x: Tensor, num_heads: int) -> Tensor:
+    return x.unflatten(-1, (-1, num_heads)).permute(0, 3, 1, 2)
+
+
+def _no_transpose(x: Tensor, num_heads: int) -> Tensor:
+    return x.unflatten(-1, (num_heads, -1))
+
+
+def _wrong_transpose(x: Tensor, num_heads: int) -> Tensor:
+    return x.unflatten(-1, (num_heads, -1)).permute(0, 2, 3, 1)
+
+
+split_heads = Exercise(
+    "split_heads",
+    chapter=4,
+    title="split (B, N, D) into (B, h, N, d)",
+    reference=right_split,
+    cases=_tokens,
+    verified="four random inputs with sizes that all differ; head i holds columns i*d to (i+1)*d of every token.",
+    points=2,
+    mistakes=[
+        Mistake(
+            "straight reshape",
+            "you reshaped straight to (B, h, N, d). The shape is right, but the rows of head 0 are now the first "
+            "numbers in memory, pieces of the first tokens with all their channels. Split the last axis into (h, d) "
+            "first, then swap the axes of tokens and heads.",
+            _straight,
+        ),
+        Mistake(
+            "axis split as (d, h)",
+            "you split the last axis into (d, h), not (h, d). Head i then holds every h-th column, not columns i*d to "
+            "(i+1)*d. The layer would still train, but weights from other libraries would land in the wrong heads.",
+            _channels_first,
+        ),
+        Mistake(
+            "no transpose",
+            "you split the last axis but left the heads behind the tokens: (B, N, h, d). Swap axes 1 and 2, or "
+            "attention will compare heads of one token instead of tokens.",
+            _no_transpose,
+        ),
+        Mistake(
+            "channels before tokens",
+            "the heads are right, but inside a head tokens and channels are swapped: (B, h, d, N). That is the form "
+            "which `q @ k.mT` makes of the keys by itself.",
+            _wrong_transpose,
+        ),
+    ],
+)
+
+merge_heads = Exercise(
+    "merge_heads",
+    chapter=4,
+    title="merge (B, h, N, d) into (B, N, D)",
+    reference=right_merge,
+    cases=_heads,
+    verified="it undoes split_heads on four random inputs with sizes that all differ.",
+    points=2,
+    mistakes=[
+        Mistake(
+            "straight reshape",
+            "you reshaped straight to (B, N, D). The heads still lie one behind the other in memory, so a row of your "
+            "result holds several tokens of one head. Swap the axes of heads and tokens first.",
+            lambda x: x.reshape(len(x), x.shape[2], -1),
+        ),
+        Mistake(
+            "heads interleaved",
+            "you put the heads' channels in turn, one of each head, instead of side by side: (d, h) where (h, d) is "
+            "meant.",
+            lambda x: x.permute(0, 2, 3, 1).flatten(2),
+        ),
+        Mistake(
+            "view of a transpose",
+            "`view` needs numbers that lie in one piece, and after the swap of axes they do not. Use `reshape` or "
+            "`flatten`, which copy where they must.",
+            lambda x: x.transpose(1, 2).view(len(x), x.shape[2], -1),
+        ),
+    ],
+)
+
+fold_heads = Exercise(
+    "fold_heads",
+    chapter=4,
+    title="fold the heads into the batch",
+    reference=right_fold,
+    cases=_tokens,
+    verified="four random inputs; row b*h + i is example b, head i.",
+    points=2,
+    mistakes=[
+        Mistake(
+            "straight reshape",
+            "you reshaped straight to (B*h, N, d): tokens and channels are mixed. Split, swap the axes, then flatten.",
+            lambda x, num_heads: x.reshape(len(x) * num_heads, x.shape[1], -1),
+        ),
+        Mistake(
+            "heads first",
+            "the rows are in the order i*B + b: all examples of head 0, then all of head 1. Lengths that are repeated "
+            "by `repeat_interleave` would land at wrong rows.",
+            lambda x, num_heads: right_split(x, num_heads).transpose(0, 1).flatten(0, 1),
+        ),
+        Mistake(
+            "not folded",
+            "the heads are split rightly, but they still have an axis of their own: flatten the first two.",
+            right_split,
+        ),
+        Mistake(
+            "no transpose",
+            "you folded the axes (B, N) instead of (B, h): your rows are tokens.",
+            lambda x, num_heads: x.unflatten(-1, (num_heads, -1)).flatten(0, 1),
+        ),
+    ],
+)
+
+
+def _rows(rng: random.Random) -> Iterator[Case]:
+    yield {"row": 21, "num_heads": 8}
+    for _ in range(5):
+        num_heads = rng.randint(3, 12)
+        yield {"row": rng.randint(num_heads, 9 * num_heads), "num_heads": num_heads}
+
+
+row_of_fold = Exercise(
+    "row_of_fold",
+    chapter=4,
+    title="which example and head a folded row holds",
+    reference=lambda row, num_heads: (row // num_heads, row % num_heads),
+    cases=_rows,
+    verified="row 21 with 8 heads, and five random rows.",
+    mistakes=[
+        Mistake(
+            "swapped",
+            "you return the head first. Return the example b, then the head i.",
+            lambda row, num_heads: (row % num_heads, row // num_heads),
+        ),
+        Mistake(
+            "counted from 1",
+            "examples and heads count from 0.",
+            lambda row, num_heads: (row // num_heads + 1, row % num_heads + 1),
+        ),
+    ],
+)
+
+
+def _strided(rng: random.Random) -> Iterator[Case]:
+    yield {"shape": (2, 3, 4), "num_heads": 2}
+    for _ in range(3):
+        batch_size, num_tokens, num_heads, head_dim = sizes(rng, 4)
+        yield {"shape": (batch_size, num_tokens, num_heads * head_dim), "num_heads": num_heads}
+
+
+def _strides(shape: tuple[int, int, int], num_heads: int) -> tuple[int, ...]:
+    return right_split(torch.empty(shape), num_heads).stride()
+
+
+strides_of_heads = Exercise(
+    "strides_of_heads",
+    chapter=4,
+    title="strides after the split",
+    reference=_strides,
+    cases=_strided,
+    verified="four shapes; nothing was copied, so the strides of tokens and channels are those of x.",
+    mistakes=[
+        Mistake(
+            "strides of a copy",
+            "these are the strides of a fresh array of shape (B, h, N, d). The split moves no number: it only reads x "
+            "with other strides.",
+            lambda shape, num_heads: right_split(torch.empty(shape), num_heads).contiguous().stride(),
+        ),
+        Mistake(
+            "before the swap",
+            "these are the strides before the axes of heads and tokens change places. They go with their axes.",
+            lambda shape, num_heads: torch.empty(shape).unflatten(-1, (num_heads, -1)).stride(),
+        ),
+        Mistake(
+            "the shape",
+            "this is the shape. A stride says how many numbers lie between neighbours along an axis.",
+            lambda shape, num_heads: tuple(right_split(torch.empty(shape), num_heads).shape),
+        ),
+    ],
+)

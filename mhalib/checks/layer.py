@@ -1,0 +1,247 @@
+"""Exercises on the whole layer, among them a wrong one to mend: chapters 3 and 5."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from ..attention import attend, merge_heads, split_heads
+from ..masks import padding_mask
+from ._exercise import Case, Exercise, Mistake, draw, sizes
+
+
+def _layer_inputs(rng: random.Random) -> Iterator[Case]:
+    for sizes_of_case in ([1, 3, 2, 2], sizes(rng, 4), sizes(rng, 4)):
+        batch_size, num_tokens, num_heads, head_dim = sizes_of_case
+        num_hiddens = num_heads * head_dim
+        yield {
+            "x": draw(rng, batch_size, num_tokens, num_hiddens),
+            **{name: draw(rng, num_hiddens, num_hiddens) / math.sqrt(num_hiddens) for name in _PROJECTIONS},
+            "num_heads": num_heads,
+        }
+
+
+_PROJECTIONS = ("W_q", "W_k", "W_v", "W_o")
+
+
+def _straight_split(x: Tensor, num_heads: int) -> Tensor:
+    return x.reshape(len(x), num_heads, x.shape[1], -1)
+
+
+def _forward(
+    x: Tensor,
+    W_q: Tensor,
+    W_k: Tensor,
+    W_v: Tensor,
+    W_o: Tensor,
+    num_heads: int,
+    *,
+    split: Callable[[Tensor, int], Tensor] = split_heads,
+    merge: Callable[[Tensor], Tensor] = merge_heads,
+    scale: Callable[[Tensor, Tensor], float] = lambda x, q: 1.0,
+    transposed: bool = False,
+    mixed: bool = True,
+    over: int = -1,
+    shared: bool = False,
+) -> Tensor:
+    """Multi-head attention, with a place for each mistake; `scale` is beside the right one."""
+    q, k, v = (split(x @ (W if transposed else W.mT), num_heads) for W in (W_q, W_q if shared else W_k, W_v))
+    scores = q @ k.mT / math.sqrt(q.shape[-1]) * scale(x, q)
+    found = merge(scores.softmax(over) @ v)
+    if not mixed:
+        return found
+    return found @ (W_o if transposed else W_o.mT)
+
+
+def _made(**mistake: object) -> Callable[..., Tensor]:
+    return partial(_forward, **mistake)  # type: ignore[arg-type]
+
+
+_LAYER_MISTAKES = [
+    Mistake(
+        "straight reshape",
+        "the heads are split by a straight reshape to (B, h, N, d), which mixes tokens and channels. Split the last "
+        "axis, then swap the axes of tokens and heads.",
+        _made(split=_straight_split),
+    ),
+    Mistake(
+        "straight merge",
+        "the heads are merged by a straight reshape to (B, N, D). Swap the axes of heads and tokens first.",
+        _made(merge=lambda x: x.reshape(len(x), x.shape[2], -1)),
+    ),
+    Mistake(
+        "both straight",
+        "both the split and the merge are straight reshapes. Their shapes fit, and one undoes the other, but in "
+        "between no head holds its columns of a token.",
+        _made(split=_straight_split, merge=lambda x: x.reshape(len(x), x.shape[2], -1)),
+    ),
+    Mistake(
+        "no scale",
+        "the scores are not divided by the square root of d.",
+        _made(scale=lambda x, q: math.sqrt(q.shape[-1])),
+    ),
+    Mistake(
+        "scaled by D",
+        "the scores are divided by the square root of D, the width of the layer, not of d, the width of a head. Old "
+        "code has this mistake: with more heads the weights become flatter and flatter.",
+        _made(scale=lambda x, q: math.sqrt(q.shape[-1] / x.shape[-1])),
+    ),
+    Mistake(
+        "W_o forgotten",
+        "the heads stand side by side, but nothing mixes them: W_o is missing.",
+        _made(mixed=False),
+    ),
+    Mistake(
+        "matrices not transposed",
+        "you multiplied by the matrices as they are, x @ W. In an nn.Linear the outputs are in the rows of the weight, "
+        "so it computes x @ W.T.",
+        _made(transposed=True),
+    ),
+    Mistake(
+        "softmax over the queries",
+        "the softmax runs over the queries: columns sum to 1, not rows.",
+        _made(over=-2),
+    ),
+    Mistake(
+        "keys from W_q",
+        "the keys are projected by W_q, so every head looks for tokens that are like its own.",
+        _made(shared=True),
+    ),
+]
+
+multi_head = Exercise(
+    "multi_head",
+    chapter=3,
+    title="the whole layer, from four matrices",
+    reference=_forward,
+    cases=_layer_inputs,
+    verified="three layers with sizes that all differ; the numbers are those of `mhalib.MultiHeadAttention`.",
+    points=3,
+    mistakes=_LAYER_MISTAKES,
+)
+
+
+mended_layer = Exercise(
+    "mended_layer",
+    chapter=5,
+    title="mend a layer with three mistakes",
+    reference=_forward,
+    cases=_layer_inputs,
+    verified="three layers with sizes that all differ; nothing of the three mistakes is left.",
+    points=3,
+    mistakes=[
+        Mistake(
+            "nothing mended",
+            "it computes just what it computed before. Check one step after the other, by values: split, scale, merge.",
+            _made(
+                split=_straight_split,
+                merge=lambda x: x.reshape(len(x), x.shape[2], -1),
+                scale=lambda x, q: math.sqrt(q.shape[-1] / x.shape[-1]),
+            ),
+        ),
+        Mistake(
+            "split and scale left",
+            "the merge is right now. The split still reshapes straight, and the scale is still that of D.",
+            _made(split=_straight_split, scale=lambda x, q: math.sqrt(q.shape[-1] / x.shape[-1])),
+        ),
+        Mistake(
+            "merge and scale left",
+            "the split is right now. The merge still reshapes straight, and the scale is still that of D.",
+            _made(
+                merge=lambda x: x.reshape(len(x), x.shape[2], -1),
+                scale=lambda x, q: math.sqrt(q.shape[-1] / x.shape[-1]),
+            ),
+        ),
+        *_LAYER_MISTAKES,
+    ],
+)
+
+
+def _lens_and_heads(rng: random.Random) -> Iterator[Case]:
+    yield {"valid_lens": torch.tensor([3, 1]), "num_heads": 3}
+    for _ in range(3):
+        batch_size, num_heads = sizes(rng, 2)
+        yield {"valid_lens": torch.tensor(rng.sample(range(1, 20), batch_size)), "num_heads": num_heads}
+
+
+folded_lens = Exercise(
+    "folded_lens",
+    chapter=5,
+    title="lengths for heads that are folded into the batch",
+    reference=lambda valid_lens, num_heads: valid_lens.repeat_interleave(num_heads),
+    cases=_lens_and_heads,
+    verified="four batches; row b*h + i has the length of example b.",
+    mistakes=[
+        Mistake(
+            "repeat",
+            "`repeat` writes the lengths of all examples h times in a row. Row b*h + i of the folded array is of "
+            "example b, so each length must stand h times side by side: `repeat_interleave`.",
+            lambda valid_lens, num_heads: valid_lens.repeat(num_heads),
+        ),
+        Mistake(
+            "not repeated",
+            "these are the lengths of B examples, but the folded array has B*h rows.",
+            lambda valid_lens, num_heads: valid_lens,
+        ),
+        Mistake(
+            "as a matrix",
+            "the numbers are right, but as a matrix (B, h). The folded array needs one axis, B*h.",
+            lambda valid_lens, num_heads: valid_lens[:, None].expand(-1, num_heads),
+        ),
+    ],
+)
+
+
+def _masked_inputs(rng: random.Random) -> Iterator[Case]:
+    for _ in range(4):
+        batch_size, num_heads, num_queries, num_kvpairs, head_dim = sizes(rng, 5, smallest=3, largest=9)
+        lens = torch.tensor([rng.randint(1, num_kvpairs - 1) for _ in range(batch_size)])
+        yield {
+            "q": draw(rng, batch_size, num_heads, num_queries, head_dim),
+            "k": draw(rng, batch_size, num_heads, num_kvpairs, head_dim),
+            "v": draw(rng, batch_size, num_heads, num_kvpairs, head_dim),
+            "hidden": ~padding_mask(lens, num_kvpairs)[:, 0, 0],
+        }
+
+
+def _hiding(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor) -> Tensor:
+    return attend(q, k, v, ~hidden[:, None, None])[0]
+
+
+converted_mask = Exercise(
+    "converted_mask",
+    chapter=5,
+    title="use a mask that means the opposite",
+    reference=_hiding,
+    cases=_masked_inputs,
+    verified="four batches with padding; `hidden` is (B, K), as torch.nn.MultiheadAttention takes it.",
+    mistakes=[
+        Mistake(
+            "not inverted",
+            "`hidden` is True where a key must NOT be seen. This book, like scaled_dot_product_attention, means the "
+            "opposite: turn it round with ~.",
+            lambda q, k, v, hidden: attend(q, k, v, hidden[:, None, None])[0],
+        ),
+        Mistake(
+            "mask ignored",
+            "the padding has an effect on your result: the mask was not used.",
+            lambda q, k, v, hidden: attend(q, k, v)[0],
+        ),
+        Mistake(
+            "hidden too late",
+            "you set the hidden values, or their weights, to 0 after the softmax. Their scores had taken weight from "
+            "the others by then: hide the scores.",
+            lambda q, k, v, hidden: attend(q, k, v * ~hidden[:, None, :, None])[0],
+        ),
+        Mistake(
+            "keys zeroed",
+            "you set the hidden keys to 0. A score of 0 is not nothing: exp(0) = 1.",
+            lambda q, k, v, hidden: attend(q, k * ~hidden[:, None, :, None], v)[0],
+        ),
+    ],
+)

@@ -1,0 +1,328 @@
+"""Exercises on scores, masks and the softmax: chapter 2."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ..attention import attend as right_attend
+from ..attention import masked_softmax as right_softmax
+from ..masks import causal_mask as right_causal_mask
+from ..masks import padding_mask as right_padding_mask
+from ._exercise import Case, Exercise, Mistake, draw, sizes
+
+
+def _queries_and_keys(rng: random.Random) -> Iterator[Case]:
+    yield {"q": draw(rng, 1, 1, 2, 4), "k": draw(rng, 1, 1, 3, 4)}
+    for _ in range(3):
+        batch_size, num_heads, num_queries, num_kvpairs, head_dim = sizes(rng, 5)
+        lead = (batch_size, num_heads)
+        yield {"q": draw(rng, *lead, num_queries, head_dim), "k": draw(rng, *lead, num_kvpairs, head_dim)}
+
+
+def _products(q: Tensor, k: Tensor) -> Tensor:
+    return q @ k.mT
+
+
+scores = Exercise(
+    "scores",
+    chapter=2,
+    title="scaled scores of every query and every key",
+    reference=lambda q, k: _products(q, k) / math.sqrt(q.shape[-1]),
+    cases=_queries_and_keys,
+    verified="four random inputs in which Q, K and d all differ.",
+    mistakes=[
+        Mistake(
+            "no scale",
+            "these are the bare products. Divide by the square root of d, or the scores grow with the width of a head "
+            "and the softmax starts out saturated.",
+            _products,
+        ),
+        Mistake(
+            "divided by d",
+            "you divided by d, not by its square root. A sum of d independent products grows like the root of d.",
+            lambda q, k: _products(q, k) / q.shape[-1],
+        ),
+        Mistake(
+            "divided by the root of the number of keys",
+            "you took the square root of the number of keys (an axis of the result), not of the width of a head, d = "
+            "q.shape[-1].",
+            lambda q, k: _products(q, k) / math.sqrt(k.shape[-2]),
+        ),
+        Mistake(
+            "divided by the root of the number of queries",
+            "you took the square root of the number of queries, not of the width of a head, d = q.shape[-1].",
+            lambda q, k: _products(q, k) / math.sqrt(q.shape[-2]),
+        ),
+        Mistake(
+            "scale multiplied",
+            "you multiplied by the square root of d instead of dividing by it.",
+            lambda q, k: _products(q, k) * math.sqrt(q.shape[-1]),
+        ),
+        Mistake(
+            "keys by queries",
+            "your rows are keys and your columns queries. In this book, as in every library, rows are queries.",
+            lambda q, k: _products(k, q) / math.sqrt(q.shape[-1]),
+        ),
+    ],
+)
+
+
+def _scores_and_mask(rng: random.Random) -> Iterator[Case]:
+    yield {"scores": draw(rng, 2, 3), "mask": torch.tensor([[True, True, False], [False, False, True]])}
+    for number in range(3):
+        batch_size, num_heads, num_queries, num_kvpairs = sizes(rng, 4, smallest=3)
+        valid_lens = torch.tensor([rng.randint(1, num_kvpairs - 1) for _ in range(batch_size)])
+        if number == 2:
+            valid_lens[0] = 0  # an example without any key
+        mask = right_padding_mask(valid_lens, num_kvpairs)
+        yield {"scores": draw(rng, batch_size, num_heads, num_queries, num_kvpairs), "mask": mask}
+
+
+def _filled(scores: Tensor, mask: Tensor, value: float) -> Tensor:
+    return scores.masked_fill(~mask, value).softmax(-1)
+
+
+masked_softmax = Exercise(
+    "masked_softmax",
+    chapter=2,
+    title="softmax over the keys that a query may see",
+    reference=right_softmax,
+    cases=_scores_and_mask,
+    verified="hidden keys get exactly 0, rows sum to 1, and a row without any key is 0, not NaN; four random inputs.",
+    points=2,
+    mistakes=[
+        Mistake(
+            "mask inverted",
+            "you hid the keys that may be seen. In this book True means: may attend. torch.nn.MultiheadAttention "
+            "means the opposite.",
+            lambda scores, mask: right_softmax(scores, ~mask),
+        ),
+        Mistake(
+            "multiplied after the softmax",
+            "you multiplied by the mask after the softmax, so the rows no longer sum to 1: what the hidden keys had "
+            "taken is lost. Hide their scores before the softmax.",
+            lambda scores, mask: scores.softmax(-1) * mask,
+        ),
+        Mistake(
+            "scores multiplied",
+            "you multiplied the scores by the mask: a hidden score becomes 0, and exp(0) = 1 is not nothing. A hidden "
+            "score must become minus infinity.",
+            lambda scores, mask: (scores * mask).softmax(-1),
+        ),
+        Mistake(
+            "hidden with 0 afterwards",
+            "you filled hidden places of the scores with 0 and those of the weights too: the rows no longer sum to 1.",
+            lambda scores, mask: (scores * mask).softmax(-1) * mask,
+        ),
+        Mistake(
+            "softmax over the queries",
+            "your softmax runs over the queries: columns sum to 1, not rows. Each query shares out its weight over the "
+            "keys, the last axis.",
+            lambda scores, mask: scores.masked_fill(~mask, -math.inf).softmax(-2).nan_to_num(0.0),
+        ),
+        Mistake(
+            "NaN without keys",
+            "all is right but for a query that may see nothing: a row of minus infinities has no softmax, 0/0. Such a "
+            "row must be 0. One NaN in a batch ruins the gradient of all of it.",
+            lambda scores, mask: _filled(scores, mask, -math.inf),
+        ),
+        Mistake(
+            "a large negative number",
+            "all is right but for a query that may see nothing: with all its scores at one large negative number it "
+            "looks at everything, hidden keys too. Such a row must be 0.",
+            lambda scores, mask: _filled(scores, mask, -1e9),
+        ),
+        Mistake(
+            "mask ignored",
+            "this is the softmax of all scores: the mask has no effect. `masked_fill` returns a new tensor; keep it.",
+            lambda scores, mask: scores.softmax(-1),
+        ),
+    ],
+)
+
+
+def _lens(rng: random.Random) -> Iterator[Case]:
+    yield {"valid_lens": torch.tensor([2, 0, 3]), "num_kvpairs": 4}
+    for _ in range(3):
+        batch_size, num_kvpairs = sizes(rng, 2, smallest=3)
+        valid_lens = torch.tensor([rng.randint(0, num_kvpairs) for _ in range(batch_size)])
+        yield {"valid_lens": valid_lens, "num_kvpairs": num_kvpairs}
+
+
+padding_mask = Exercise(
+    "padding_mask",
+    chapter=2,
+    title="hide the padding of a batch",
+    reference=right_padding_mask,
+    cases=_lens,
+    verified="four batches, with lengths of 0 and of K among them; the shape (B, 1, 1, K) fits heads and queries.",
+    mistakes=[
+        Mistake(
+            "inverted",
+            "True marks the padding here. In this book True means: may attend.",
+            lambda valid_lens, num_kvpairs: ~right_padding_mask(valid_lens, num_kvpairs),
+        ),
+        Mistake(
+            "one key too many",
+            "each query sees one key too many: with a length of n, the keys 0 to n - 1 are real. "
+            "Compare with <, not <=.",
+            lambda valid_lens, num_kvpairs: torch.arange(num_kvpairs) <= valid_lens[:, None, None, None],
+        ),
+        Mistake(
+            "shape (B, K)",
+            "the values are right, but (B, K) broadcasts against (B, h, Q, K) as if examples were queries. Put axes of "
+            "size 1 in for heads and queries: (B, 1, 1, K).",
+            lambda valid_lens, num_kvpairs: torch.arange(num_kvpairs) < valid_lens[:, None],
+        ),
+        Mistake(
+            "shape (B, 1, K)",
+            "the values are right, but (B, 1, K) broadcasts against (B, h, Q, K) as if examples were heads. One axis "
+            "is missing: (B, 1, 1, K).",
+            lambda valid_lens, num_kvpairs: torch.arange(num_kvpairs) < valid_lens[:, None, None],
+        ),
+        Mistake(
+            "numbers, not booleans",
+            "these are numbers 0 and 1, not booleans. A mask of numbers would be added to the scores by torch.",
+            lambda valid_lens, num_kvpairs: right_padding_mask(valid_lens, num_kvpairs).float(),
+        ),
+    ],
+)
+
+
+def _lengths(rng: random.Random) -> Iterator[Case]:
+    yield {"num_tokens": 3}
+    for num_tokens in sizes(rng, 3, smallest=4, largest=9):
+        yield {"num_tokens": num_tokens}
+
+
+causal_mask = Exercise(
+    "causal_mask",
+    chapter=2,
+    title="hide the future",
+    reference=right_causal_mask,
+    cases=_lengths,
+    verified="four lengths; every token sees itself and what came before.",
+    mistakes=[
+        Mistake(
+            "sees the future",
+            "this hides the past and shows the future: rows are queries, and query t may see keys 0 to t, the lower "
+            "triangle.",
+            lambda num_tokens: torch.ones(num_tokens, num_tokens, dtype=torch.bool).triu(),
+        ),
+        Mistake(
+            "hides itself",
+            "a token does not see itself here, and the first one sees nothing at all. The diagonal must be True.",
+            lambda num_tokens: torch.ones(num_tokens, num_tokens, dtype=torch.bool).tril(-1),
+        ),
+        Mistake(
+            "one token ahead",
+            "each token sees the one behind it: off by one. In training it would read its answer there.",
+            lambda num_tokens: torch.ones(num_tokens, num_tokens, dtype=torch.bool).tril(1),
+        ),
+        Mistake(
+            "inverted",
+            "True marks what is hidden here. In this book True means: may attend.",
+            lambda num_tokens: torch.ones(num_tokens, num_tokens, dtype=torch.bool).triu(1),
+        ),
+        Mistake(
+            "additive form",
+            "this is the additive form, 0 and minus infinity, as old code adds it to the scores. Return booleans.",
+            lambda num_tokens: torch.full((num_tokens, num_tokens), -math.inf).triu(1),
+        ),
+        Mistake(
+            "numbers, not booleans",
+            "these are numbers 0 and 1, not booleans. Compare, or make the tensor with dtype=torch.bool.",
+            lambda num_tokens: torch.ones(num_tokens, num_tokens).tril(),
+        ),
+    ],
+)
+
+
+def _attention_inputs(rng: random.Random) -> Iterator[Case]:
+    first = {"q": draw(rng, 1, 1, 2, 4), "k": draw(rng, 1, 1, 3, 4), "v": draw(rng, 1, 1, 3, 2)}
+    yield {**first, "mask": torch.tensor([[True, True, False], [True, True, True]])}
+    for _ in range(3):
+        batch_size, num_heads, num_queries, num_kvpairs, head_dim, value_dim = sizes(rng, 6, largest=8)
+        lead = (batch_size, num_heads)
+        valid_lens = torch.tensor([rng.randint(1, num_kvpairs - 1) for _ in range(batch_size)])
+        yield {
+            "q": draw(rng, *lead, num_queries, head_dim),
+            "k": draw(rng, *lead, num_kvpairs, head_dim),
+            "v": draw(rng, *lead, num_kvpairs, value_dim),
+            "mask": right_padding_mask(valid_lens, num_kvpairs),
+        }
+
+
+def _unscaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    weights = right_softmax(q @ k.mT, mask)
+    return weights @ v, weights
+
+
+def _over_queries(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    hidden = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(~mask, -math.inf)
+    weights = hidden.softmax(-2).nan_to_num(0.0)
+    return weights @ v, weights
+
+
+def _after_softmax(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1) * mask
+    return weights @ v, weights
+
+
+attend = Exercise(
+    "attend",
+    chapter=2,
+    title="attention: output and weights",
+    reference=right_attend,
+    cases=_attention_inputs,
+    verified="output and weights agree with `mhalib.attend`, which is held against torch, on four inputs; values have "
+    "a width of their own.",
+    points=3,
+    mistakes=[
+        Mistake(
+            "no scale",
+            "the scores are not divided by the square root of d. The shapes cannot tell you.",
+            _unscaled,
+        ),
+        Mistake(
+            "mask inverted",
+            "the mask is read the wrong way round: True means may attend.",
+            lambda q, k, v, mask: right_attend(q, k, v, ~mask),
+        ),
+        Mistake(
+            "mask ignored",
+            "the mask has no effect. `masked_fill` returns a new tensor; keep it.",
+            lambda q, k, v, mask: right_attend(q, k, v),
+        ),
+        Mistake(
+            "mask after the softmax",
+            "the mask is applied after the softmax, so the rows do not sum to 1.",
+            _after_softmax,
+        ),
+        Mistake(
+            "softmax over the queries",
+            "the softmax runs over the queries: columns sum to 1, not rows.",
+            _over_queries,
+        ),
+        Mistake(
+            "weights forgotten",
+            "you return the output alone. Return both: `output, weights`.",
+            lambda q, k, v, mask: right_attend(q, k, v, mask)[0],
+        ),
+        Mistake(
+            "weights first",
+            "you return the weights first. Return `output, weights`.",
+            lambda q, k, v, mask: right_attend(q, k, v, mask)[::-1],
+        ),
+        Mistake(
+            "scores returned",
+            "what you return as weights are the scores, before the softmax.",
+            lambda q, k, v, mask: (right_attend(q, k, v, mask)[0], q @ k.mT / math.sqrt(q.shape[-1])),
+        ),
+    ],
+)

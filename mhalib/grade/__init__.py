@@ -1,0 +1,10 @@
+"""Grade a class: `python -m mhalib.grade SUBMISSIONS --out grades.csv --seed S`.
+
+Students' code is not trusted. It runs in a sandbox without network, which knows neither the checks nor their seed: it
+is sent arguments and sends back results, as JSON and raw numbers through a pipe. What is right is decided outside.
+"""
+
+from ._class import Row, grade_class
+from ._sandbox import Limits, bubblewrap, no_sandbox
+
+__all__ = ["Limits", "Row", "bubblewrap", "grade_class", "no_sandbox"]

@@ -1,0 +1,69 @@
+"""`python -m mhalib.grade`: see --help."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from ._class import grade_class
+from ._sandbox import Limits, bubblewrap, no_sandbox
+
+DESCRIPTION = """Grade a folder of notebooks: one row per student and exercise, with points and the diagnosis.
+
+An interrupted run goes on where it stopped, and a notebook that has not changed is not graded twice."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser("python -m mhalib.grade", description=DESCRIPTION)
+    parser.add_argument("submissions", type=Path, help="a folder; every .ipynb below it is one student's")
+    parser.add_argument("--out", type=Path, default=Path("grades.csv"), help="default: grades.csv")
+    parser.add_argument("--seed", help="what inputs are drawn from; default: a new secret, kept beside OUT")
+    parser.add_argument("--chapter", type=int, action="append", default=[], help="only its exercises; may be repeated")
+    parser.add_argument("--jobs", type=int, default=2, help="notebooks at a time; default: 2")
+    parser.add_argument("--memory-mb", type=int, default=Limits.memory_mb, help="for one notebook")
+    parser.add_argument("--call-seconds", type=float, default=Limits.call_seconds, help="for one call of a function")
+    parser.add_argument("--cell-seconds", type=float, default=Limits.cell_seconds, help="for one cell")
+    parser.add_argument(
+        "--unsafe", action="store_true", help="without a sandbox: the students' code runs with your rights"
+    )
+    given = parser.parse_args(arguments)
+    if not given.submissions.is_dir():
+        parser.error(f"submissions={str(given.submissions)!r} is not a folder")
+    launcher = no_sandbox if given.unsafe else bubblewrap
+    limits = Limits(memory_mb=given.memory_mb, call_seconds=given.call_seconds, cell_seconds=given.cell_seconds)
+    try:
+        launcher(limits)
+    except FileNotFoundError as error:
+        parser.error(f"{error}. Without a sandbox, students' code could do all that you can; --unsafe allows that")
+    rows = grade_class(
+        given.submissions,
+        given.out,
+        seed=given.seed or _kept_seed(given.out),
+        launcher=launcher,
+        limits=limits,
+        chapters=given.chapter,
+        jobs=given.jobs,
+    )
+    points: dict[str, int] = defaultdict(int)
+    for row in rows:
+        points[row.student] += row.points
+    for student, total in points.items():
+        print(f"{total:4d}  {student}")
+    print(f"{len(rows)} rows in {given.out}")
+    return 0
+
+
+def _kept_seed(out: Path) -> str:
+    """A secret, made on the first run and kept, so that an interrupted run goes on with the same inputs."""
+    path = out.with_name(out.name + ".progress") / "seed.txt"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(secrets.token_hex(8), encoding="ascii")
+    return path.read_text(encoding="ascii")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""The exercises: in the chapters with solutions, in the students' notebooks without, and each with a checker."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import nbformat
+import notebooks
+import pytest
+
+import exercises
+from mhalib import checks
+
+CHAPTERS = [path for path in sorted(notebooks.CHAPTERS.glob("[0-9]*.ipynb")) if exercises.student_notebook(path)]
+STUDENTS = sorted(exercises.FOLDER.glob("*.ipynb"))
+
+
+def cells_with(path: Path, tag: str) -> list[nbformat.NotebookNode]:
+    return [cell for cell in nbformat.read(path, as_version=4).cells if tag in cell.metadata.get("tags", [])]
+
+
+def solution_lines(source: str) -> list[str]:
+    """The lines between the markers, INSTEAD's part left out."""
+    inside = re.findall(rf"{exercises.BEGIN}\n(.*?)(?:{exercises.INSTEAD}.*?)?\s*{exercises.END}", source, re.S)
+    return [line.strip() for text in inside for line in text.splitlines() if line.strip()]
+
+
+def test_the_students_notebooks_are_those_of_the_chapters() -> None:
+    assert [path.name for path in STUDENTS] == [path.name for path in CHAPTERS]
+    for chapter in CHAPTERS:
+        stored = nbformat.read(exercises.FOLDER / chapter.name, as_version=4)
+        assert stored == exercises.student_notebook(chapter), f"{chapter.name} is stale: run  make exercises"
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
+def test_no_solution_leaks(chapter: Path) -> None:
+    """Not into a cell, not into an output, not into metadata: the file's text is searched as it is."""
+    text = (exercises.FOLDER / chapter.name).read_text(encoding="utf-8")
+    assert "SOLUTION" not in text
+    assert "hide-input" not in text
+    stored = nbformat.reads(text, as_version=4)
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in stored.cells)
+    for cell in cells_with(chapter, exercises.EXERCISE):
+        for line in solution_lines(cell.source):
+            assert json.dumps(line)[1:-1] not in text, line
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
+def test_every_exercise_has_text_hints_and_a_checker_of_its_chapter(chapter: Path) -> None:
+    texts, cells = cells_with(chapter, exercises.TEXT), cells_with(chapter, exercises.EXERCISE)
+    assert len(texts) == len(cells)
+    for text, cell in zip(texts, cells, strict=True):
+        name = re.match(r"#### (\w+)\n", text.source)[1]
+        assert checks.EXERCISES[name].chapter == int(chapter.name[:2])
+        assert re.search(r"^\*(Coding|Prediction|Repair) · (easy|medium|hard) · \d+ minutes\.\*", text.source, re.M)
+        assert text.source.count("<details>") == text.source.count("</details>")
+        assert cell.source.rstrip().endswith(f"checks.{name}({name})")
+        assert "hide-input" in cell.metadata["tags"], "the page must fold the solution"
+
+
+def test_every_checker_has_its_exercise() -> None:
+    found = [
+        re.search(r"checks\.(\w+)\(", cell.source)[1]
+        for chapter in CHAPTERS
+        for cell in cells_with(chapter, exercises.EXERCISE)
+    ]
+    assert sorted(found) == sorted(checks.EXERCISES)
+    assert len(found) >= 30
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
+def test_solutions_pass_and_stubs_fail_in_the_students_notebook(chapter: Path, capsys: pytest.CaptureFixture) -> None:
+    """In the notebook alone: nothing of the chapter's own cells is there. Repairs fail by value, stubs by name."""
+    student = exercises.student_notebook(chapter)
+    space: dict = {}
+    for cell in cells_with(chapter, exercises.SETUP):
+        assert cell.source in [one.source for one in student.cells]
+        exec(cell.source, space)
+    for cell in cells_with(chapter, exercises.EXERCISE):
+        stub = exercises.without_solution(cell.source)
+        assert stub in [one.source for one in student.cells]
+        with pytest.raises(checks.CheckFailed) as failed:
+            exec(stub, dict(space))
+        is_repair = exercises.INSTEAD in cell.source
+        assert ("still the stub" in str(failed.value)) != is_repair
+        exec(cell.source, dict(space))
+        assert "Verified" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("x = 1", "has no '# BEGIN SOLUTION'"),
+        ("# BEGIN SOLUTION\nx = 1", "the end of the cell"),
+        ("# END SOLUTION", "'# END SOLUTION' does not fit"),
+        ("# BEGIN SOLUTION\n# BEGIN SOLUTION\n# END SOLUTION", "line 2"),
+        ("# BEGIN SOLUTION\n# INSTEAD\nx = 1\n# END SOLUTION", "must be a comment"),
+        ("# BEGIN SOLUTIONS\n# END SOLUTION", "neither"),
+        ("# BEGIN SOLUTION\n# INSTEAD\n# INSTEAD\n# END SOLUTION", "line 3"),
+    ],
+)
+def test_markers_that_do_not_fit_are_refused(source: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        exercises.without_solution(source)
+
+
+def test_a_solution_becomes_a_stub_or_what_stands_behind_instead() -> None:
+    source = "def f(x):\n    # BEGIN SOLUTION\n    return x\n    # END SOLUTION\n\n\ncheck(f)"
+    assert exercises.without_solution(source) == (
+        "def f(x):\n    # your code here\n    raise NotImplementedError\n\n\ncheck(f)"
+    )
+    source = (
+        "def f(x):\n    # BEGIN SOLUTION\n    return x\n    # INSTEAD\n    # y = -x\n    # return y\n    # END SOLUTION"
+    )
+    assert exercises.without_solution(source) == "def f(x):\n    y = -x\n    return y"

@@ -1,0 +1,124 @@
+"""Make the students' notebooks, exercises/NN_topic.ipynb, from the chapters: without solutions, without outputs.
+
+    python tools/exercises.py
+
+A chapter marks what belongs to them by tags: `exercise-setup` (a code cell, copied), `exercise-text` (a markdown cell,
+copied) and `exercise` (a code cell with a solution). In the latter,
+
+    # BEGIN SOLUTION
+    return x * 2
+    # INSTEAD
+    # return x + x + x
+    # END SOLUTION
+
+becomes what stands behind INSTEAD, without its `# `; where there is no INSTEAD, a line that raises NotImplementedError.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import nbformat
+import notebooks
+from nbformat import NotebookNode
+
+FOLDER = notebooks.ROOT / "exercises"
+BEGIN, INSTEAD, END = "# BEGIN SOLUTION", "# INSTEAD", "# END SOLUTION"
+STUB = ("# your code here", "raise NotImplementedError")
+SETUP, TEXT, EXERCISE = "exercise-setup", "exercise-text", "exercise"
+
+INTRODUCTION = (
+    "# Exercises: {title}\n\n"
+    "They belong to the chapter [{title}](../chapters/{name}), which has hints and solutions too, each behind a click. "
+    "Write your code where a cell says so, and run the cell: its last line checks what you wrote, and tells you what "
+    "it found."
+)
+
+
+def without_solution(source: str) -> str:
+    """The cell as a student gets it.
+
+    Raises:
+        ValueError: a marker is missing, doubled or out of order, or there is no solution.
+    """
+    kept: list[str] = []
+    state, indent = "outside", ""
+    for number, line in enumerate(source.splitlines(), 1):
+        marker = line.strip()
+        if "SOLUTION" in marker and marker not in (BEGIN, END):
+            raise ValueError(f"line {number} is neither {BEGIN!r} nor {END!r}: {line!r}")
+        if marker == BEGIN:
+            _require(state == "outside", number, marker)
+            state, indent, replacement = "solution", line[: len(line) - len(line.lstrip())], []
+        elif marker == INSTEAD:
+            _require(state == "solution", number, marker)
+            state = "instead"
+        elif marker == END:
+            _require(state in ("solution", "instead"), number, marker)
+            kept += replacement if state == "instead" else [indent + stub for stub in STUB]
+            state = "outside"
+        elif state == "outside":
+            kept.append(line)
+        elif state == "instead":
+            if not line.startswith(indent + "#"):
+                raise ValueError(f"line {number} stands behind {INSTEAD!r} and must be a comment: {line!r}")
+            replacement.append((indent + line[len(indent) + 1 :].removeprefix(" ")).rstrip())
+    _require(state == "outside", len(source.splitlines()), "the end of the cell")
+    if BEGIN not in source:
+        raise ValueError(f"a cell with the tag {EXERCISE!r} has no {BEGIN!r}")
+    return "\n".join(kept)
+
+
+def _require(fits: bool, number: int, marker: str) -> None:
+    if not fits:
+        raise ValueError(f"line {number}: {marker!r} does not fit what stands before it")
+
+
+def student_notebook(chapter: Path) -> NotebookNode | None:
+    """The exercises of a chapter as a notebook; `None` if it has none."""
+    cells = nbformat.read(chapter, as_version=4).cells
+    if not any(EXERCISE in cell.metadata.get("tags", []) for cell in cells):
+        return None
+    heading = next(line for cell in cells for line in cell.source.splitlines() if line.startswith("# "))
+    path = FOLDER / chapter.name
+    generated = notebooks.generated_cells(path)
+    made = [
+        nbformat.v4.new_markdown_cell(INTRODUCTION.format(title=heading.removeprefix("# "), name=chapter.name)),
+        nbformat.v4.new_markdown_cell(generated["launch"], metadata={"tags": ["launch"]}),
+        nbformat.v4.new_code_cell(generated["set-up"], metadata={"tags": ["set-up"]}),
+    ]
+    for cell in cells:
+        tags = cell.metadata.get("tags", [])
+        if EXERCISE in tags:
+            try:
+                made.append(nbformat.v4.new_code_cell(without_solution(cell.source)))
+            except ValueError as error:
+                raise ValueError(f"{chapter.name}, cell {cell.id}: {error}") from error
+        elif SETUP in tags:
+            made.append(nbformat.v4.new_code_cell(cell.source))
+        elif TEXT in tags:
+            made.append(
+                nbformat.v4.new_markdown_cell(re.sub(r"\]\((?=[\w-]+\.(ipynb|md))", "](../chapters/", cell.source))
+            )
+        elif BEGIN in cell.source or END in cell.source:
+            raise ValueError(f"{chapter.name}, cell {cell.id} has a solution, but not the tag {EXERCISE!r}")
+    return notebooks.normalise(nbformat.v4.new_notebook(cells=made))
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    wanted = set()
+    for chapter in sorted(notebooks.CHAPTERS.glob("[0-9]*.ipynb")):
+        notebook = student_notebook(chapter)
+        if notebook is not None:
+            nbformat.write(notebook, FOLDER / chapter.name)
+            wanted.add(chapter.name)
+    for path in FOLDER.glob("*.ipynb"):
+        if path.name not in wanted:
+            path.unlink()
+    print(f"{len(wanted)} notebooks in {FOLDER.name}/")
+
+
+if __name__ == "__main__":
+    main()
