@@ -1,6 +1,6 @@
 """The package of the book "Attention, Head by Head": multi-head attention, its references and its pictures."""
 
-from . import bench, blocks, data, decoding, models, positions, reference, saved, train
+from . import bench, blocks, data, decoding, measures, models, positions, pretrained, reference, saved, scores, train
 from .attention import (
     MultiHeadAttention,
     attend,
@@ -14,7 +14,8 @@ from .cache import KeyValueCache
 from .devices import best_device
 from .gates import Head, gated, heads_of, switched_off
 from .masks import causal_mask, padding_mask
-from .plots import head_heatmap, head_heatmaps, head_wall, number_grid
+from .overlays import attention_on_picture
+from .plots import head_heatmap, head_heatmaps, head_wall, number_grid, score_grid
 from .shapes import check_shape, ledger
 
 __version__ = "0.2.0"
@@ -24,6 +25,7 @@ __all__ = [
     "KeyValueCache",
     "MultiHeadAttention",
     "attend",
+    "attention_on_picture",
     "bench",
     "best_device",
     "blocks",
@@ -38,13 +40,17 @@ __all__ = [
     "heads_of",
     "ledger",
     "masked_softmax",
+    "measures",
     "merge_heads",
     "models",
     "number_grid",
     "padding_mask",
     "positions",
+    "pretrained",
     "reference",
     "saved",
+    "score_grid",
+    "scores",
     "split_heads",
     "switched_off",
     "train",

@@ -1,5 +1,19 @@
 """Toy tasks, generated from a seed: nothing is downloaded."""
 
+from .digits import Digits, digits, shifted
+from .pictures import (
+    ANSWERS,
+    CAPTION_WORDS,
+    PICTURE_QUESTIONS,
+    QUESTION_WORDS,
+    Pairs,
+    Sums,
+    pairs,
+    read_question,
+    sums,
+)
+from .prose import decode_letters, encode_letters, letters, longest_copy, prose
+from .repeats import Repeats, repeats
 from .sentences import (
     ACTIONS,
     ADJECTIVES,
@@ -23,13 +37,18 @@ from .sentences import (
     read_sentences,
     sentences,
 )
+from .translation import ENGLISH, FRENCH, Translations, read_english, spoken, translate, translations
 from .vocabulary import Vocabulary
 
 __all__ = [
     "ACTIONS",
     "ADJECTIVES",
     "ADVERBS",
+    "ANSWERS",
+    "CAPTION_WORDS",
     "DETERMINERS",
+    "ENGLISH",
+    "FRENCH",
     "IGNORED",
     "MAX_WORDS",
     "MEETING_LENGTH",
@@ -37,15 +56,37 @@ __all__ = [
     "NAMES",
     "NOUNS",
     "PADDING",
+    "PICTURE_QUESTIONS",
     "QUESTIONS",
+    "QUESTION_WORDS",
     "SETTINGS",
     "VERBS",
     "VOCABULARY",
     "WORD_IDS",
+    "Digits",
     "Meetings",
+    "Pairs",
+    "Repeats",
     "Sentences",
+    "Sums",
+    "Translations",
     "Vocabulary",
+    "decode_letters",
+    "digits",
+    "encode_letters",
+    "letters",
+    "longest_copy",
     "meetings",
+    "pairs",
+    "prose",
+    "read_english",
+    "read_question",
     "read_sentences",
+    "repeats",
     "sentences",
+    "shifted",
+    "spoken",
+    "sums",
+    "translate",
+    "translations",
 ]

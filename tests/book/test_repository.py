@@ -50,6 +50,25 @@ def test_set_up_cell_knows_what_the_package_needs() -> None:
     assert needs == list(notebooks.NEEDS)
 
 
+def run_set_up(chapter: str, missing: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the set-up cell of a chapter asks pip for, on a host that lacks the module `missing`."""
+    source = notebooks.generated_cells(notebooks.CHAPTERS / f"{chapter}.ipynb")["set-up"]
+    asked: list[str] = []
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == missing else name)
+    plain = re.sub(r"%pip install --quiet (?=\{missing\})(.*)", r'asked.append(f"\1")', source)
+    exec(re.sub(r"%pip.*", "pass", plain), {"asked": asked})
+    return asked
+
+
+@pytest.mark.parametrize("extra", ["digits", "widgets"])
+def test_set_up_cell_installs_by_pip_s_names(extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (requirement,) = tomllib.loads(read("pyproject.toml"))["project"]["optional-dependencies"][extra]
+    package = re.match(r"[\w-]+", requirement)[0]
+    module = {package: name for name, package in notebooks.PIP_NAMES.items()}.get(package, package)
+    assert run_set_up("10_seeing_with_heads", module, monkeypatch) == [package]
+    assert run_set_up("10_seeing_with_heads", "einops", monkeypatch) == []
+
+
 def test_versions_agree() -> None:
     citation = yaml.safe_load(read("CITATION.cff"))
     assert citation["version"] == mhalib.__version__

@@ -1,0 +1,55 @@
+"""Attention drawn on the picture that is attended to."""
+
+from __future__ import annotations
+
+import math
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from numpy.typing import NDArray
+
+from ._arrays import Weights, real_array, require_positive
+
+INK = "#d95f02"  # orange: no grey, and told from grey by every kind of colour vision
+
+
+def attention_on_picture(
+    image: torch.Tensor | NDArray[np.floating],
+    weights: Weights,
+    *,
+    vmax: float = 1.0,
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw a picture in grey, and on each of its patches a veil: the more weight, the denser.
+
+    Args:
+        image: (height, width), 0 is paper and 1 is ink.
+        weights: (N,) one for each square patch, row by row from the top left, as `mhalib.models.patches` has them.
+        vmax: the weight whose veil is densest; a weight of 0 has none.
+        title: goes above the picture.
+        ax: where to draw; `None` makes a figure.
+
+    Raises:
+        TypeError, ValueError: a shape or `vmax` is not of this kind, or N squares do not tile the picture.
+    """
+    picture, share = real_array("image", image, rank=2), real_array("weights", weights, rank=1)
+    require_positive("vmax", vmax)
+    height, width = picture.shape
+    side = math.isqrt(height * width // max(len(share), 1))
+    if not side or side * side * len(share) != height * width or height % side or width % side:
+        raise ValueError(
+            f"weights has {len(share)} numbers, but so many squares do not tile a {height} by {width} image"
+        )
+    if ax is None:
+        ax = plt.subplots(figsize=(0.25 * width + 0.4, 0.25 * height + 0.6), layout="constrained")[1]
+    ax.imshow(picture, cmap="gray_r", vmin=0.0, vmax=1.6)  # ink stays lighter than black, so that the veil is seen
+    veil = np.empty((height // side, width // side, 4))
+    veil[..., :3] = to_rgb(INK)
+    veil[..., 3] = 0.85 * np.clip(share / vmax, 0.0, 1.0).reshape(veil.shape[:2])
+    ax.imshow(veil, extent=(-0.5, width - 0.5, height - 0.5, -0.5), interpolation="nearest")
+    ax.set(xticks=[], yticks=[], title=title or "")
+    return ax
