@@ -140,3 +140,12 @@ def test_greedy_decoding_of_chapter_8_is_the_library_s() -> None:
     assert (theirs == 2).any()
     assert torch.equal(ours[:, : theirs.shape[1]], theirs)
     assert not ours[:, theirs.shape[1] :].any()
+
+
+def test_the_score_of_chapter_12_is_the_library_s() -> None:
+    torch.manual_seed(0)
+    weights = torch.rand(3, 4, 5, 7).softmax(-1)
+    targets, real = torch.rand(3, 5, 7) < 0.3, torch.rand(3, 5, 7) < 0.7
+    assert not (targets & real).any(-1).all()  # some query has no target
+    ours = written_out("12_what_heads_look_at", "looks_at")(weights, targets, real)
+    torch.testing.assert_close(ours, mhalib.measures.attention_to(weights, targets, real[:, None]))

@@ -81,8 +81,8 @@ class Successor(torch.nn.Module):
 def test_next_token_accuracy_by_hand():
     tokens = torch.tensor([[1, 2, 3, 5], [9, 0, 7, 8]])
     assert next_token_accuracy(Successor(), tokens) == pytest.approx(4 / 6)
-    where = torch.tensor([[True, False, True], [False, False, True]])
-    assert next_token_accuracy(Successor(), tokens, where, batch_size=1) == pytest.approx(2 / 3)
+    where = torch.tensor([[True, True, True], [False, True, False]])
+    assert next_token_accuracy(Successor(), tokens, where, batch_size=1) == pytest.approx(2 / 4)
     with pytest.raises(ValueError, match="where has shape"):
         next_token_accuracy(Successor(), tokens, where[:, :2])
     with pytest.raises(ValueError, match="where marks no prediction"):
