@@ -18,7 +18,7 @@ from .overlays import attention_on_picture
 from .plots import head_heatmap, head_heatmaps, head_wall, number_grid, score_grid
 from .shapes import check_shape, ledger
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "Head",

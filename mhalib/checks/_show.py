@@ -2,50 +2,80 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import torch
 
-MOST_NUMBERS = 32
-LONGEST = 160
+MOST_NUMBERS, MOST_INPUT_NUMBERS = 32, 12
+LONGEST, LONGEST_RESULT, MOST_PARTS, DEEPEST = 160, 700, 8, 4
 
 
 def kind_of(value: Any) -> str:
     """ "a tuple of 2", "a tensor", "an int"."""
-    if isinstance(value, (tuple, list)):
-        return f"a {type(value).__name__} of {len(value)}"
-    name = "tensor" if isinstance(value, torch.Tensor) else type(value).__name__
-    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+    name = "tensor" if isinstance(value, torch.Tensor) else type(value).__name__[:60]
+    kind = f"{'an' if name[:1] in 'aeiou' else 'a'} {name}"
+    return f"{kind} of {len(value)}" if type(value) in (tuple, list) else kind
 
 
-def show_value(value: Any) -> str:
-    """One value: a small tensor by its numbers, a large one by its shape."""
+def show_value(value: Any, depth: int = 0) -> str:
+    """One value: a small tensor by its numbers, a large one by its shape. Never long, and never an exception."""
+    try:
+        return _cut(_value(value, depth), LONGEST_RESULT)
+    except Exception:  # a student's object, or a tensor that holds no numbers
+        return f"tensor of shape {tuple(value.shape)}"[:LONGEST] if _is_dense(value) else kind_of(value)
+
+
+def _has_tensors(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and any(isinstance(one, torch.Tensor) for one in value)
+
+
+def _is_dense(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout == torch.strided
+
+
+def _value(value: Any, depth: int) -> str:
     if isinstance(value, torch.Tensor):
         if value.numel() > MOST_NUMBERS:
             return f"tensor of shape {tuple(value.shape)}"
         return _numbers(value)
-    if isinstance(value, (tuple, list)):
-        inside = ", ".join(show_value(one) for one in value)
-        return f"({inside})" if isinstance(value, tuple) else f"[{inside}]"
-    text = repr(value)
-    return text if len(text) <= LONGEST else text[:LONGEST] + " ..."
+    if type(value) in (tuple, list):
+        parts = [show_value(one, depth + 1) for one in value[:MOST_PARTS]] if depth < DEEPEST else []
+        inside = ", ".join(parts + ["..."] * (len(value) > len(parts)))
+        if type(value) is list:
+            return f"[{inside}]"
+        return f"({inside},)" if len(value) == 1 else f"({inside})"
+    return _cut(repr(value), LONGEST)
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[:longest] + " ..."
 
 
 def show_call(name: str, case: dict[str, Any]) -> str:
-    """The call that failed: `split_heads(x, num_heads=2) with x of shape (2, 3, 4)`."""
-    parts = [
-        f"{argument} of shape {tuple(value.shape)}"
-        if isinstance(value, torch.Tensor) and value.dim() > 1
-        else f"{argument}={show_value(value)}"
-        for argument, value in case.items()
-    ]
-    return f"{name}({', '.join(parts)})"
+    """The call that failed, `split_heads(x of shape (1, 3, 4), num_heads=2)`; below it the tensors that are small."""
+    parts, below = [], ""
+    for argument, value in case.items():
+        if isinstance(value, torch.Tensor) and value.dim() > 1:
+            parts.append(f"{argument} of shape {tuple(value.shape)}")
+            if value.numel() <= MOST_INPUT_NUMBERS:
+                below += f"\n    {argument:<8}  {show_value(value)}"
+        else:
+            parts.append(f"{argument}={show_value(value)}")
+    return f"{name}({', '.join(parts)}){below}"
 
 
 def show_difference(expected: Any, got: Any) -> str:
     """Expected beside got: all of it where it is small, else its first wrong place."""
-    if isinstance(expected, (tuple, list)) and isinstance(got, (tuple, list)) and len(expected) == len(got):
+    try:
+        return _difference(expected, got)
+    except Exception:  # a tensor without numbers, say
+        return f"    expected  {show_value(expected)}\n    got       {show_value(got)}"
+
+
+def _difference(expected: Any, got: Any) -> str:
+    if _has_tensors(expected) and isinstance(got, (tuple, list)) and len(expected) == len(got):
         for number, (one, other) in enumerate(zip(expected, got, strict=True)):
             text = show_difference(one, other)
             if _differ(one, other):
@@ -53,7 +83,7 @@ def show_difference(expected: Any, got: Any) -> str:
     if not isinstance(expected, torch.Tensor) or not isinstance(got, torch.Tensor) or expected.shape != got.shape:
         return f"    expected  {show_value(expected)}\n    got       {show_value(got)}"
     if expected.numel() <= MOST_NUMBERS:
-        return f"    expected  {_numbers(expected)}\n    got       {_numbers(got)}"
+        return _beside(expected, got)
     wrong = ~torch.isclose(expected.double(), got.detach().double(), 1e-4, 1e-5, equal_nan=True)
     if not bool(wrong.any()):
         return f"    expected  {show_value(expected)}\n    got       {show_value(got)}"
@@ -61,7 +91,16 @@ def show_difference(expected: Any, got: Any) -> str:
     row = place[:-1]
     index = "[" + ", ".join(map(str, (*row, ":"))) + "]"
     count = f"{int(wrong.sum())} of {wrong.numel()} numbers differ; the first row that does, {index}:"
-    return f"    {count}\n    expected  {_numbers(expected[row])}\n    got       {_numbers(got[row])}"
+    return f"    {count}\n{_beside(expected[row], got[row])}"
+
+
+def _beside(expected: torch.Tensor, got: torch.Tensor) -> str:
+    """With as many digits as it takes to see a difference."""
+    for digits in (2, 4, 7):
+        one, other = _numbers(expected, digits), _numbers(got, digits)
+        if one != other:
+            break
+    return f"    expected  {_cut(one, LONGEST_RESULT)}\n    got       {_cut(other, LONGEST_RESULT)}"
 
 
 def _differ(one: Any, other: Any) -> bool:
@@ -69,10 +108,12 @@ def _differ(one: Any, other: Any) -> bool:
         return one.shape != other.shape or not torch.allclose(
             one.double(), other.detach().double(), 1e-4, 1e-5, equal_nan=True
         )
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
+        return not math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-5)
     return bool(one != other)
 
 
-def _numbers(x: torch.Tensor) -> str:
+def _numbers(x: torch.Tensor, digits: int = 2) -> str:
     array = x.detach().cpu().numpy() if x.dtype != torch.bfloat16 else x.detach().float().cpu().numpy()
-    text = np.array2string(array, precision=2, suppress_small=True, separator=", ", threshold=MOST_NUMBERS + 1)
-    return text.replace("\n", "\n              ")
+    text = np.array2string(array, precision=digits, suppress_small=True, separator=", ", threshold=MOST_NUMBERS + 1)
+    return "\n              ".join(line for line in text.split("\n") if line)

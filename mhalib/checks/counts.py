@@ -15,8 +15,7 @@ def _numbers(*names: str) -> Callable[[random.Random], Iterator[Case]]:
         for largest in (5, 7, 40):
             case: Case = {}
             drawn = dict(zip(("num_layers", "num_tokens", "head_dim"), sizes(rng, 3, 2, largest), strict=True))
-            drawn["num_kv_heads"] = rng.choice([2, 3])
-            drawn["num_heads"] = drawn["num_kv_heads"] * rng.choice([2, 3, 4])
+            drawn["num_kv_heads"], drawn["num_heads"] = rng.choice([(2, 6), (2, 8), (3, 6), (3, 12)])
             drawn["num_hiddens"] = drawn["num_heads"] * drawn["head_dim"]
             drawn["bias"] = largest != 7
             for name in names:
@@ -120,7 +119,9 @@ cache_numbers = Exercise(
         ),
         Mistake(
             "every head",
-            "you counted keys and values for every head. Only num_kv_heads of them have their own; the others share.",
+            "you counted keys and values for every head, or gave the few a width of D / num_kv_heads. Only "
+            "num_kv_heads "
+            "of them have their own, and a key is as wide as the query that it meets, D / num_heads.",
             lambda num_layers, num_tokens, num_hiddens, num_heads, num_kv_heads: (
                 2 * num_layers * num_tokens * num_hiddens
             ),

@@ -16,7 +16,7 @@ from ._exercise import Case, Exercise, Mistake, draw, sizes
 
 
 def _layer_inputs(rng: random.Random) -> Iterator[Case]:
-    for sizes_of_case in ([1, 3, 2, 2], sizes(rng, 4), sizes(rng, 4)):
+    for sizes_of_case in ([1, 4, 2, 3], sizes(rng, 4), sizes(rng, 4)):
         batch_size, num_tokens, num_heads, head_dim = sizes_of_case
         num_hiddens = num_heads * head_dim
         yield {
@@ -44,18 +44,20 @@ def _forward(
     split: Callable[[Tensor, int], Tensor] = split_heads,
     merge: Callable[[Tensor], Tensor] = merge_heads,
     scale: Callable[[Tensor, Tensor], float] = lambda x, q: 1.0,
-    transposed: bool = False,
+    transposed: str = "",
+    order: tuple[int, int, int] = (0, 1, 2),
     mixed: bool = True,
     over: int = -1,
     shared: bool = False,
 ) -> Tensor:
     """Multi-head attention, with a place for each mistake; `scale` is beside the right one."""
-    q, k, v = (split(x @ (W if transposed else W.mT), num_heads) for W in (W_q, W_q if shared else W_k, W_v))
+    inputs = (W_q, W_q if shared else W_k, W_v)
+    q, k, v = (split(x @ (inputs[i] if "q" in transposed else inputs[i].mT), num_heads) for i in order)
     scores = q @ k.mT / math.sqrt(q.shape[-1]) * scale(x, q)
     found = merge(scores.softmax(over) @ v)
     if not mixed:
         return found
-    return found @ (W_o if transposed else W_o.mT)
+    return found @ (W_o if "o" in transposed else W_o.mT)
 
 
 def _made(**mistake: object) -> Callable[..., Tensor]:
@@ -100,7 +102,32 @@ _LAYER_MISTAKES = [
         "matrices not transposed",
         "you multiplied by the matrices as they are, x @ W. In an nn.Linear the outputs are in the rows of the weight, "
         "so it computes x @ W.T.",
-        _made(transposed=True),
+        _made(transposed="qo"),
+    ),
+    Mistake(
+        "W_o not transposed",
+        "the last product is x @ W_o. In an nn.Linear the outputs are in the rows of the weight: x @ W_o.T.",
+        _made(transposed="o"),
+    ),
+    Mistake(
+        "projections not transposed",
+        "queries, keys and values are x @ W. In an nn.Linear the outputs are in the rows of the weight: x @ W.T.",
+        _made(transposed="q"),
+    ),
+    Mistake(
+        "queries and keys swapped",
+        "queries and keys have changed places: what should ask is asked.",
+        _made(order=(1, 0, 2)),
+    ),
+    Mistake(
+        "keys and values swapped",
+        "keys and values have changed places: you average what should be compared.",
+        _made(order=(0, 2, 1)),
+    ),
+    Mistake(
+        "divided by d",
+        "the scores are divided by d, not by its square root.",
+        _made(scale=lambda x, q: 1 / math.sqrt(q.shape[-1])),
     ),
     Mistake(
         "softmax over the queries",

@@ -23,13 +23,20 @@ def _rows(weights: Tensor) -> Tensor:
     return -torch.special.xlogy(weights, weights).sum(-1)
 
 
+def _not_square(rng: random.Random) -> Iterator[Case]:
+    yield from _some_weights(rng)
+    batch_size, num_heads, num_queries, num_kvpairs = sizes(rng, 4)
+    yield {"weights": (2 * draw(rng, batch_size, num_heads, num_queries, num_kvpairs)).softmax(-1)}
+
+
 head_entropy = Exercise(
     "head_entropy",
     chapter=6,
     title="mean entropy of each head's rows",
     reference=lambda weights: _rows(weights).mean((0, 2)),
-    cases=_some_weights,
-    verified="four sets of weights, one of them with zeros in it; one number for each head, in nats.",
+    cases=_not_square,
+    verified="five sets of weights, one of them with zeros in it, one with Q and K different; one number for each "
+    "head, in nats.",
     points=2,
     mistakes=[
         Mistake(
@@ -57,6 +64,11 @@ head_entropy = Exercise(
             "heads averaged",
             "this is one number for all heads. Which head is sharp is what you want to know: keep their axis.",
             lambda weights: _rows(weights).mean(),
+        ),
+        Mistake(
+            "over the wrong axis",
+            "you added up the columns, over the queries, and averaged over the keys. A row sums to 1, over the keys.",
+            lambda weights: (-torch.special.xlogy(weights, weights)).sum(-2).mean((0, 2)),
         ),
         Mistake(
             "summed over the queries",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -80,7 +80,8 @@ def _scores_and_mask(rng: random.Random) -> Iterator[Case]:
         if number == 2:
             valid_lens[0] = 0  # an example without any key
         mask = right_padding_mask(valid_lens, num_kvpairs)
-        yield {"scores": draw(rng, batch_size, num_heads, num_queries, num_kvpairs), "mask": mask}
+        large = 1.0 if number else 200.0  # exp would overflow
+        yield {"scores": large * draw(rng, batch_size, num_heads, num_queries, num_kvpairs), "mask": mask}
 
 
 def _filled(scores: Tensor, mask: Tensor, value: float) -> Tensor:
@@ -110,8 +111,8 @@ masked_softmax = Exercise(
         ),
         Mistake(
             "scores multiplied",
-            "you multiplied the scores by the mask: a hidden score becomes 0, and exp(0) = 1 is not nothing. A hidden "
-            "score must become minus infinity.",
+            "hidden scores are 0 in your code, and exp(0) = 1 is not nothing. A hidden score must become minus "
+            "infinity.",
             lambda scores, mask: (scores * mask).softmax(-1),
         ),
         Mistake(
@@ -127,8 +128,9 @@ masked_softmax = Exercise(
         ),
         Mistake(
             "NaN without keys",
-            "all is right but for a query that may see nothing: a row of minus infinities has no softmax, 0/0. Such a "
-            "row must be 0. One NaN in a batch ruins the gradient of all of it.",
+            "all is right but for a query that may see nothing: its row divides 0 by 0. Such a row must be 0. One NaN "
+            "in "
+            "a batch ruins the gradient of all of it.",
             lambda scores, mask: _filled(scores, mask, -math.inf),
         ),
         Mistake(
@@ -136,6 +138,17 @@ masked_softmax = Exercise(
             "all is right but for a query that may see nothing: with all its scores at one large negative number it "
             "looks at everything, hidden keys too. Such a row must be 0.",
             lambda scores, mask: _filled(scores, mask, -1e9),
+        ),
+        Mistake(
+            "exponentials not shifted",
+            "you computed exp of the scores as they are. exp(100) is infinite in float32: subtract each row's maximum "
+            "first, or use `softmax`, which does.",
+            lambda scores, mask: (scores.exp() * mask) / (scores.exp() * mask).sum(-1, keepdim=True).clamp_min(1e-9),
+        ),
+        Mistake(
+            "not negative enough",
+            "hidden scores are -100 in your code. Real scores can be lower than that; take minus infinity.",
+            lambda scores, mask: _filled(scores, mask, -100.0),
         ),
         Mistake(
             "mask ignored",
@@ -246,16 +259,28 @@ causal_mask = Exercise(
 def _attention_inputs(rng: random.Random) -> Iterator[Case]:
     first = {"q": draw(rng, 1, 1, 2, 4), "k": draw(rng, 1, 1, 3, 4), "v": draw(rng, 1, 1, 3, 2)}
     yield {**first, "mask": torch.tensor([[True, True, False], [True, True, True]])}
-    for _ in range(3):
+    for number in range(3):
         batch_size, num_heads, num_queries, num_kvpairs, head_dim, value_dim = sizes(rng, 6, largest=8)
         lead = (batch_size, num_heads)
         valid_lens = torch.tensor([rng.randint(1, num_kvpairs - 1) for _ in range(batch_size)])
+        if number == 2:
+            valid_lens[0] = 0  # an example without any key
         yield {
             "q": draw(rng, *lead, num_queries, head_dim),
             "k": draw(rng, *lead, num_kvpairs, head_dim),
             "v": draw(rng, *lead, num_kvpairs, value_dim),
             "mask": right_padding_mask(valid_lens, num_kvpairs),
         }
+
+
+def _with_weights(weights_of: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Attention with these weights."""
+
+    def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        weights = weights_of(q, k, v, mask)
+        return weights @ v, weights
+
+    return attention
 
 
 def _unscaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -308,6 +333,42 @@ attend = Exercise(
             "softmax over the queries",
             "the softmax runs over the queries: columns sum to 1, not rows.",
             _over_queries,
+        ),
+        Mistake(
+            "divided by d",
+            "the scores are divided by d, not by its square root.",
+            _with_weights(lambda q, k, v, mask: right_softmax(q @ k.mT / q.shape[-1], mask)),
+        ),
+        Mistake(
+            "scaled by the width of the values",
+            "the scale is the square root of the values' width. Scores are products of queries and keys: take theirs.",
+            _with_weights(lambda q, k, v, mask: right_softmax(q @ k.mT / math.sqrt(v.shape[-1]), mask)),
+        ),
+        Mistake(
+            "scores multiplied",
+            "hidden scores are 0 in your code, and exp(0) = 1 is not nothing. A hidden score must become minus "
+            "infinity.",
+            _with_weights(lambda q, k, v, mask: (q @ k.mT / math.sqrt(q.shape[-1]) * mask).softmax(-1)),
+        ),
+        Mistake(
+            "mask added",
+            "you added the mask to the scores. True counts as 1, which hides nothing. Fill hidden scores with minus "
+            "infinity.",
+            _with_weights(lambda q, k, v, mask: (q @ k.mT / math.sqrt(q.shape[-1]) + mask).softmax(-1)),
+        ),
+        Mistake(
+            "NaN without keys",
+            "all is right but for a query that may see nothing: its row divides 0 by 0. Its weights and its output "
+            "must "
+            "be 0.",
+            _with_weights(lambda q, k, v, mask: _filled(q @ k.mT / math.sqrt(q.shape[-1]), mask, -math.inf)),
+        ),
+        Mistake(
+            "a large negative number",
+            "all is right but for a query that may see nothing: it looks at everything, hidden keys too. Its weights "
+            "and "
+            "its output must be 0.",
+            _with_weights(lambda q, k, v, mask: _filled(q @ k.mT / math.sqrt(q.shape[-1]), mask, -1e9)),
         ),
         Mistake(
             "weights forgotten",
