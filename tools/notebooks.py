@@ -59,6 +59,8 @@ OWN_NEEDS = {  # what one chapter needs beyond that
             "08_translator",
             "09_small_gpt",
             "12_what_heads_look_at",
+            "14_which_heads_matter",
+            "13_are_heads_different",
             "instruments",
         ),
         ("anywidget",),

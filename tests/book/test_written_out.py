@@ -149,3 +149,58 @@ def test_the_score_of_chapter_12_is_the_library_s() -> None:
     assert not (targets & real).any(-1).all()  # some query has no target
     ours = written_out("12_what_heads_look_at", "looks_at")(weights, targets, real)
     torch.testing.assert_close(ours, mhalib.measures.attention_to(weights, targets, real[:, None]))
+
+
+def test_the_measures_of_chapter_13_are_the_library_s() -> None:
+    page = "13_are_heads_different"
+    (code,) = (code for code in book_text.PAGES[page].code if "def divergence(" in code)
+    ours = {**NAMESPACE, "F": nn.functional}
+    exec(code, ours)
+    torch.manual_seed(0)
+    lens = torch.tensor([7, 4, 1])
+    real = mhalib.measures.real_cells(lens, 7)
+    weights = torch.randn(3, 5, 7, 7).mul(3).softmax(-1)  # padding has weights too
+    torch.testing.assert_close(ours["similarity"](weights, real), mhalib.measures.head_similarity(weights, real))
+    torch.testing.assert_close(ours["divergence"](weights, real), mhalib.measures.js_distance(weights, real))
+
+
+def page_14(name: str, **known: Any) -> dict[str, Any]:
+    """The names of the cell of chapter 14 that defines `name`."""
+    (code,) = (code for code in book_text.PAGES["14_which_heads_matter"].code if f"def {name}(" in code)
+    found = {**NAMESPACE, "F": nn.functional, "copy": copy, "mhalib": mhalib, **known}
+    exec(code[: code.index("\n\n\n", code.index(f"def {name}("))] if "\n\n\n" in code else code, found)
+    return found
+
+
+@pytest.mark.parametrize("mode", ["example", "token"])
+def test_importance_of_chapter_14_is_the_library_s(mode: str) -> None:
+    torch.manual_seed(0)
+    data = mhalib.data.translations(7, seed=3)
+    sizes = {"num_hiddens": 12, "num_heads": 4, "num_layers": 2}
+    model = mhalib.models.Transformer(len(mhalib.data.ENGLISH), len(mhalib.data.FRENCH), **sizes).eval()
+    loss = page_14("sentence_loss")["sentence_loss"]
+    ours = page_14("importance", sentence_loss=loss, device="cpu")["importance"](model, data, mode)
+    theirs = mhalib.measures.head_importance(model, [data], loss, mode)
+    torch.testing.assert_close(ours, torch.cat(list(theirs.values())).flatten(), rtol=1e-3, atol=1e-6)
+
+
+def test_the_gate_of_chapter_14_is_the_library_s() -> None:
+    page, gate = page_14("open_probability"), mhalib.measures.HardConcreteGate(50)
+    nn.init.normal_(gate.log_a)
+    draw = page_14("draw_gate")["draw_gate"]
+    torch.manual_seed(0)
+    ours = draw(gate.log_a)
+    torch.manual_seed(0)
+    torch.testing.assert_close(ours, gate())
+    torch.testing.assert_close(page["open_probability"](gate.log_a), gate.open_probability)
+
+
+def test_a_pruned_layer_of_chapter_14_is_the_library_s() -> None:
+    torch.manual_seed(0)
+    model = mhalib.models.GPT(11, 12, 3, 1, 0, max_tokens=9, positions="learned").eval()
+    (layer,) = model.attention_layers()["self"]
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter)
+    ours, x = page_14("without")["without"](layer, [1]), torch.randn(2, 5, 12)
+    mhalib.measures.prune_heads(model, [mhalib.Head("self", 0, 1)])
+    torch.testing.assert_close(ours(x, x, x)[0], layer(x, x, x)[0])
