@@ -173,6 +173,7 @@ def _pairs(rng: random.Random) -> Iterator[Case]:
             3, 9, (count, num_tokens), generator=torch.Generator().manual_seed(rng.randrange(2**31))
         )
         lens = [rng.randint(2, num_tokens) for _ in range(count)]
+        lens[2] = num_tokens - 1  # so that there is something behind its end
         for row, length in enumerate(lens):
             expected[row, length:] = 0
         written = expected.clone()
@@ -187,8 +188,8 @@ def _exact(written: Tensor, expected: Tensor) -> float:
     return ((written == expected) | (expected == 0)).all(1).float().mean().item()
 
 
-exact_match = Exercise(
-    "exact_match",
+share_exact = Exercise(
+    "share_exact",
     chapter=8,
     title="share of sentences that are right to the last word",
     reference=_exact,
@@ -272,11 +273,12 @@ def _repeated(rng: random.Random) -> Iterator[Case]:
 
 
 def _induction(weights: Tensor, period: int) -> Tensor:
-    return weights.diagonal(1 - period, -2, -1).mean(-1)
+    """The first query of this diagonal, period - 1, has a token that has not been there before."""
+    return weights.diagonal(1 - period, -2, -1)[..., 1:].mean(-1)
 
 
-induction_score = Exercise(
-    "induction_score",
+induction_weight = Exercise(
+    "induction_weight",
     chapter=9,
     title="weight on the token after the last time",
     reference=_induction,
@@ -284,6 +286,12 @@ induction_score = Exercise(
     verified="three sequences that repeat with a known period; queries without an earlier occurrence are left out.",
     points=2,
     mistakes=[
+        Mistake(
+            "one query too many",
+            "the diagonal begins one query too early: token period - 1 has not occurred before, it is the last of the "
+            "first round. Leave it out.",
+            lambda weights, period: weights.diagonal(1 - period, -2, -1).mean(-1),
+        ),
         Mistake(
             "the same token",
             "you measure the weight on the earlier occurrence of the token itself. An induction head looks at the "

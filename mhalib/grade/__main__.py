@@ -8,7 +8,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from ._class import grade_class
+from ._class import grade_class, harmless
 from ._sandbox import Limits, bubblewrap, no_sandbox
 
 DESCRIPTION = """Grade a folder of notebooks: one row per student and exercise, with points and the diagnosis.
@@ -35,23 +35,26 @@ def main(arguments: list[str] | None = None) -> int:
     launcher = no_sandbox if given.unsafe else bubblewrap
     limits = Limits(memory_mb=given.memory_mb, call_seconds=given.call_seconds, cell_seconds=given.cell_seconds)
     try:
-        launcher(limits)
-    except FileNotFoundError as error:
+        rows = grade_class(
+            given.submissions,
+            given.out,
+            seed=given.seed or _kept_seed(given.out),
+            launcher=launcher,
+            limits=limits,
+            chapters=given.chapter,
+            jobs=given.jobs,
+        )
+    except (FileNotFoundError, RuntimeError) as error:
+        if given.unsafe:
+            raise
         parser.error(f"{error}. Without a sandbox, students' code could do all that you can; --unsafe allows that")
-    rows = grade_class(
-        given.submissions,
-        given.out,
-        seed=given.seed or _kept_seed(given.out),
-        launcher=launcher,
-        limits=limits,
-        chapters=given.chapter,
-        jobs=given.jobs,
-    )
     points: dict[str, int] = defaultdict(int)
     for row in rows:
         points[row.student] += row.points
     for student, total in points.items():
-        print(f"{total:4d}  {student}")
+        name = harmless(student).replace("\n", " ")
+        print(f"{total:4d}  {name}")
+    print(f"Exercises: {', '.join(dict.fromkeys(row.exercise for row in rows)) or 'none; name a --chapter'}")
     print(f"{len(rows)} rows in {given.out}")
     return 0
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import hashlib
 import io
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
@@ -17,7 +19,7 @@ from tqdm import tqdm
 
 from ..checks import EXERCISES, Exercise, Finding
 from . import _submissions
-from ._sandbox import Launcher, Limits, Sandbox, Stopped, require_working
+from ._sandbox import Launcher, Limits, NotStarted, Sandbox, Stopped, require_working
 
 COLUMNS = ("student", "chapter", "exercise", "points", "out_of", "kind", "mistake", "diagnosis", "notes")
 MOST_BAD_CELLS = 5
@@ -57,12 +59,13 @@ def grade_class(
         seed: what the checks draw their inputs from; keep it from the students.
         launcher: `bubblewrap`, `no_sandbox`, or one of your own.
         limits: for each submission.
-        chapters: whose exercises count; if none is named, those whose checkers occur in any submission.
+        chapters: whose exercises count; if none is named, the exercises that the submissions check: two of them at
+            least, so that one student cannot add exercises for all (one, where there are only one or two).
         jobs: how many submissions are graded at a time.
         progress: show a bar.
 
     Raises:
-        RuntimeError: the sandbox does not work at all; nothing was graded.
+        RuntimeError: the sandbox does not work; nobody gets 0 for that, and what was graded until then is kept.
 
     Returns:
         The rows, by student and exercise.
@@ -74,13 +77,13 @@ def grade_class(
     journal = out.with_name(out.name + ".progress")
     journal.mkdir(parents=True, exist_ok=True)
     journal.chmod(0o700)
-    rows: dict[str, list[Row]] = {}
+    rows: dict[Path, list[Row]] = {}
     with (
         ThreadPoolExecutor(jobs) as pool,
         tqdm(total=len(submissions), unit="notebook", disable=not progress) as bar,
     ):
         waiting = {
-            pool.submit(_graded_once, student, path, exercises, seed, launcher, limits, journal): student
+            pool.submit(_graded_once, student, path, exercises, seed, launcher, limits, journal): path
             for student, path in submissions
         }
         try:
@@ -91,7 +94,7 @@ def grade_class(
             for one in waiting:
                 one.cancel()
             raise
-    ordered = [row for student, _ in submissions for row in rows[student]]
+    ordered = [row for _, path in submissions for row in rows[path]]
     _write(out, _as_csv(ordered))
     return ordered
 
@@ -99,13 +102,15 @@ def grade_class(
 def _choose(submissions: Iterable[tuple[str, Path]], chapters: Sequence[int]) -> list[Exercise]:
     if chapters:
         return [exercise for exercise in EXERCISES.values() if exercise.chapter in chapters]
-    named: set[str] = set()
+    named: Counter[str] = Counter()
+    readable = 0
     for _, path in submissions:
         try:
-            named |= _submissions.checked_names(_submissions.code_cells(path))
+            named.update(_submissions.checked_names(_submissions.code_cells(_submissions.content(path))))
+            readable += 1
         except ValueError:
             continue
-    return [exercise for name, exercise in EXERCISES.items() if name in named]
+    return [exercise for name, exercise in EXERCISES.items() if named[name] >= (2 if readable > 2 else 1)]
 
 
 def _graded_once(
@@ -118,26 +123,26 @@ def _graded_once(
     journal: Path,
 ) -> list[Row]:
     """The rows of a submission: from the journal if this very file was graded, with these exercises and this seed."""
-    content = path.read_bytes() if path.is_file() and path.stat().st_size <= _submissions.LARGEST else b""
-    parts = (student.encode(), content, seed.encode(), *(exercise.name.encode() for exercise in exercises))
+    try:
+        notebook = _submissions.content(path)
+        cells = _submissions.code_cells(notebook)
+    except ValueError as error:  # soon found out again, so it is not kept
+        finding = Finding(False, "unreadable", None, f"the notebook could not be read: {error}")
+        return [_row(student, exercise, finding, []) for exercise in exercises]
+    parts = (student.encode(), notebook, seed.encode(), *(exercise.name.encode() for exercise in exercises))
     key = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
     entry = journal / f"{key}.json"
-    if entry.exists():
+    with contextlib.suppress(OSError, ValueError, TypeError):  # not there, or damaged
         return [Row(**row) for row in json.loads(entry.read_text(encoding="utf-8"))]
-    rows = _grade(student, path, exercises, seed, launcher, limits)
+    rows = _grade(student, cells, exercises, seed, launcher, limits)
     _write(entry, json.dumps([asdict(row) for row in rows]))
     return rows
 
 
 def _grade(
-    student: str, path: Path, exercises: list[Exercise], seed: str, launcher: Launcher, limits: Limits
+    student: str, cells: list[str], exercises: list[Exercise], seed: str, launcher: Launcher, limits: Limits
 ) -> list[Row]:
     notes: list[str] = []
-    try:
-        cells = _submissions.code_cells(path)
-    except ValueError as error:
-        finding = Finding(False, "unreadable", None, f"the notebook could not be read: {error}")
-        return [_row(student, exercise, finding, notes) for exercise in exercises]
     submission = _Submission(cells, launcher, limits, notes)
     try:
         return [_row(student, exercise, submission.examine(exercise, seed), notes) for exercise in exercises]
@@ -172,11 +177,19 @@ class _Submission:
         except Stopped as error:
             self.close()
             return Finding(False, "stopped", None, f"your code stopped the grader's sandbox: {error}")
+        except NotStarted:
+            raise
+        except Exception as error:  # nobody else shall pay for a result that nobody has thought of
+            self.close()
+            return Finding(False, "stopped", None, f"what your code returned broke the check: {type(error).__name__}")
 
     def _start(self) -> Sandbox:
         """A sandbox in which all cells were run; a cell that stops it is left out the next time."""
         while True:
-            sandbox = Sandbox(self.launcher, self.limits)
+            try:
+                sandbox = Sandbox(self.launcher, self.limits)
+            except NotStarted:  # the machine may have been busy with somebody else's code
+                sandbox = Sandbox(self.launcher, self.limits)
             for number, source in enumerate(self.cells):
                 if number in self.bad:
                     continue
@@ -220,22 +233,21 @@ def _as_csv(rows: list[Row]) -> str:
     writer = csv.writer(text)
     writer.writerow(COLUMNS)
     for row in rows:
-        writer.writerow([_harmless(value) for value in asdict(row).values()])
+        writer.writerow([harmless(value) if isinstance(value, str) else value for value in asdict(row).values()])
     return text.getvalue()
 
 
-def _harmless(value: object) -> object:
-    """A spreadsheet takes a text that begins with = + - @ for a formula; an apostrophe in front makes it text."""
-    if not isinstance(value, str):
-        return value
-    value = "".join(
-        letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in value
-    )
-    return f"'{value}" if value[:1] in ("=", "+", "-", "@") else value
+def harmless(text: str) -> str:
+    """A text for spreadsheets and terminals: without control characters, and not to be taken for a formula."""
+    text = "".join(letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    return f"'{text}" if text.lstrip()[:1] in _FORMULA else text
+
+
+_FORMULA = tuple("=+-@＝＋－＠")  # the wide ones, too
 
 
 def _write(path: Path, text: str) -> None:
     """All or nothing."""
     beside = path.with_name(path.name + ".part")
-    beside.write_text(text, encoding="utf-8")
+    beside.write_text(text, encoding="utf-8", newline="")
     os.replace(beside, path)

@@ -23,15 +23,17 @@ from . import wire
 
 HERE = Path(__file__).parent
 WORKER, WIRE = HERE / "worker.py", HERE / "wire.py"
+GRACE = 3.0  # seconds for a worker to stop itself
+LOOK_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
 class Limits:
     """What one submission may use.
 
-    memory_mb: of the address space of a process, and of all its processes together.
+    memory_mb: of memory, for all that runs in a sandbox.
     cpu_seconds: of processor time, for a sandbox.
-    processes: at one time.
+    processes: at one time, and threads.
     file_mb: in temporary files.
     cell_seconds, call_seconds: for one cell, and for one call of a function.
     start_seconds: until the worker is ready.
@@ -63,9 +65,21 @@ def bubblewrap(limits: Limits) -> list[str]:
         raise FileNotFoundError(
             "bubblewrap (the command bwrap) is not installed; on Debian: apt-get install bubblewrap"
         )
-    command = [program, "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session"]
-    command += ["--clearenv", "--uid", "65534", "--gid", "65534", "--cap-drop", "ALL", "--hostname", "sandbox"]
-    command += ["--proc", "/proc", "--dev", "/dev", "--size", str(1 << 20), "--tmpfs", "/dev/shm"]
+    # env -i: the first process inside is bubblewrap's own, and students' code could read its environment
+    command = ["/usr/bin/env", "-i", program, "--unshare-all", "--unshare-user", "--disable-userns"]
+    command += [
+        "--die-with-parent",
+        "--new-session",
+        "--clearenv",
+        "--uid",
+        "65534",
+        "--gid",
+        "65534",
+        "--cap-drop",
+        "ALL",
+    ]
+    command += ["--proc", "/proc", "--dev", "/dev", *_empty("/dev/shm")]
+    command += _empty("/proc/1")  # or they could write into that first process, which has no filter
     command += ["--size", str(limits.file_mb << 20), "--tmpfs", "/tmp"]  # first: Python may lie below it
     command += ["--ro-bind", "/usr", "/usr"]
     for folder in ("/bin", "/lib", "/lib64"):
@@ -73,19 +87,25 @@ def bubblewrap(limits: Limits) -> list[str]:
             command += ["--symlink", os.readlink(folder), folder]
         elif os.path.isdir(folder):
             command += ["--ro-bind", folder, folder]
-    if os.path.exists("/etc/ld.so.cache"):
-        command += ["--ro-bind", "/etc/ld.so.cache", "/etc/ld.so.cache"]
+    for place in ("/etc/ld.so.cache", "/etc/alternatives"):
+        command += ["--ro-bind-try", place, place]
     for prefix in dict.fromkeys((sys.base_prefix, sys.prefix)):
         if not prefix.startswith("/usr/") and prefix != "/usr":
-            command += ["--ro-bind", prefix, prefix]
+            for part in ("bin", "lib", "pyvenv.cfg"):  # an environment may have been made in a folder of work
+                command += ["--ro-bind-try", f"{prefix}/{part}", f"{prefix}/{part}"]
     for folder in {path for path in sys.path if path.endswith(("site-packages", "dist-packages"))}:
         if os.path.isdir(f"{folder}/mhalib"):
-            command += ["--tmpfs", f"{folder}/mhalib"]  # the solutions stay outside
+            command += _empty(f"{folder}/mhalib")  # the solutions stay outside
     for path, name in ((WORKER, "worker.py"), (WIRE, "wire.py")):
         command += ["--ro-bind", str(path), f"/sandbox/{name}"]
     for name, value in {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", **_THREADS}.items():
         command += ["--setenv", name, value]
+    command += ["--remount-ro", "/dev", "--remount-ro", "/"]  # what is written there is memory, and not limited
     return [*command, "--chdir", "/tmp", sys.executable, "-I", "/sandbox/worker.py", _as_json(limits)]
+
+
+def _empty(folder: str) -> list[str]:
+    return ["--size", "4096", "--tmpfs", folder, "--remount-ro", folder]
 
 
 _THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -103,6 +123,8 @@ def _as_json(limits: Limits) -> str:
             "cpu_seconds": limits.cpu_seconds,
             "file_bytes": limits.file_mb << 20,
             "processes": limits.processes,
+            "open_files": 256,
+            "core_bytes": 0,
         }
     )
 
@@ -113,6 +135,10 @@ class Stopped(Exception):  # noqa: N818 - what became of a sandbox
     stops_the_check = True
 
 
+class NotStarted(RuntimeError):  # noqa: N818 - what became of a sandbox
+    """No worker came up: the launcher's fault or the machine's, for no code of a student had run."""
+
+
 class StudentError(Exception):
     """Something that a submission raised, under its own name."""
 
@@ -121,16 +147,16 @@ def require_working(launcher: Launcher, limits: Limits) -> None:
     """Start a worker once, so that a launcher that does not work is not taken for the students' fault.
 
     Raises:
-        RuntimeError: no worker came up, and what the launcher said.
+        NotStarted: no worker came up, and what the launcher said.
     """
     try:
         Sandbox(launcher, limits).close()
-    except (Stopped, OSError) as error:
+    except NotStarted as error:
         said = ""
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             tried = subprocess.run(launcher(limits), input=b"", capture_output=True, timeout=limits.start_seconds)
             said = tried.stderr.decode(errors="replace").strip()[-500:]
-        raise RuntimeError(f"the sandbox does not start: {said or error}") from error
+        raise NotStarted(f"{error}{said and ': '}{said}") from error
 
 
 class Sandbox:
@@ -138,24 +164,31 @@ class Sandbox:
 
     def __init__(self, launcher: Launcher, limits: Limits) -> None:
         self.limits = limits
-        self._process = subprocess.Popen(
-            launcher(limits),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            bufsize=0,
-        )
+        try:
+            self._process = subprocess.Popen(
+                launcher(limits),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                bufsize=0,
+            )
+        except OSError as error:
+            raise NotStarted(f"the sandbox does not start: {error}") from error
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._to, self._from = self._process.stdin.fileno(), self._process.stdout.fileno()
         os.set_blocking(self._to, False)
         os.set_blocking(self._from, False)
+        self._next_look = 0.0
         try:
-            self._exchange(b"", limits.start_seconds)
-        except Stopped:
+            ready, _ = self._exchange(b"", limits.start_seconds)
+        except Stopped as error:
             self.close()
-            raise
+            raise NotStarted(f"the sandbox does not start: {error}") from error
+        if "ready" not in ready:
+            self.close()
+            raise NotStarted("the sandbox does not start: it sent what is no answer")
 
     def run_cell(self, source: str) -> str:
         """Execute a cell; returns the error it raised, or an empty text."""
@@ -208,7 +241,12 @@ class Sandbox:
     def _ask(self, message: dict[str, Any], blobs: list[bytes], seconds: float) -> tuple[dict[str, Any], Any]:
         """Within `seconds` the worker stops itself; a little later it is ended."""
         try:
-            answer, received = self._exchange(wire.pack({**message, "seconds": seconds}, blobs), seconds + 3)
+            frame = wire.pack({**message, "seconds": seconds}, blobs)
+        except TypeError as error:  # a cell of megabytes
+            self.close()
+            raise Stopped("it is too long") from error
+        try:
+            answer, received = self._exchange(frame, seconds + GRACE)
             if not {"value", "error", "missing"} & answer.keys():
                 raise Stopped("it sent what is no answer")
         except Stopped:
@@ -248,13 +286,18 @@ class Sandbox:
             left = end - time.monotonic()
             if left <= 0:
                 raise Stopped("time limit")
-            if any(select.select(readable, writable, [], min(left, 0.2))):
+            if time.monotonic() >= self._next_look:  # also of one that sends byte after byte
+                self._look()
+            if any(select.select(readable, writable, [], min(left, LOOK_SECONDS))):
                 return
-            memory, processes = _usage(self._process.pid)
-            if memory > self.limits.memory_mb << 20:
-                raise Stopped("memory limit")
-            if processes > self.limits.processes:
-                raise Stopped("too many processes")
+
+    def _look(self) -> None:
+        memory, tasks = _usage(self._process.pid)
+        if memory > self.limits.memory_mb << 20:
+            raise Stopped("memory limit")
+        if tasks > self.limits.processes:
+            raise Stopped("too many processes or threads")
+        self._next_look = time.monotonic() + LOOK_SECONDS
 
 
 def _student_error(name: str, text: str) -> BaseException:
@@ -267,17 +310,18 @@ def _student_error(name: str, text: str) -> BaseException:
 
 
 def _usage(pid: int) -> tuple[int, int]:
-    """Bytes of memory and number of a process and all that it has started; 0 where the system does not tell."""
-    memory, seen, waiting = 0, 0, [str(pid)]
-    while waiting and seen < 10_000:
+    """Bytes of memory and number of threads of a process and all that it has started; 0 where the system is silent."""
+    memory, tasks, waiting = 0, 0, [str(pid)]
+    while waiting and tasks < 10_000:
         process = waiting.pop()
-        seen += 1
         try:
-            for thread in os.listdir(f"/proc/{process}/task"):
+            threads = os.listdir(f"/proc/{process}/task")
+            tasks += len(threads)
+            for thread in threads[:100]:
                 with open(f"/proc/{process}/task/{thread}/children", encoding="ascii") as file:
                     waiting += file.read().split()
             with open(f"/proc/{process}/smaps_rollup", encoding="ascii") as file:
-                memory += next(int(line.split()[1]) << 10 for line in file if line.startswith("Pss:"))
-        except (OSError, StopIteration):
+                memory += sum(int(line.split()[1]) << 10 for line in file if line.startswith(("Pss:", "SwapPss:")))
+        except OSError:
             continue
-    return memory, seen
+    return memory, tasks

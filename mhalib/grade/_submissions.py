@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
+from collections import Counter
 from pathlib import Path
 
 LARGEST = 20 << 20
@@ -14,23 +17,44 @@ _CALLS = re.compile(r"\bchecks\.(\w+)\(")
 def find(folder: Path) -> list[tuple[str, Path]]:
     """Every notebook below `folder`, with the student's name: its path without the suffix."""
     found = [path for path in folder.rglob("*.ipynb") if ".ipynb_checkpoints" not in path.parts]
-    return sorted((path.relative_to(folder).with_suffix("").as_posix(), path) for path in found)
+    names = [
+        os.fsencode(path.relative_to(folder).with_suffix("").as_posix()).decode(errors="replace") for path in found
+    ]
+    times = Counter(names)
+    for place, name in enumerate(names):
+        if times[name] > 1:  # names that differed in bytes that are no text
+            names[place] = f"{name} ({hashlib.sha256(os.fsencode(found[place])).hexdigest()[:8]})"
+    return sorted(zip(names, found, strict=True))
 
 
-def code_cells(path: Path) -> list[str]:
-    """The code of a notebook, cell by cell, without the cell that installs the package.
+def content(path: Path) -> bytes:
+    """What a file holds.
 
     Raises:
-        ValueError: it cannot be read, and why.
+        ValueError: it cannot be read, and why. A link is not followed: it could lead to another student's work.
     """
     try:
+        if path.is_symlink():
+            raise ValueError("a link, not a file")
         if not path.is_file():
             raise ValueError("not a file")
         if path.stat().st_size > LARGEST:
             raise ValueError(f"larger than {LARGEST >> 20} MB")
-        cells = json.loads(path.read_bytes().decode("utf-8"))["cells"]
+        return path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{type(error).__name__}: {error.strerror}") from error
+
+
+def code_cells(notebook: bytes) -> list[str]:
+    """The code of a notebook, cell by cell, without the cell that installs the package.
+
+    Raises:
+        ValueError: it is no notebook, and why.
+    """
+    try:
+        cells = json.loads(notebook.decode("utf-8-sig"))["cells"]
         sources = ["".join(cell["source"]) for cell in cells if cell.get("cell_type") == "code"]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{type(error).__name__}: {error}"[:200]) from error
     return [source for source in sources if not source.lstrip().startswith(SET_UP)]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-LARGEST_HEADER, LARGEST_BODY, DEEPEST = 1 << 20, 64 << 20, 20
+LARGEST_HEADER, LARGEST_BODY, DEEPEST, MOST_AXES = 1 << 20, 64 << 20, 20, 16
 _DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (
@@ -81,7 +81,9 @@ def decode(value: Any, blobs: Iterator[bytes], depth: int = 0) -> Any:
 
 
 def _decode_tensor(name: str, shape: Any, raw: bytes) -> torch.Tensor:
-    if name not in _DTYPES or not all(type(length) is int and 0 <= length <= LARGEST_BODY for length in shape):
+    if name not in _DTYPES or len(shape) > MOST_AXES:
+        raise ValueError("not a tensor")
+    if not all(type(length) is int and 0 <= length <= LARGEST_BODY for length in shape):
         raise ValueError("not a tensor")
     count, dtype = math.prod(shape), _DTYPES[name]
     if count * dtype.itemsize != len(raw):

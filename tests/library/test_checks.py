@@ -1,0 +1,704 @@
+"""The exercises' checkers: what is right passes however it is written, and what is wrong is named."""
+
+import functools
+import inspect
+import math
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from mhalib.checks import EXERCISES, CheckFailed, Exercise, Finding, Mistake
+
+SEEDS = range(5)
+LONGEST = 2_500
+every_exercise = pytest.mark.parametrize("name", EXERCISES)
+split = EXERCISES["split_heads"]
+
+
+def cases_of(exercise: Exercise, seed: int = 0) -> list[dict]:
+    return list(exercise.cases(random.Random(f"{exercise.name}:{seed}")))
+
+
+def test_there_are_enough():
+    assert len(EXERCISES) >= 30
+    assert sum(len(exercise.mistakes) for exercise in EXERCISES.values()) >= 60
+    assert {exercise.chapter for exercise in EXERCISES.values()} == set(range(1, 15))
+
+
+@every_exercise
+def test_the_reference_solves_it(name):
+    for seed in SEEDS:
+        finding = EXERCISES[name].examine(EXERCISES[name].reference, seed)
+        assert finding == Finding(True, "solved", None, f"Verified: {EXERCISES[name].verified}")
+
+
+@every_exercise
+def test_every_mistake_is_caught_and_named(name):
+    exercise = EXERCISES[name]
+    assert len({mistake.name for mistake in exercise.mistakes}) == len(exercise.mistakes) >= 2
+    for mistake in exercise.mistakes:
+        for seed in SEEDS:
+            finding = exercise.examine(mistake.function, seed)
+            assert not finding.solved
+            assert finding.mistake == mistake.name, seed
+            assert finding.message.startswith(mistake.message)
+            assert len(finding.message) < LONGEST
+
+
+@every_exercise
+def test_the_stub_is_not_started(name):
+    def stub(*_):
+        raise NotImplementedError
+
+    finding = EXERCISES[name].examine(stub)
+    assert (finding.kind, finding.mistake) == ("not started", None)
+    assert "stub" in finding.message
+
+
+@every_exercise
+def test_sizes_differ(name):
+    """In one case at least, no two axes of a tensor are equally long, but for those that are so by definition."""
+    square = {"W_q", "W_k", "W_v", "W_o"} | ({"weights"} if EXERCISES[name].chapter in (6, 9, 12) else set())
+    for seed in SEEDS:
+        distinct = 0
+        for case in cases_of(EXERCISES[name], seed):
+            shapes = {key: list(value.shape) for key, value in case.items() if isinstance(value, torch.Tensor)}
+            axes = [shape[:-1] if key in square else shape for key, shape in shapes.items()]
+            axes = [[length for length in one if length > 1] for one in axes]
+            distinct += all(len(set(one)) == len(one) for one in axes)
+        assert distinct >= 1
+
+
+@every_exercise
+def test_nothing_constant_passes(name):
+    exercise = EXERCISES[name]
+    right = [exercise.reference(*case.values()) for case in cases_of(exercise)]
+    for answer in (right[0], right[-1], 0, 1, True, (), torch.zeros(()), torch.ones(2, 2)):
+        assert not exercise.examine(lambda *_, answer=answer: answer).solved
+    calls = iter(right[:1] + [right[0]] * len(right))
+    assert not exercise.examine(lambda *_: next(calls)).solved  # right once
+
+
+@every_exercise
+@pytest.mark.parametrize("number", [0, 1])
+def test_no_constant_number_in_the_right_form_passes(name, number):
+    def filled(value):
+        if isinstance(value, torch.Tensor):
+            return torch.full_like(value, number)
+        return type(value)(map(filled, value)) if isinstance(value, (tuple, list)) else type(value)(number)
+
+    assert not EXERCISES[name].examine(lambda *given: filled(EXERCISES[name].reference(*given))).solved
+
+
+# What a student might well write. None of it is how the reference does it.
+
+
+def averaged_by_loops(weights, values):
+    rows = [[sum(w * v for w, v in zip(row, column, strict=True)) for column in values.T] for row in weights]
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def softmax_by_hand(scores, mask):
+    mask = mask.expand(scores.shape)
+    largest = scores.masked_fill(~mask, -1e30).amax(-1, keepdim=True)
+    e = torch.where(mask, (scores - largest).exp(), 0.0)
+    total = e.sum(-1, keepdim=True)
+    return torch.where(total > 0, e / total, 0.0)
+
+
+def attention_by_einsum(q, k, v, mask):
+    weights = softmax_by_hand(torch.einsum("bhqd,bhkd->bhqk", q, k) * q.shape[-1] ** -0.5, mask)
+    return [torch.einsum("bhqk,bhkd->bhqd", weights, v), weights]
+
+
+def layer_head_by_head(x, W_q, W_k, W_v, W_o, num_heads):
+    d, result = x.shape[-1] // num_heads, 0
+    for i in range(num_heads):
+        own = slice(i * d, (i + 1) * d)
+        q, k, v = x @ W_q[own].T, x @ W_k[own].T, x @ W_v[own].T
+        result = result + torch.softmax(q @ k.transpose(1, 2) / d**0.5, -1) @ v @ W_o[:, own].T
+    return result
+
+
+def layer_of_torch(x, W_q, W_k, W_v, W_o, num_heads):
+    size = x.shape[-1]
+    return F.multi_head_attention_forward(
+        *[x.transpose(0, 1)] * 3,
+        embed_dim_to_check=size,
+        num_heads=num_heads,
+        in_proj_weight=torch.cat([W_q, W_k, W_v]),
+        in_proj_bias=None,
+        bias_k=None,
+        bias_v=None,
+        add_zero_attn=False,
+        dropout_p=0.0,
+        out_proj_weight=W_o,
+        out_proj_bias=None,
+        need_weights=False,
+    )[0].transpose(0, 1)
+
+
+def entropy_by_loops(weights):
+    batch_size, num_heads, num_tokens, _ = weights.shape
+    entropies = [0.0] * num_heads
+    for b in range(batch_size):
+        for i in range(num_heads):
+            for row in weights[b, i].tolist():
+                entropies[i] -= sum(w * math.log(w) for w in row if w > 0) / (batch_size * num_tokens)
+    return torch.tensor(entropies)
+
+
+def weight_at_offset(weights, offset):
+    n = weights.shape[-1]
+    queries = [t for t in range(n) if 0 <= t + offset < n]
+    return torch.stack([weights[:, :, t, t + offset] for t in queries]).double().mean((0, 1))
+
+
+def role_by_counting(weights):
+    counts = {}
+    for one in weights:
+        for t, row in enumerate(one):
+            distance = int(np.argmax(row.numpy())) - t
+            counts[distance] = counts.get(distance, 0) + 1
+    winner = max(counts, key=counts.get)
+    return np.int64(winner), torch.tensor(counts[winner] / sum(counts.values()))
+
+
+def js_in_numpy(p, q):
+    p, q = p.double().numpy(), q.double().numpy()
+    m = (p + q) / 2
+    return sum(0.5 * (a[a > 0] * np.log(a[a > 0] / m[a > 0])).sum() for a in (p, q))
+
+
+def patches_by_slices(images, patch_size):
+    p, (_, height, width) = patch_size, images.shape
+    corners = [(y, x) for y in range(0, height, p) for x in range(0, width, p)]
+    return torch.stack([images[:, y : y + p, x : x + p].reshape(len(images), -1) for y, x in corners], 1)
+
+
+def patches_by_unfold(images, patch_size):
+    return F.unfold(images[:, None], patch_size, stride=patch_size).transpose(1, 2)
+
+
+def exact_by_lists(written, expected):
+    right = 0
+    for one, other in zip(written.tolist(), expected.tolist(), strict=True):
+        length = len([token for token in other if token])
+        right += one[:length] == other[:length]
+    return np.float32(right / len(expected))
+
+
+def top_k_by_sorting(logits, k, temperature):
+    e = (logits / temperature).exp()
+    e[logits.argsort(descending=True)[k:]] = 0
+    return e / e.sum()
+
+
+def importance_by_loops(outputs, gradients):
+    batch_size, num_heads = outputs.shape[:2]
+    totals = torch.zeros(num_heads, dtype=torch.float64)
+    for b in range(batch_size):
+        for i in range(num_heads):
+            totals[i] += abs(sum(o @ g for o, g in zip(outputs[b, i], gradients[b, i], strict=True)))
+    return totals / batch_size
+
+
+def pruned_by_cat(W_v, W_o, head, num_heads):
+    d = len(W_v) // num_heads
+    return [
+        torch.cat([W_v[: head * d], W_v[(head + 1) * d :]]),
+        torch.hstack([W_o[:, : head * d], W_o[:, (head + 1) * d :]]),
+    ]
+
+
+def pruned_by_axes(W_v, W_o, head, num_heads):
+    rest = [i for i in range(num_heads) if i != head]
+    kept_v = W_v.view(num_heads, -1, W_v.shape[1])[rest].flatten(0, 1)
+    return kept_v, W_o.unflatten(1, (num_heads, -1))[:, rest].flatten(1)
+
+
+VARIANTS = {
+    "weighted_average": [
+        lambda weights, values: torch.einsum("qk,kd->qd", weights, values),
+        lambda weights, values: (values.mT @ weights.mT).mT,  # not contiguous
+        averaged_by_loops,
+    ],
+    "two_heads": [
+        lambda weights, values: torch.cat([weights[0] @ values[0], weights[1] @ values[1]], -1),
+        lambda weights, values: torch.einsum("iqk,ikd->qid", weights, values).reshape(weights.shape[1], -1),
+    ],
+    "scores": [
+        lambda q, k: torch.einsum("bhqd,bhkd->bhqk", q, k) * q.size(-1) ** -0.5,
+        lambda q, k: (q / q.shape[-1] ** 0.25) @ (k / k.shape[-1] ** 0.25).transpose(-2, -1),
+        lambda q, k: (q.double() @ k.double().mT) / np.sqrt(q.shape[-1]),
+    ],
+    "masked_softmax": [
+        softmax_by_hand,
+        lambda scores, mask: torch.nan_to_num(scores.masked_fill(~mask, float("-inf")).softmax(-1)),
+        lambda scores, mask: scores.masked_fill(mask.logical_not(), -1e9).softmax(-1) * mask.any(-1, keepdim=True),
+    ],
+    "padding_mask": [
+        lambda valid_lens, num_kvpairs: torch.tensor(
+            [[[[key < length for key in range(num_kvpairs)]]] for length in valid_lens]
+        ),
+        lambda valid_lens, num_kvpairs: (torch.arange(num_kvpairs)[None] < valid_lens[:, None])[:, None, None, :],
+    ],
+    "causal_mask": [
+        lambda num_tokens: torch.arange(num_tokens)[:, None] >= torch.arange(num_tokens),
+        lambda num_tokens: torch.ones(num_tokens, num_tokens).tril().bool(),
+        lambda num_tokens: ~torch.triu(torch.ones(num_tokens, num_tokens, dtype=torch.bool), diagonal=1),
+        lambda num_tokens: torch.tensor([[k <= q for k in range(num_tokens)] for q in range(num_tokens)]),
+    ],
+    "attend": [attention_by_einsum, lambda *given: tuple(one.double() for one in attention_by_einsum(*given))],
+    "count_weights": [
+        lambda num_hiddens, num_heads, bias: sum(
+            p.numel() for _ in range(4) for p in torch.nn.Linear(num_hiddens, num_hiddens, bias).parameters()
+        ),
+        lambda num_hiddens, num_heads, bias: np.int64(4 * num_hiddens * (num_hiddens + int(bias))),
+        lambda num_hiddens, num_heads, bias: torch.tensor(4 * num_hiddens * (num_hiddens + bias)),
+    ],
+    "count_flops": [
+        lambda num_tokens, num_hiddens, num_heads: 2 * 2 * num_heads * num_tokens**2 * (num_hiddens / num_heads),
+        lambda num_tokens, num_hiddens, num_heads: np.int32(4 * num_tokens * num_tokens * num_hiddens),
+    ],
+    "cache_numbers": [
+        lambda num_layers, num_tokens, num_hiddens, num_heads, num_kv_heads: sum(
+            torch.empty(num_kv_heads, num_tokens, num_hiddens // num_heads).numel() for _ in range(2 * num_layers)
+        ),
+    ],
+    "split_heads": [
+        lambda x, num_heads: torch.stack(x.chunk(num_heads, dim=-1), 1),
+        lambda x, num_heads: x.view(*x.shape[:2], num_heads, -1).permute(0, 2, 1, 3).contiguous().double(),
+        lambda x, num_heads: torch.cat([part[:, None] for part in x.tensor_split(num_heads, -1)], 1),
+    ],
+    "merge_heads": [
+        lambda x: torch.cat(list(x.unbind(1)), -1),
+        lambda x: torch.einsum("bhnd->bnhd", x).reshape(len(x), x.shape[2], -1),
+    ],
+    "fold_heads": [
+        lambda x, num_heads: torch.stack([part for one in x for part in one.chunk(num_heads, -1)]),
+        lambda x, num_heads: (
+            x.reshape(len(x), -1, num_heads, x.shape[-1] // num_heads).transpose(1, 2).flatten(0, 1).requires_grad_()
+        ),
+    ],
+    "row_of_fold": [
+        divmod,
+        lambda row, num_heads: [np.int64(row // num_heads), row - num_heads * (row // num_heads)],
+        lambda row, num_heads: tuple(torch.tensor([row // num_heads, row % num_heads])),
+    ],
+    "strides_of_heads": [
+        lambda shape, num_heads: (shape[1] * shape[2], shape[2] // num_heads, shape[2], 1),
+        lambda shape, num_heads: list(torch.empty(shape).view(*shape[:2], num_heads, -1).transpose(1, 2).stride()),
+    ],
+    "multi_head": [layer_head_by_head, layer_of_torch],
+    "mended_layer": [layer_head_by_head, layer_of_torch],
+    "folded_lens": [
+        lambda valid_lens, num_heads: torch.tensor([n for n in valid_lens.tolist() for _ in range(num_heads)]),
+        lambda valid_lens, num_heads: valid_lens[:, None].expand(-1, num_heads).reshape(-1).int(),
+    ],
+    "converted_mask": [
+        lambda q, k, v, hidden: F.scaled_dot_product_attention(q, k, v, attn_mask=~hidden[:, None, None, :]),
+        lambda q, k, v, hidden: attention_by_einsum(q, k, v, hidden.logical_not()[:, None, None])[0],
+    ],
+    "head_entropy": [
+        entropy_by_loops,
+        lambda weights: torch.special.entr(weights).sum(-1).transpose(0, 1).flatten(1).mean(1),
+        lambda weights: -(weights * weights.clamp_min(1e-12).log()).sum(-1).mean(2).mean(0),
+    ],
+    "offset_weight": [weight_at_offset],
+    "sink_weight": [
+        lambda weights: torch.einsum("bhqk->hqk", weights)[:, :, 0].mean(1) / len(weights),
+        lambda weights: weights.unbind(-1)[0].transpose(0, 1).reshape(weights.shape[1], -1).double().mean(1),
+    ],
+    "positional_role": [role_by_counting],
+    "head_cosines": [
+        lambda weights: F.cosine_similarity(weights.flatten(1)[:, None], weights.flatten(1)[None], dim=-1),
+        lambda weights: torch.tensor(
+            [[(a * b).sum() / (a.norm() * b.norm()) for b in weights.double()] for a in weights.double()]
+        ),
+    ],
+    "js_divergence": [
+        js_in_numpy,
+        lambda p, q: float(js_in_numpy(p, q)),
+        lambda p, q: torch.special.entr((p + q) / 2).sum() - (torch.special.entr(p) + torch.special.entr(q)).sum() / 2,
+    ],
+    "decoder_mask": [
+        lambda valid_lens, num_tokens: (
+            torch.arange(num_tokens)[None, None, None] < valid_lens.view(-1, 1, 1, 1)
+        ).logical_and(torch.tril(torch.ones(1, 1, num_tokens, num_tokens)) == 1),
+        lambda valid_lens, num_tokens: torch.tensor(
+            [[[[k <= q and k < n for k in range(num_tokens)] for q in range(num_tokens)]] for n in valid_lens.tolist()]
+        ),
+    ],
+    "cross_shapes": [
+        lambda target_shape, memory_shape, num_heads: [
+            torch.Size(target_shape),
+            [target_shape[0], num_heads, target_shape[1], memory_shape[1]],
+        ],
+    ],
+    "shifted": [
+        lambda target: [target.narrow(1, 0, target.shape[1] - 1), target.narrow(1, 1, target.shape[1] - 1).clone()],
+        lambda target: (target.T[:-1].T, target.T[1:].T.int()),
+    ],
+    "share_exact": [exact_by_lists, lambda written, expected: torch.tensor(exact_by_lists(written, expected))],
+    "alignment_share": [
+        lambda weights, places: torch.tensor(
+            [np.mean([int(row.argmax()) == int(k) for row, k in zip(one, places, strict=True)]) for one in weights]
+        ),
+    ],
+    "induction_weight": [
+        lambda weights, period: torch.stack(
+            [weights[:, t, t - period + 1] for t in range(period, weights.shape[-1])]
+        ).mean(0),
+    ],
+    "next_token_probabilities": [
+        top_k_by_sorting,
+        lambda logits, k, temperature: torch.zeros(len(logits)).scatter(
+            0, logits.topk(k).indices, (logits.topk(k).values / temperature).softmax(0)
+        ),
+    ],
+    "patches": [patches_by_slices, patches_by_unfold],
+    "weight_on_the_left": [
+        lambda weights, num_columns: weights[..., torch.arange(weights.shape[-1]) % num_columns < num_columns // 3].sum(
+            -1
+        ),
+        lambda weights, num_columns: sum(
+            weights[..., k] for k in range(weights.shape[-1]) if k % num_columns < num_columns / 3
+        ),
+    ],
+    "head_importance": [
+        lambda outputs, gradients: torch.einsum("bhqd,bhqd->bh", outputs, gradients).abs().sum(0) / len(outputs),
+        importance_by_loops,
+    ],
+    "hard_gate": [
+        lambda log_a: torch.clip(torch.lerp(torch.tensor(-0.1), torch.tensor(1.1), log_a.sigmoid()), 0.0, 1.0),
+        lambda log_a: torch.tensor([min(1.0, max(0.0, 1.2 / (1 + math.exp(-a)) - 0.1)) for a in log_a.tolist()]),
+    ],
+    "open_gates": [
+        lambda log_a: sum(1 / (1 + math.exp(0.33 * math.log(0.1 / 1.1) - a)) for a in log_a.tolist()),
+        lambda log_a: torch.special.expit(log_a.double() + 0.33 * math.log(11)).sum(),
+    ],
+    "prune": [pruned_by_cat, pruned_by_axes],
+}
+
+
+@every_exercise
+def test_no_right_variant_is_rejected(name):
+    for variant in VARIANTS[name]:
+        for seed in SEEDS:
+            finding = EXERCISES[name].examine(variant, seed)
+            assert finding.solved, finding.message
+
+
+@every_exercise
+def test_a_callable_of_any_kind_will_do(name):
+    class Solution:
+        def __call__(self, *given):
+            return EXERCISES[name].reference(*given)
+
+    assert EXERCISES[name].examine(Solution()).solved
+    assert EXERCISES[name].examine(functools.partial(EXERCISES[name].reference)).solved
+
+
+# What is explained without knowing the mistake.
+
+
+class Rude:
+    """A result that objects to being looked at."""
+
+    def __eq__(self, other):
+        raise ValueError("no")
+
+    def __repr__(self):
+        raise ValueError("no")
+
+    __len__ = __str__ = __bool__ = __repr__
+    __hash__ = None
+
+
+class WeirdError(Exception):
+    def __str__(self):
+        raise RuntimeError("not even that")
+
+
+class NotAnException(BaseException):
+    pass
+
+
+def raising(error):
+    def function(*_):
+        raise error
+
+    return function
+
+
+def nested(depth):
+    value = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def itself():
+    value = []
+    value.append(value)
+    return value
+
+
+def recursive(*given):
+    return recursive(*given)
+
+
+def changing(x, num_heads):
+    result = split.reference(x.clone(), num_heads)
+    x += 1
+    return result
+
+
+def replacing(x, num_heads):
+    result = split.reference(x.clone(), num_heads)
+    x.resize_(0)
+    return result
+
+
+def right(change):
+    return lambda x, num_heads: change(split.reference(x, num_heads))
+
+
+DIAGNOSES = {
+    "an exception": (raising(ValueError("a bad day")), "raised", "ValueError: a bad day"),
+    "its own exception": (raising(WeirdError()), "raised", "WeirdError"),
+    "no exception at all": (raising(NotAnException("x")), "raised", "NotAnException"),
+    "a long message": (raising(ValueError("very long " * 10_000)), "raised", "very long"),
+    "exit": (lambda *_: sys.exit("bye"), "raised", "SystemExit"),
+    "recursion": (recursive, "raised", "RecursionError"),
+    "too few arguments": (lambda x: x, "raised", "TypeError"),
+    "None": (lambda *_: None, "nothing returned", "Did you forget `return`?"),
+    "a list": (right(torch.Tensor.tolist), "type", "must be a torch.Tensor, and yours is a list"),
+    "an array": (right(torch.Tensor.numpy), "type", "must be a torch.Tensor, and yours is a ndarray"),
+    "a function": (lambda *_: print, "type", "must be a torch.Tensor"),
+    "a long text": (lambda *_: "x" * 100_000, "type", "yours is a str"),
+    "a rude object": (lambda *_: Rude(), "type", "yours is a Rude"),
+    "a deep list": (lambda *_: nested(5_000), "type", "yours is a list"),
+    "a list of itself": (lambda *_: itself(), "type", "yours is a list"),
+    "a huge number": (lambda *_: 10**9_999, "type", "yours is an int"),
+    "half precision": (right(torch.Tensor.half), "dtype", "torch.float16"),
+    "bfloat16": (right(torch.Tensor.bfloat16), "dtype", "torch.bfloat16"),
+    "integers": (right(torch.Tensor.long), "dtype", "torch.int64"),
+    "booleans": (right(torch.Tensor.bool), "dtype", "torch.bool"),
+    "complex numbers": (right(lambda y: y.to(torch.complex64)), "dtype", "torch.complex64"),
+    "another device": (right(lambda y: y.to("meta")), "device", "meta"),
+    "a sparse tensor": (right(torch.Tensor.to_sparse), "type", "ordinary tensor"),
+    "NaN": (right(lambda y: y / 0 * 0), "nan", "NaN"),
+    "another shape": (right(torch.Tensor.flatten), "shape", "must have shape (1, 2, 3, 2), and yours has (12,)"),
+    "an axis too many": (right(lambda y: y[None]), "shape", "must have shape"),
+    "a thousand numbers": (lambda *_: torch.zeros(1000), "shape", "(1000,)"),
+    "other values": (right(lambda y: y + 1), "value", "expected"),
+    "a changed input": (changing, "input changed", "changed its input x in place"),
+    "an input cut short": (replacing, "input changed", "changed its input x in place"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("what", DIAGNOSES)
+def test_what_else_can_be_wrong_is_explained(what):
+    function, kind, said = DIAGNOSES[what]
+    finding = split.examine(function)
+    assert not finding.solved
+    assert finding.kind == kind
+    assert said in finding.message
+    assert finding.mistake is None
+    assert len(finding.message) < LONGEST
+    assert "Traceback" not in finding.message
+    assert "mhalib" not in finding.message
+
+
+STRANGE = {
+    "rude": Rude(),
+    "deep": nested(5_000),
+    "of itself": itself(),
+    "huge": 10**9_999,
+    "NaN": float("nan"),
+    "complex": 1j,
+    "text": "3",
+    "rude ones": [Rude()] * 2,
+}
+
+
+@pytest.mark.parametrize("what", STRANGE)
+@pytest.mark.parametrize("name", ["row_of_fold", "count_flops", "share_exact", "shifted", "attend", "open_gates"])
+def test_no_result_is_too_strange_for_a_diagnosis(name, what):
+    for result in (STRANGE[what], (STRANGE[what], STRANGE[what])):
+        finding = EXERCISES[name].examine(lambda *_, result=result: result)
+        assert not finding.solved
+        assert len(finding.message) < LONGEST
+
+
+def test_the_line_of_an_exception_is_named():
+    space = {}
+    exec(
+        compile(
+            "def f(x, num_heads):\n    y = 1\n    return helper(y)\n\ndef helper(y):\n    return y / 0",
+            "<cell>",
+            "exec",
+        ),
+        space,
+    )
+    finding = split.examine(space["f"])
+    assert "your code raised ZeroDivisionError: division by zero, in line 6 of the cell" in finding.message
+
+
+def test_an_unsteady_result_is_explained():
+    seen = []
+
+    def unsteady(x, num_heads):
+        seen.append(1)
+        return split.reference(x, num_heads) + (len(seen) > len(cases_of(split)))
+
+    finding = split.examine(unsteady)
+    assert (finding.kind, finding.solved) == ("unsteady", False)
+    assert "two different results" in finding.message
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timer on this platform")
+def test_an_endless_loop_is_stopped(monkeypatch):
+    monkeypatch.setattr(split, "seconds", 0.3)
+
+    def endless(x, num_heads):
+        while True:
+            try:
+                x = x + 1
+            except Exception:  # does not catch it
+                continue
+
+    before, start = signal.getsignal(signal.SIGALRM), time.monotonic()
+    finding = split.examine(endless)
+    assert finding.kind == "too slow"
+    assert "no result after 0.3 seconds. Does a loop never end?" in finding.message
+    assert time.monotonic() - start < 5
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+def test_interrupting_a_check_stops_it():
+    with pytest.raises(KeyboardInterrupt):
+        split.examine(raising(KeyboardInterrupt()))
+
+
+@pytest.mark.parametrize("value", [None, 3, torch.zeros(2), "split_heads", Rude()])
+def test_what_is_no_function_is_explained(value):
+    finding = split.examine(value)
+    assert (finding.kind, finding.solved) == ("type", False)
+    assert "hand in the function itself" in finding.message
+
+
+def test_what_students_print_is_not_shown(capsys):
+    def printing(x, num_heads):
+        print("noise" * 1000)
+        return split.reference(x, num_heads)
+
+    split(printing)
+    out = capsys.readouterr().out
+    assert out == f"split_heads: right. Verified: {split.verified}\n"
+
+
+def test_a_small_input_is_shown_with_its_numbers():
+    message = EXERCISES["masked_softmax"].examine(lambda scores, mask: scores).message
+    assert "masked_softmax(scores of shape (2, 3), mask of shape (2, 3))" in message
+    assert "mask      [[ True,  True, False],\n               [False, False,  True]]" in message
+    assert "got  " in message
+
+
+def test_a_difference_in_late_digits_is_seen():
+    finding = EXERCISES["weighted_average"].examine(lambda weights, values: weights @ values + 0.003)
+    expected, got = (line.split(None, 1)[1] for line in finding.message.splitlines()[-2:])
+    assert expected != got
+
+
+def test_of_a_large_result_the_first_wrong_row_is_shown():
+    def wrong_later(x, num_heads):
+        result = split.reference(x, num_heads).clone()
+        if len(x) > 1:
+            result[1, 1, 1, 0] += 1
+        return result
+
+    message = split.examine(wrong_later).message
+    assert "numbers differ; the first row that does, [1, 1, 1, :]:" in message
+
+
+def test_the_wrong_part_is_shown():
+    def wrong(q, k, v, mask):
+        output, weights = EXERCISES["attend"].reference(q, k, v, mask)
+        return output, weights + 1
+
+    finding = EXERCISES["attend"].examine(wrong)
+    assert finding.message.startswith("part 1 of the result has the right form, but not the right values")
+    assert "part 1:\n    expected" in finding.message
+
+
+def test_seeds_draw_different_inputs_and_the_same_ones_again():
+    one, other, again = (cases_of(split, seed)[-1]["x"] for seed in (1, 2, 1))
+    assert one.shape != other.shape or not torch.equal(one, other)
+    assert torch.equal(one, again)
+    seen = []
+    for seed in (1, 2, 1):
+        split.examine(lambda x, num_heads: seen.append(x) or split.reference(x, num_heads), seed)
+    one, other, again = (seen[3 + len(seen) // 3 * number] for number in range(3))
+    assert one.shape != other.shape or not torch.equal(one, other)
+    assert torch.equal(one, again)
+
+
+def test_the_inputs_owe_nothing_to_the_students_seed():
+    torch.manual_seed(0)
+    random.seed(0)
+    one = cases_of(split)[-1]["x"]
+    torch.manual_seed(1)
+    random.seed(1)
+    assert torch.equal(one, cases_of(split)[-1]["x"])
+
+
+def test_a_check_can_examine_a_value():
+    def no_arguments(rng):
+        yield {}
+
+    doubled = Mistake("doubled", "twice as much.", lambda: 42)
+    exercise = Exercise(
+        "answer",
+        chapter=1,
+        title="a value",
+        reference=lambda: 21,
+        cases=no_arguments,
+        mistakes=[doubled],
+        verified="it is 21.",
+        is_value=True,
+    )
+    assert exercise.examine(21).solved
+    assert exercise.examine(np.int64(21)).solved
+    assert exercise.examine(42).mistake == "doubled"
+    assert exercise.examine(None).kind == "nothing returned"
+    assert "answer = ..." in exercise.examine(1).message
+
+
+def test_failure_is_one_exception_with_one_message():
+    with pytest.raises(CheckFailed, match=r"^split_heads: you reshaped straight") as caught:
+        split(split.mistakes[0].function)
+    assert caught.value._render_traceback_() == [str(caught.value)]
+
+
+def test_jupyter_shows_the_message_alone():
+    pytest.importorskip("IPython")
+    program = inspect.cleandoc("""
+        from IPython.core.interactiveshell import InteractiveShell
+        InteractiveShell().run_cell("from mhalib import checks\\nchecks.split_heads(lambda x, num_heads: x)")
+    """)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert ran.stdout.startswith("split_heads: the result must have shape (1, 2, 3, 2), and yours has (1, 3, 4)")
+    assert "Traceback" not in ran.stdout + ran.stderr
+    assert "_exercise" not in ran.stdout + ran.stderr

@@ -1,0 +1,743 @@
+"""The grader against a class of honest and hostile notebooks. All floods here are bounded, in case it fails."""
+
+import contextlib
+import csv
+import hashlib
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+from mhalib.grade import Limits, Row, __main__, _class, _sandbox, _submissions, bubblewrap, grade_class, wire
+
+SEED = "seed-that-nobody-sees"
+MEMORY_MB = 1011  # of no other test, so that its processes can be told
+LIMITS = Limits(memory_mb=MEMORY_MB, call_seconds=2, cell_seconds=3)
+
+
+def why_not() -> str:
+    """Why bubblewrap cannot be used here, or nothing."""
+    if sys.platform != "linux":
+        return "no bubblewrap on this platform"
+    try:
+        _sandbox.require_working(bubblewrap, Limits())
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
+@pytest.fixture(scope="module")
+def sandboxed():
+    reason = why_not()
+    if reason and os.environ.get("CI") == "true" and sys.platform == "linux":
+        pytest.fail(f"in CI the grader must be tested: {reason}")
+    if reason:
+        pytest.skip(reason)
+
+
+RIGHT = "def weighted_average(weights, values):\n    return weights @ values"
+RIGHT_TOO = "def two_heads(weights, values):\n    return (weights @ values).transpose(0, 1).flatten(1)"
+CHECKS = "from mhalib import checks\nchecks.weighted_average(weighted_average)\nchecks.two_heads(two_heads)"
+HONEST = ["import torch", RIGHT, RIGHT_TOO, CHECKS]
+
+
+def notebook(cells: list[str]) -> str:
+    made = [{"cell_type": "code", "metadata": {}, "outputs": [], "source": source} for source in cells]
+    return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+
+
+def in_a_cell(code: str) -> list[str]:
+    return [code, *HONEST]
+
+
+def in_the_function(code: str, before: str = "import torch, os, sys, time, signal") -> list[str]:
+    lines = "\n".join(f"    {line}" for line in code.splitlines())
+    return [before, f"def weighted_average(weights, values):\n{lines}", RIGHT_TOO, CHECKS]
+
+
+def solved(note: str = "") -> tuple:
+    return (1, "solved", "Verified"), (1, "solved", "Verified"), note
+
+
+def only_itself(kind: str, said: str = "", note: str = "") -> tuple:
+    return (0, kind, said), (1, "solved", "Verified"), note
+
+
+def nothing(kind: str, said: str = "", note: str = "") -> tuple:
+    return (0, kind, said), (0, kind, said), note
+
+
+PIPES = """
+def pipes():
+    found = []
+    for fd in range(3, 40):
+        try:
+            if "pipe" in os.readlink(f"/proc/self/fd/{fd}"): found.append(fd)
+        except OSError: pass
+    return found
+def write(raw):
+    for fd in pipes():
+        try: os.write(fd, raw)
+        except OSError: pass
+"""
+PEEK = """
+import os, sys
+seen = [path for path in PLACES if os.path.exists(path)]
+for top, folders, files in os.walk("/"):
+    if top in ("/usr", "/proc", "/bin", "/lib", "/lib64"):
+        folders[:] = []
+    if top.endswith("site-packages"):
+        folders[:] = [name for name in folders if name == "mhalib"]
+    seen += [f"{top}/{name}" for name in files if name.endswith((".ipynb", "seed.txt")) or "/mhalib" in top]
+seen += [f"/proc/{one}" for one in os.listdir("/proc") if one.isdigit() and int(one) != os.getpid()
+         and os.listdir(f"/proc/{one}")]
+seen += [key for key in os.environ if key not in
+         ("PATH", "HOME", "LANG", "PWD", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONDONTWRITEBYTECODE", "LC_CTYPE")]
+raise RuntimeError(f"saw {seen}")
+"""
+WRITE = """
+import os
+done = []
+for path in PLACES + ["/x", "/usr/x", "/dev/x", "/sandbox/x", "/sandbox/wire.py", "/proc/1/mem", "/proc/sys/vm/x"]:
+    try:
+        open(path, "ab").close()
+        done.append(path)
+    except OSError:
+        pass
+raise RuntimeError(f"wrote {done}")
+"""
+SYSTEM_CALLS = """
+import ctypes, os
+call = ctypes.CDLL(None, use_errno=True)
+done = []
+def attempt(name, function):
+    if function() >= 0: done.append(name)
+attempt("ptrace", lambda: call.ptrace(16, 1, 0, 0))
+attempt("memfd", lambda: call.memfd_create(b"x", 0))
+attempt("sem", lambda: call.semget(0, 10, 0o1600))
+attempt("shm", lambda: call.shmget(0, 4096, 0o1600))
+attempt("msg", lambda: call.msgget(0, 0o1600))
+attempt("io_uring", lambda: call.syscall(425, 4, 0))
+attempt("namespace", lambda: call.unshare(0x10000000))
+attempt("mount", lambda: call.mount(b"proc", b"/tmp", b"proc", 0, None))
+raise RuntimeError(f"did {done}")
+"""
+ATTACKS = {
+    # name: (cells, what comes out of it)
+    "honest": (HONEST, solved()),
+    "honest with magic": (
+        ["%matplotlib inline\nimport torch\n!pip install x\ntorch.softmax?", f"%%time\n{RIGHT}", RIGHT_TOO, CHECKS],
+        solved(),
+    ),
+    "honest with imports": (
+        [
+            "import mhalib\nimport mhalib.plots as p\nfrom mhalib.masks import causal_mask\np.draw(causal_mask(3))",
+            *HONEST,
+        ],
+        solved(),
+    ),
+    "half done": ([RIGHT, "def two_heads(w, v):\n    raise NotImplementedError", CHECKS], None),
+    "a known mistake": (
+        in_the_function("return weights @ values / len(values)"),
+        only_itself("value", "weights sum to 1"),
+    ),
+    "a broken cell": (in_a_cell("x = = 1"), solved("SyntaxError")),
+    "loop in a cell": (in_a_cell("while True: pass"), solved("TooSlow")),
+    "loop in a function": (in_the_function("while True: pass"), only_itself("too slow")),
+    "loop that catches all": (
+        in_the_function("while True:\n    try:\n        while True: time.sleep(0.01)\n    except BaseException: pass"),
+        only_itself("stopped", "time limit"),
+    ),
+    "loop without an alarm": (
+        in_the_function("signal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True: pass"),
+        only_itself("stopped", "time limit"),
+    ),
+    "loop in a cell that catches all": (
+        in_a_cell(
+            "import time\nwhile True:\n    try:\n        while True: time.sleep(0.01)\n    except BaseException: pass"
+        ),
+        solved("left out: time limit"),
+    ),
+    "sleep": (in_the_function("time.sleep(60)"), only_itself("too slow")),
+    "forks": (
+        in_a_cell(
+            "import os, time\nfor _ in range(20):\n    if os.fork() == 0:\n        time.sleep(3)\n        os._exit(0)"
+        ),
+        solved("PermissionError"),
+    ),
+    "a shell": (
+        in_the_function("os.system('true')\nimport subprocess\nsubprocess.run(['true'])"),
+        only_itself("raised"),
+    ),
+    "threads": (
+        in_a_cell(
+            "import threading, time\nthreading.stack_size(65536)\n"
+            "for _ in range(200): threading.Thread(target=time.sleep, args=(4,), daemon=True).start()\ntime.sleep(2)"
+        ),
+        solved("thread"),
+    ),
+    "memory": (
+        in_a_cell("import time\nx = [bytearray(b'x' * (64 << 20)) for _ in range(30)]\ntime.sleep(2)"),
+        solved("left out: memory limit"),
+    ),
+    "files": (
+        in_a_cell("for i in range(8):\n    with open(f'/tmp/{i}', 'wb') as f: f.write(bytes(20 << 20))"),
+        solved("No space left"),
+    ),
+    "a large file": (in_a_cell("with open('/tmp/x', 'wb') as f: f.write(bytes(80 << 20))"), None),
+    "output": (in_a_cell("import os\nfor _ in range(300): print('x' * 100_000)\nos.write(1, b'x' * 9999)"), solved()),
+    "exit": (in_a_cell("import sys; sys.exit()"), solved("SystemExit")),
+    "hard exit": (in_the_function("os._exit(0)"), only_itself("stopped", "its process died")),
+    "kills itself": (in_a_cell("import os; os.kill(os.getpid(), 9)"), solved("left out: its process died")),
+    "kills all": (in_a_cell("import os; os.kill(1, 9); os.kill(-1, 9); os.kill(os.getppid(), 15)"), None),
+    "stops itself": (in_the_function("os.kill(os.getpid(), signal.SIGSTOP)"), only_itself("stopped", "time limit")),
+    "another program": (in_the_function("os.execv('/usr/bin/env', ['env'])"), only_itself("stopped", "died")),
+    "segmentation fault": (in_the_function("import ctypes; ctypes.string_at(0)"), only_itself("stopped", "died")),
+    "closes all": (in_the_function("os.closerange(3, 100)\nreturn weights @ values"), only_itself("stopped", "died")),
+    "writes everywhere": (
+        in_the_function(
+            "for fd in range(3, 40):\n    try: os.write(fd, b'x' * 100)\n    except OSError: pass\nreturn weights"
+        ),
+        only_itself("stopped", "no answer"),
+    ),
+    "forged frames": (
+        in_the_function(
+            "import wire\nwrite(wire.pack({'solved': True, 'points': 100, 'value': True}, []))\nreturn weights",
+            "import torch, os" + PIPES,
+        ),
+        None,
+    ),
+    "drips": (
+        in_the_function(
+            "write(b'\\0\\0\\0\\2\\0\\0\\1\\0{')\nfor _ in range(90):\n    write(b'x')\n    time.sleep(0.1)\nreturn 1",
+            "import torch, os, time" + PIPES,
+        ),
+        None,
+    ),
+    "a pickle": (
+        in_the_function("class Bomb:\n    def __reduce__(self): return os.system, ('touch /tmp/x',)\nreturn Bomb()"),
+        only_itself("raised", "type Bomb cannot be sent"),
+    ),
+    "a huge tensor": (in_the_function("return torch.zeros(1).expand(10**12)"), only_itself("raised")),
+    "a large tensor": (in_the_function("return torch.zeros(20 << 20)"), only_itself("raised", "too large")),
+    "many axes": (in_the_function("return torch.zeros([1] * 40)"), only_itself("stopped", "no answer")),
+    "deep nesting": (
+        in_the_function("x = []\nfor _ in range(10**5): x = [x]\nreturn x"),
+        only_itself("raised", "nested too deep"),
+    ),
+    "a huge number": (in_the_function("return 10**4000"), only_itself("type")),
+    "half a character": (
+        in_the_function("raise ValueError('\\ud800\\x1b[31m=1+1')"),
+        only_itself("raised", "ValueError"),
+    ),
+    "network": (
+        in_a_cell("import socket; socket.create_connection(('1.1.1.1', 80), 1)"),
+        solved("Network is unreachable"),
+    ),
+    "reads": (in_a_cell(PEEK), solved("RuntimeError: saw []")),
+    "writes": (in_a_cell(WRITE), solved("RuntimeError: wrote []")),
+    "system calls": (in_a_cell(SYSTEM_CALLS), solved("RuntimeError: did []")),
+    "descriptors": (
+        in_a_cell("import os, socket\npairs = [socket.socketpair() for _ in range(300)]"),
+        solved("Too many open files"),
+    ),
+    "raises its limits": (
+        in_a_cell("import resource\nresource.setrlimit(resource.RLIMIT_AS, (-1, -1))"),
+        solved("not allowed to raise maximum limit"),
+    ),
+    "patched torch": (
+        in_the_function(
+            "return weights @ values * 0",
+            "import torch\nfor name in ('equal', 'allclose', 'isclose'): setattr(torch, name, lambda *a, **k: True)",
+        ),
+        only_itself("value"),
+    ),
+    "equal to all": (
+        in_the_function("class Same:\n    def __eq__(self, other): return True\nreturn Same()"),
+        only_itself("raised", "type Same cannot be sent"),
+    ),
+    "a lying tensor": (
+        in_the_function(
+            "class Lie(torch.Tensor):\n    @classmethod\n    def __torch_function__(cls, *_, **__): return True\n"
+            "return torch.zeros(2).as_subclass(Lie)"
+        ),
+        only_itself("raised"),
+    ),
+    "checks redefined": (
+        [
+            "from mhalib import checks\nchecks.weighted_average = checks.Exercise.examine = lambda *_: True",
+            *in_the_function("return weights"),
+        ],
+        only_itself("shape"),
+    ),
+    "the reference": (
+        [
+            "from mhalib.checks import EXERCISES\nfrom mhalib.checks.averages import weighted_average as w",
+            *in_the_function("return w.reference(weights, values)"),
+        ],
+        only_itself("raised", "type NotInTheGrader cannot be sent"),
+    ),
+    "no modules": (in_a_cell("import sys; sys.modules.clear()"), None),
+    "a lying wire": (
+        in_a_cell("import wire; wire.encode = lambda *_: {'solved': True}"),
+        nothing("stopped", "no answer"),
+    ),
+    "dead wire": (in_a_cell("import wire; wire.pack = None"), solved("left out: its process died")),
+    "a class of errors": (
+        in_the_function("raise type('NotStarted', (BaseException,), {})('x')"),
+        only_itself("raised"),
+    ),
+    "a huge cell": (in_a_cell("x = '" + "x" * (2 << 20) + "'"), solved("left out: it is too long")),
+    "all hang": (
+        ["import time\ntime.sleep(9)"] * 1 + ["import os; os._exit(1)"] * 7,
+        nothing("stopped", "too many cells"),
+    ),
+    '=HYPERLINK("evil")': (
+        in_the_function("raise ValueError('=HYPERLINK(1)')"),
+        only_itself("raised", "=HYPERLINK(1)"),
+    ),
+    "new\nline, \x1b[31mred": (HONEST, solved()),
+    "a/homework": (HONEST, solved()),
+    "b/homework": (in_the_function("return weights"), only_itself("shape")),
+}
+DAMAGED = {
+    "empty": b"",
+    "truncated": notebook(HONEST).encode()[:-9],
+    "other encoding": notebook(HONEST).encode("utf-16"),
+    "no cells": b'{"nbformat": 4}',
+    "cells of another kind": b'{"cells": 3}',
+    "sources of another kind": b'{"cells": [{"cell_type": "code", "source": [[1]]}]}',
+    "deep": b"[" * 100_000,
+    "no object": b"3",
+    "zeros": bytes(1000),
+}
+
+
+def hand_in(folder: Path, work: dict[str, list[str]]) -> Path:
+    for name, cells in work.items():
+        path = folder / f"{name}.ipynb"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(notebook(cells), encoding="utf-8")
+    return folder
+
+
+def fingerprint(folder: Path) -> dict[str, str]:
+    return {
+        str(path): hashlib.sha256(path.read_bytes() if path.is_file() else b"").hexdigest()
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def left_running(memory_mb: int) -> list[str]:
+    marker, found = f'"memory_bytes": {(memory_mb << 20) * 4}'.encode(), []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if marker in path.read_bytes():
+                found.append(path.parent.name)
+    return found
+
+
+class Graded:
+    """A class that was graded once: its rows, and what is around them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.out = folder / "submissions", folder / "results" / "grades.csv"
+        self.out.parent.mkdir()
+        outside = folder / "outside.txt"
+        outside.write_text("untouched", encoding="ascii")
+        package = Path(_sandbox.__file__).parents[1]
+        places = [outside, self.folder, self.out.parent, package, package.parent / "chapters", package / "attention.py"]
+        places = ["/etc/passwd", "/etc/shadow", "/proc/1/environ", "/proc/1/mem", "/var", *map(str, places)]
+        start = f"PLACES = {places!r}\n"
+        work = {
+            name: [start + cells[0], *cells[1:]] if name in ("reads", "writes") else cells
+            for name, (cells, _) in ATTACKS.items()
+        }
+        hand_in(self.folder, work)
+        for name, content in DAMAGED.items():
+            (self.folder / f"{name}.ipynb").write_bytes(content)
+        os.mkfifo(self.folder / "fifo.ipynb")
+        (self.folder / "folder.ipynb").mkdir()
+        (self.folder / "link.ipynb").symlink_to("honest.ipynb")
+        (self.folder / "passwords.ipynb").symlink_to("/etc/passwd")
+        (self.folder / "nowhere.ipynb").symlink_to("/nowhere")
+        (self.folder / "linked").symlink_to(self.folder / "a")
+        with open(self.folder / "large.ipynb", "wb") as file:
+            file.truncate(25 << 20)
+        Path(os.fsdecode(os.fsencode(self.folder) + b"/\xff.ipynb")).write_text(notebook(HONEST), encoding="utf-8")
+        before, self.frames = fingerprint(folder), []
+
+        def spying(message, blobs, pack=wire.pack):
+            self.frames.append(pack(message, blobs))
+            return self.frames[-1]
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_sandbox, "GRACE", 1.0)
+            patch.setattr(wire, "pack", spying)
+            self.start = time.monotonic()
+            self.rows = grade_class(
+                self.folder, self.out, seed=SEED, launcher=bubblewrap, limits=LIMITS, chapters=[1], progress=False
+            )
+            self.seconds = time.monotonic() - self.start
+        after = fingerprint(folder)
+        self.changed = {path for path in before if before[path] != after.get(path)}
+        self.new = {path for path in after.keys() - before.keys() if not path.startswith(str(self.out))}
+        self.left = left_running(MEMORY_MB)
+        self.of = {(row.student, row.exercise): row for row in self.rows}
+
+
+@pytest.fixture(scope="module")
+def graded(sandboxed, tmp_path_factory):
+    return Graded(tmp_path_factory.mktemp("class"))
+
+
+def test_there_are_enough_attacks():
+    assert len(ATTACKS) + len(DAMAGED) >= 25 + 5
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_notebook_gets_what_it_deserves(graded, name):
+    first, second = (graded.of[name, exercise] for exercise in ("weighted_average", "two_heads"))
+    assert (first.out_of, second.out_of) == (1, 1)
+    assert len(first.diagnosis) < 2_500
+    assert first.diagnosis
+    if ATTACKS[name][1] is None:
+        return
+    *expected, note = ATTACKS[name][1]
+    for row, (points, kind, said) in zip((first, second), expected, strict=True):
+        assert (row.points, row.kind) == (points, kind), row
+        assert said in row.diagnosis
+    assert note in second.notes
+
+
+def test_what_may_come_out_in_two_ways_gives_no_points_that_are_not_deserved(graded):
+    for name in ("forged frames", "drips"):
+        assert graded.of[name, "weighted_average"].points == 0
+    for exercise in ("weighted_average", "two_heads"):
+        assert graded.of["kills all", exercise].points == 1
+        assert graded.of["a large file", exercise].points == 1
+    assert [graded.of["half done", exercise].points for exercise in ("weighted_average", "two_heads")] == [1, 0]
+    assert graded.of["half done", "two_heads"].kind == "not started"
+    assert graded.of["a known mistake", "weighted_average"].mistake == "divided by the number of values"
+
+
+@pytest.mark.parametrize("name", [*DAMAGED, "fifo", "folder", "link", "passwords", "nowhere", "large"])
+def test_what_cannot_be_read_costs_only_itself(graded, name):
+    for exercise in ("weighted_average", "two_heads"):
+        row = graded.of[name, exercise]
+        assert (row.points, row.kind) == (0, "unreadable")
+        assert row.diagnosis.startswith("the notebook could not be read: ")
+    assert "root" not in graded.of["passwords", "two_heads"].diagnosis
+
+
+def test_nobody_is_lost_or_there_twice(graded):
+    extra = {"fifo", "folder", "link", "passwords", "nowhere", "large", "\N{REPLACEMENT CHARACTER}"}
+    assert Counter(row.student for row in graded.rows) == dict.fromkeys({*ATTACKS, *DAMAGED} | extra, 2)
+    assert graded.of["\N{REPLACEMENT CHARACTER}", "two_heads"].points == 1
+
+
+def test_nothing_outside_is_touched(graded):
+    assert not graded.changed
+    assert not graded.new
+    assert not graded.left
+
+
+def test_neither_the_seed_nor_what_is_expected_is_sent_to_the_students(graded):
+    assert len(graded.frames) > 100
+    assert not any(SEED.encode() in frame for frame in graded.frames)
+    asked = [wire.unpack(iter_bytes(frame))[0] for frame in graded.frames]
+    assert {key for message in asked for key in message} == {"do", "source", "name", "arguments", "seconds"}
+
+
+def iter_bytes(frame: bytes):
+    rest = bytearray(frame)
+
+    def read(count):
+        part = bytes(rest[:count])
+        del rest[:count]
+        return part
+
+    return read
+
+
+def test_the_table_is_safe_to_open(graded):
+    with open(graded.out, encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(graded.rows)
+    assert [int(row["points"]) for row in rows] == [row.points for row in graded.rows]
+    texts = [text for row in rows for text in row.values()]
+    assert not any(text[:1] in ("=", "+", "-", "@") for text in texts if text)
+    assert all(letter.isprintable() or letter == "\n" for text in texts for letter in text)
+    assert '\'=HYPERLINK("evil")' in {row["student"] for row in rows}
+
+
+def test_what_is_done_is_not_done_again(graded, monkeypatch):
+    def no_more(*_):
+        raise AssertionError("graded again")
+
+    monkeypatch.setattr(_class, "_grade", no_more)
+    again = grade_class(
+        graded.folder, graded.out, seed=SEED, launcher=bubblewrap, limits=LIMITS, chapters=[1], progress=False
+    )
+    assert again == graded.rows
+
+
+def grade(folder: Path, out: Path, **changed) -> list[Row]:
+    settings = {"seed": SEED, "launcher": bubblewrap, "limits": LIMITS, "progress": False, **changed}
+    return grade_class(folder, out, **settings)
+
+
+def points(rows: list[Row]) -> dict[tuple[str, str], int]:
+    return {(row.student, row.exercise): row.points for row in rows}
+
+
+def test_a_changed_notebook_or_seed_or_a_damaged_entry_is_graded_anew(sandboxed, tmp_path, monkeypatch):
+    folder, out = hand_in(tmp_path / "s", {"a": HONEST, "b": HONEST}), tmp_path / "grades.csv"
+    done = []
+    real = _class._grade
+    monkeypatch.setattr(_class, "_grade", lambda student, *rest: done.append(student) or real(student, *rest))
+    assert set(points(grade(folder, out)).values()) == {1}
+    assert sorted(done) == ["a", "b"]
+    hand_in(folder, {"b": in_the_function("return weights")})
+    assert points(grade(folder, out))["b", "weighted_average"] == 0
+    assert done[2:] == ["b"]
+    for entry in (tmp_path / "grades.csv.progress").glob("*.json"):
+        entry.write_text("[{", encoding="ascii")
+    grade(folder, out)
+    assert sorted(done[3:]) == ["a", "b"]
+    grade(folder, out, seed="another")
+    assert sorted(done[5:]) == ["a", "b"]
+
+
+def command(folder: Path, out: Path, *more: str) -> list[str]:
+    return [sys.executable, "-m", "mhalib.grade", str(folder), "--out", str(out), "--seed", SEED, *more]
+
+
+def test_a_killed_run_goes_on_where_it_stopped(sandboxed, tmp_path):
+    work = dict.fromkeys("abd", HONEST) | {"c": in_the_function("time.sleep(60)")}
+    folder, out, memory_mb = hand_in(tmp_path / "s", work), tmp_path / "grades.csv", 1013
+    journal = tmp_path / "grades.csv.progress"
+    more = ["--jobs", "1", "--memory-mb", str(memory_mb), "--call-seconds", "2"]
+    process = subprocess.Popen(
+        command(folder, out, *more), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    end = time.monotonic() + 120
+    while not list(journal.glob("*.json")) and time.monotonic() < end:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    finished = {path.name: path.stat().st_mtime_ns for path in journal.glob("*.json")}
+    assert 1 <= len(finished) < 4
+    assert not out.exists()
+    while left_running(memory_mb) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not left_running(memory_mb)  # no sandbox outlives its grader
+
+    ran = subprocess.run(command(folder, out, *more), capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    assert "8 rows in" in ran.stdout
+    assert "   2  a\n   2  b\n   1  c\n   2  d\n" in ran.stdout
+    assert "weighted_average, two_heads" in ran.stdout
+    assert {name: (journal / name).stat().st_mtime_ns for name in finished} == finished
+    with open(out, encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["student"] for row in rows] == list("aabbccdd")
+    assert [int(row["points"]) for row in rows] == [1, 1, 1, 1, 0, 1, 1, 1]
+    assert [row["kind"] for row in rows if row["points"] == "0"] == ["too slow"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes of another kind")
+@pytest.mark.parametrize("program", [["false"], ["/nowhere/at/all"], ["echo", "x" * 100]])
+def test_a_launcher_that_does_not_work_gives_nobody_a_zero(tmp_path, program):
+    folder, out = hand_in(tmp_path / "s", {"a": HONEST}), tmp_path / "grades.csv"
+    with pytest.raises(RuntimeError, match="the sandbox does not start"):
+        grade(folder, out, launcher=lambda limits: program)
+    assert not out.exists()
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_a_launcher_that_stops_working_gives_nobody_a_zero(sandboxed, tmp_path):
+    folder, out = hand_in(tmp_path / "s", dict.fromkeys("abc", HONEST)), tmp_path / "grades.csv"
+    starts = iter([bubblewrap] * 2)
+    with pytest.raises(RuntimeError, match="the sandbox does not start"):
+        grade(folder, out, launcher=lambda limits: next(starts, lambda _: ["false"])(limits), jobs=1)
+    assert not out.exists()
+    assert set(points(grade(folder, out)).values()) == {1}
+
+
+def test_a_start_that_fails_once_is_tried_again(sandboxed, tmp_path):
+    folder, out = hand_in(tmp_path / "s", {"a": HONEST}), tmp_path / "grades.csv"
+    starts = iter([bubblewrap, lambda limits: ["false"]])
+    rows = grade(folder, out, launcher=lambda limits: next(starts, bubblewrap)(limits), jobs=1)
+    assert set(points(rows).values()) == {1}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes of another kind")
+def test_without_a_sandbox_it_refuses_unless_told(tmp_path):
+    folder, out = hand_in(tmp_path / "s", {"a": HONEST}), tmp_path / "grades.csv"
+    environment = {**os.environ, "PATH": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    ran = subprocess.run(command(folder, out), capture_output=True, text=True, env=environment, timeout=300)
+    assert ran.returncode == 2
+    assert "apt-get install bubblewrap" in ran.stderr
+    assert "--unsafe" in ran.stderr
+    assert not out.exists()
+    if sys.platform != "linux":
+        return
+    ran = subprocess.run(command(folder, out, "--unsafe"), capture_output=True, text=True, env=environment, timeout=300)
+    assert "   2  a\n" in ran.stdout, ran.stderr
+
+
+def test_what_is_printed_at_the_end_is_harmless(tmp_path, monkeypatch, capsys):
+    row = Row("\x1b[31m=1\n2", 1, "two_heads", 1, 1, "solved", "", "", "")
+    monkeypatch.setattr(__main__, "grade_class", lambda *_, **__: [row])
+    assert __main__.main([str(tmp_path), "--seed", "s"]) == 0
+    assert "\x1b" not in (shown := capsys.readouterr().out)
+    assert shown.splitlines()[0].strip() == "1  \N{REPLACEMENT CHARACTER}[31m=1 2"
+
+
+def test_names_that_are_no_text_stay_apart(tmp_path):
+    names = [b"\xff", b"\xfe", b"ab"]
+    try:
+        for name in names:
+            Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name + b".ipynb")).write_text("x", encoding="utf-8")
+    except (OSError, UnicodeError):
+        pytest.skip("no such names on this platform")
+    students = [student for student, _ in _submissions.find(tmp_path)]
+    assert len(set(students)) == 3
+    assert all(student.encode() for student in students)
+
+
+def test_the_seed_is_made_once_and_kept(tmp_path):
+    out = tmp_path / "grades.csv"
+    seed = __main__._kept_seed(out)
+    assert len(seed) == 16
+    assert __main__._kept_seed(out) == seed
+    assert __main__._kept_seed(tmp_path / "other.csv") != seed
+
+
+def test_one_student_cannot_add_exercises_for_all(tmp_path):
+    joker = [*HONEST, "checks.split_heads(print)\nchecks.open_gates(print)"]
+    folder = hand_in(tmp_path / "s", {"a": HONEST, "b": HONEST, "c": joker})
+    chosen = _class._choose(_submissions.find(folder), [])
+    assert [exercise.name for exercise in chosen] == ["weighted_average", "two_heads"]
+    (folder / "b.ipynb").unlink()
+    assert len(_class._choose(_submissions.find(folder), [])) == 4
+    assert {exercise.chapter for exercise in _class._choose([], [3, 9])} == {3, 9}
+
+
+def test_a_table_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    out = tmp_path / "grades.csv"
+    _class._write(out, "old")
+
+    def full(self, text, **_):
+        with open(self, "w", encoding="utf-8") as file:
+            file.write(text[:2])
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="no space"):
+        _class._write(out, "new and longer")
+    assert out.read_bytes() == b"old"
+
+
+def test_printing_is_not_lost_when_two_are_graded_at_a_time(tmp_path, capsys):
+    from concurrent.futures import ThreadPoolExecutor
+
+    from mhalib.checks import two_heads
+
+    before = sys.stdout
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda seed: two_heads.examine(lambda w, v: time.sleep(0.01), seed), range(12)))
+    assert sys.stdout is before
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, True, -3, 2.5, math.inf, -math.inf, "é\ud800", [1, (2, [])], {"a": (1.0, None)}, 10**30],
+)
+def test_a_value_comes_back_as_it_was_sent(value):
+    blobs: list[bytes] = []
+    message, received = wire.unpack(iter_bytes(wire.pack({"value": wire.encode(value, blobs)}, blobs)))
+    back = wire.decode(message["value"], received)
+    assert back == value
+    assert type(back) is type(value)
+
+
+@pytest.mark.parametrize("dtype", wire._DTYPES.values(), ids=str)
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3), (1, 0, 4)])
+def test_a_tensor_comes_back_as_it_was_sent(dtype, shape):
+    tensor = (
+        (torch.arange(24)[: torch.Size(shape).numel()].reshape(shape) % 2).to(dtype).mT
+        if len(shape) == 2
+        else (torch.ones(shape, dtype=dtype))
+    )
+    blobs: list[bytes] = []
+    message, received = wire.unpack(iter_bytes(wire.pack({"value": wire.encode([tensor], blobs)}, blobs)))
+    (back,) = wire.decode(message["value"], received)
+    assert (back.dtype, back.shape) == (tensor.dtype, tensor.shape)
+    assert torch.equal(back, tensor)
+
+
+FORGED = [
+    {"tensor": ["float32", [2]]},
+    {"tensor": ["float32", [3]]},
+    {"tensor": ["float32", [-1]]},
+    {"tensor": ["float32", [True]]},
+    {"tensor": ["float32", [1] * 17]},
+    {"tensor": ["bool", [4]]},
+    {"tensor": ["object", [1]]},
+    {"tensor": 3},
+    {"pickle": "x"},
+    {"list": 3},
+    {"dict": [1]},
+    {"float": "1e5"},
+    {"list": [], "tuple": []},
+    [1],
+]
+
+
+@pytest.mark.parametrize("value", FORGED, ids=str)
+def test_a_forged_value_is_refused(value):
+    with pytest.raises((ValueError, TypeError, IndexError)):
+        wire.decode(value, iter([b"\2\3\4\5"]))
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"\xff" * 8,
+        b"\0\0\0\2\0\0\0\0[]",
+        b"\0\0\0\2\0\0\0\0{}",
+        b'\0\0\0\x0d\0\0\0\1{"blobs":[2]}x',
+        b'\0\0\0\x0e\0\0\0\1{"blobs":[-1]}x',
+        b'\0\0\0\x0d\0\0\0\1{"blobs": 3 }x',
+        b"\0\0\0\3\0\0\0\0\xff\xff\xff",
+    ],
+)
+def test_a_forged_frame_is_refused(frame):
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        wire.unpack(iter_bytes(frame))
+
+
+def test_the_package_in_an_environment_stays_outside(tmp_path, monkeypatch):
+    """Also where it is installed in the environment that the sandbox needs."""
+    monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/bwrap")
+    packages = tmp_path / "lib" / "python3" / "site-packages"
+    (packages / "mhalib").mkdir(parents=True)
+    monkeypatch.setattr(sys, "path", [str(packages)])
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    made = bubblewrap(Limits())
+    hidden = [made[place + 1] for place, word in enumerate(made) if word == "--tmpfs"]
+    shown = [made[place + 1] for place, word in enumerate(made) if word in ("--ro-bind", "--ro-bind-try")]
+    assert str(packages / "mhalib") in hidden
+    assert str(tmp_path) not in shown
+    assert made.index(str(tmp_path / "lib")) < made.index(str(packages / "mhalib"))
