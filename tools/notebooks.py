@@ -16,6 +16,7 @@ import base64
 import json
 import os
 import re
+import textwrap
 import time
 from pathlib import Path
 
@@ -42,7 +43,7 @@ from importlib.util import find_spec
 
 if find_spec("mhalib") is None:
     %pip install --quiet --no-deps git+{repository}
-needs = "{needs}".split()
+needs = {needs}.split()
 missing = " ".join(name for name in needs if find_spec(name) is None)
 {renames}if missing:
     %pip install --quiet {{missing}}"""
@@ -101,11 +102,18 @@ def launch_links(path: Path) -> dict[str, str]:
     }
 
 
+def _quoted(words: str) -> str:
+    """A string of Python; in brackets on a line of its own where it would be too long for a chapter."""
+    if len(words) <= 66:
+        return f'"{words}"'
+    return "(\n" + "\n".join(f'    "{line} "' for line in textwrap.wrap(words, 76)) + "\n)"
+
+
 def generated_cells(path: Path) -> dict[str, str]:
     """The cells that are written, not edited: tag -> source."""
     needs = (*NEEDS, *OWN_NEEDS.get(path.stem, ()))
     renames = "".join(RENAME.format(name=name, pip_name=PIP_NAMES[name]) for name in needs if name in PIP_NAMES)
-    set_up = SETUP.format(repository=repository()[0], needs=" ".join(needs), renames=renames)
+    set_up = SETUP.format(repository=repository()[0], needs=_quoted(" ".join(needs)), renames=renames)
     made = {"launch": LAUNCH.format(**launch_links(path)), "set-up": set_up}
     if path.parent == CHAPTERS and (ROOT / "exercises" / path.name).exists():
         colab = launch_links(ROOT / "exercises" / path.name)["colab"]

@@ -15,6 +15,9 @@ import notebooks
 import pytest
 from nbformat import NotebookNode
 
+import exercises
+from mhalib import checks
+
 PATHS = sorted(notebooks.CHAPTERS.glob("*.ipynb"))
 MAX_BYTES = 1_000_000
 MAX_LINES = 20
@@ -111,10 +114,10 @@ def test_is_built_like_a_chapter(path: Path, notebook: NotebookNode) -> None:
     assert levels.count(1) == 1
     assert levels[0] == 1
     assert all(deeper - level <= 1 for level, deeper in itertools.pairwise(levels))
-    titles = [title for _, title in headings]
+    titles = [title for _, title in headings if title not in ("In code", *checks.EXERCISES)]
     assert titles[-4:] == ["Exercises", "Recap", "The same thing elsewhere", "Sources"]
-    exercises = text[text.index("## Exercises") : text.index("## Recap")]
-    assert len(re.findall(r"^\d\. \*\*", exercises, flags=re.MULTILINE)) >= 2
+    asked = text[text.index("## Exercises") : text.index("## Recap")]
+    assert len(re.findall(r"^\d\. \*\*", asked, flags=re.MULTILINE)) >= 2
 
 
 def test_measured_cells_print_and_the_rest_is_compared(path: Path, code: list[NotebookNode]) -> None:
@@ -123,6 +126,8 @@ def test_measured_cells_print_and_the_rest_is_compared(path: Path, code: list[No
         "set-up",
         "hide-input",
         "hide-cell",
+        exercises.EXERCISE,
+        exercises.SETUP,
         notebooks.FRONT_PAGE,
         notebooks.MEASURES,
         notebooks.TRAINED,

@@ -198,9 +198,9 @@ def test_the_gate_of_chapter_14_is_the_library_s() -> None:
 def test_a_pruned_layer_of_chapter_14_is_the_library_s() -> None:
     torch.manual_seed(0)
     model = mhalib.models.GPT(11, 12, 3, 1, 0, max_tokens=9, positions="learned").eval()
-    (layer,) = model.attention_layers()["self"]
+    ((kind, (layer,)),) = model.attention_layers().items()
     for parameter in layer.parameters():
         nn.init.normal_(parameter)
     ours, x = page_14("without")["without"](layer, [1]), torch.randn(2, 5, 12)
-    mhalib.measures.prune_heads(model, [mhalib.Head("self", 0, 1)])
+    mhalib.measures.prune_heads(model, [mhalib.Head(kind, 0, 1)])
     torch.testing.assert_close(ours(x, x, x)[0], layer(x, x, x)[0])
