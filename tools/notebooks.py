@@ -117,7 +117,10 @@ def generated_cells(path: Path) -> dict[str, str]:
     made = {"launch": LAUNCH.format(**launch_links(path)), "set-up": set_up}
     if path.parent == CHAPTERS and (ROOT / "exercises" / path.name).exists():
         colab = launch_links(ROOT / "exercises" / path.name)["colab"]
-        made["exercise-launch"] = EXERCISE_LAUNCH.format(notebook=f"../exercises/{path.name}", colab=colab)
+        url, branch = repository()
+        made["exercise-launch"] = EXERCISE_LAUNCH.format(
+            notebook=f"{url}/blob/{branch}/exercises/{path.name}", colab=colab
+        )
     return made
 
 
