@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import book_text
@@ -151,8 +152,12 @@ def test_launch_links_lead_to_this_chapter(browser: Browser, site: str, chapter:
     links = set(page.evaluate("[...document.querySelectorAll('a')].map(a => a.href)"))
     expected = notebooks.launch_links(notebooks.ROOT / f"{chapter}.ipynb")
     assert set(expected.values()) <= links
+    exercises = notebooks.launch_links(notebooks.ROOT / "exercises" / f"{Path(chapter).name}.ipynb")
     for host in ("colab.research.google.com", "mybinder.org", "studiolab.sagemaker.aws"):
-        assert {link for link in links if host in link} <= set(expected.values())  # the theme's button agrees
+        assert {link for link in links if host in link} <= {
+            *expected.values(),
+            *exercises.values(),
+        }  # the theme's button agrees
     page.close()
 
 
