@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from .._validate import require_count, require_tensor
+from ._examples import Examples
 
 DIGIT_SIZE = 8
 
 
 @dataclass(frozen=True)
-class Digits:
+class Digits(Examples):
     """n images of handwritten digits.
 
     images: (n, 8, 8), 0 is paper and 1 is ink.
@@ -24,16 +25,6 @@ class Digits:
     images: Tensor
     labels: Tensor
     numbers: Tensor
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, index: slice | Tensor) -> Digits:
-        """A part of the digits, or a batch by a tensor of indices."""
-        return Digits(*(getattr(self, field.name)[index] for field in fields(self)))
-
-    def to(self, device: torch.device | str) -> Digits:
-        return Digits(*(getattr(self, field.name).to(device) for field in fields(self)))
 
 
 def digits(seed: int = 0) -> tuple[Digits, Digits]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from .._validate import require_count
+from ._examples import Examples
 from .digits import DIGIT_SIZE, Digits, shifted
 from .translation import BEGIN, END
 from .vocabulary import Vocabulary
@@ -28,7 +29,7 @@ SIGNS = torch.tensor([[[float(pixel == "#") for pixel in row] for row in sign.sp
 
 
 @dataclass(frozen=True)
-class Sums:
+class Sums(Examples):
     """n pictures such as "three plus seven minus one", with their words. T = 7 tokens.
 
     Row t of a decoder reads `tokens[:, t]` and writes `tokens[:, t + 1]`.
@@ -45,16 +46,6 @@ class Sums:
     valid_lens: Tensor
     columns: Tensor
     numbers: Tensor
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, index: slice | Tensor) -> Sums:
-        """A part of the pictures, or a batch by a tensor of indices."""
-        return Sums(*(getattr(self, field.name)[index] for field in fields(self)))
-
-    def to(self, device: torch.device | str) -> Sums:
-        return Sums(*(getattr(self, field.name).to(device) for field in fields(self)))
 
     def words(self, i: int) -> list[str]:
         """What stands on picture i, in words, without begin and end."""
@@ -107,7 +98,7 @@ MAX_QUESTION = 6
 
 
 @dataclass(frozen=True)
-class Pairs:
+class Pairs(Examples):
     """n pictures of two digits, each with a question and its answer. Q = 6 tokens, padded.
 
     images: (n, 8, 16).
@@ -128,16 +119,6 @@ class Pairs:
     sides: Tensor
     labels: Tensor
     numbers: Tensor
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, index: slice | Tensor) -> Pairs:
-        """A part of the pictures, or a batch by a tensor of indices."""
-        return Pairs(*(getattr(self, field.name)[index] for field in fields(self)))
-
-    def to(self, device: torch.device | str) -> Pairs:
-        return Pairs(*(getattr(self, field.name).to(device) for field in fields(self)))
 
     def words(self, i: int) -> list[str]:
         """Question i, without its padding."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from .._validate import require_count
+from ._examples import Examples
 
 NUM_SYMBOLS = 32
 SHORTEST_PERIOD, LONGEST_PERIOD = 6, 16
@@ -15,7 +16,7 @@ NUM_TOKENS = 48
 
 
 @dataclass(frozen=True)
-class Repeats:
+class Repeats(Examples):
     """n sequences, each of which repeats a list of different symbols in random order. N tokens each.
 
     tokens: (n, N) symbols, from 0 on. `tokens[:, t]` is `tokens[:, t - period]` wherever there is such a token.
@@ -24,16 +25,6 @@ class Repeats:
 
     tokens: Tensor
     periods: Tensor
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-    def __getitem__(self, index: slice | Tensor) -> Repeats:
-        """A part of the sequences: `train, test = made[:20000], made[20000:]`, or a batch by a tensor of indices."""
-        return Repeats(*(getattr(self, field.name)[index] for field in fields(self)))
-
-    def to(self, device: torch.device | str) -> Repeats:
-        return Repeats(*(getattr(self, field.name).to(device) for field in fields(self)))
 
     @property
     def inputs(self) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .._validate import require_count
+from ._examples import Examples
 
 PADDING = "<pad>"
 DETERMINERS = tuple("the a this my every your".split())
@@ -29,7 +30,7 @@ MAX_WORDS = 10
 
 
 @dataclass(frozen=True)
-class Sentences:
+class Sentences(Examples):
     """Sentences with the four `QUESTIONS` answered for every word. n sentences, padded to N = 10 tokens.
 
     tokens: (n, N) word ids.
@@ -40,16 +41,6 @@ class Sentences:
     tokens: Tensor
     valid_lens: Tensor
     positions: Tensor
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-    def __getitem__(self, index: slice | Tensor) -> Sentences:
-        """A part of the sentences: `train, test = made[:20000], made[20000:]`, or a batch by a tensor of indices."""
-        return Sentences(self.tokens[index], self.valid_lens[index], self.positions[index])
-
-    def to(self, device: torch.device | str) -> Sentences:
-        return Sentences(self.tokens.to(device), self.valid_lens.to(device), self.positions.to(device))
 
     @property
     def is_real(self) -> Tensor:
@@ -118,7 +109,7 @@ MEETING_LENGTH = 8
 
 
 @dataclass(frozen=True)
-class Meetings:
+class Meetings(Examples):
     """Sentences of N = 8 words in which one does something to another: "today Ana gladly thanks Ben here again soon".
 
     tokens: (n, N) ids of words in `MEETING_VOCABULARY`; ids below `len(NAMES)` are names.
@@ -129,16 +120,6 @@ class Meetings:
     tokens: Tensor
     verbs: Tensor
     places: Tensor
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-    def __getitem__(self, index: slice | Tensor) -> Meetings:
-        """A part of the sentences, or a batch by a tensor of indices."""
-        return Meetings(self.tokens[index], self.verbs[index], self.places[index])
-
-    def to(self, device: torch.device | str) -> Meetings:
-        return Meetings(self.tokens.to(device), self.verbs.to(device), self.places.to(device))
 
     @property
     def answers(self) -> Tensor:

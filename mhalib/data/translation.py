@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from .._validate import require_count
 from ._english import Clause, Phrase, parse, spell
+from ._examples import Examples
 from ._french import FORMS, LEMMAS, write
 from ._lexicon import ADJECTIVES, ADVERBS, DETERMINERS, ENGLISH_WORDS, MANNERS, NOUNS, PREPOSITIONS, RANKS, VERBS
 from .vocabulary import Vocabulary
@@ -59,7 +60,7 @@ PAIRS = ("seen", "unseen")
 
 
 @dataclass(frozen=True)
-class Translations:
+class Translations(Examples):
     """n English sentences and their French. K = 14 English words, T = 16 French tokens, padded with 0.
 
     Row t of a decoder reads `target[:, t]` and writes `target[:, t + 1]`. What is told of French words is told for the
@@ -85,16 +86,6 @@ class Translations:
     agreements: Tensor
     governors: Tensor
     relations: Tensor
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def __getitem__(self, index: slice | Tensor) -> Translations:
-        """A part of the sentences, or a batch by a tensor of indices."""
-        return Translations(*(getattr(self, field.name)[index] for field in fields(self)))
-
-    def to(self, device: torch.device | str) -> Translations:
-        return Translations(*(getattr(self, field.name).to(device) for field in fields(self)))
 
     @property
     def written(self) -> Tensor:
