@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ._show import kind_of
-
-ABSOLUTE, RELATIVE = 1e-5, 1e-4
+from ._show import ABSOLUTE, RELATIVE, kind_of
 
 
 @dataclass(frozen=True)
@@ -49,9 +47,9 @@ def _compare(expected: Any, got: Any, what: str) -> Difference | None:
 
 
 def _compare_tensors(expected: torch.Tensor, got: Any, what: str) -> Difference | None:
-    if expected.dim() == 0 and expected.dtype.is_floating_point and isinstance(_plain(got), numbers.Real):
-        return _compare_numbers(expected.item(), got, what)
     if not isinstance(got, torch.Tensor):
+        if expected.dim() == 0 and expected.dtype.is_floating_point and isinstance(_plain(got), numbers.Real):
+            return _compare_numbers(expected.item(), got, what)
         return Difference("type", f"{what} must be a torch.Tensor, and yours is {kind_of(got)}")
     if got.device != expected.device:
         return Difference("device", f"{what} must be on {expected.device}, where the input is, not on {got.device}")
@@ -104,18 +102,20 @@ def _compare_dicts(expected: dict[Any, Any], got: Any, what: str) -> Difference 
 
 def _plain(got: Any) -> Any:
     """A tensor or an array of one number as that number."""
-    return got.item() if isinstance(got, (torch.Tensor, np.ndarray, np.generic)) and got.size == 1 else got
+    if isinstance(got, torch.Tensor):
+        return got.item() if got.numel() == 1 else got
+    return got.item() if isinstance(got, (np.ndarray, np.generic)) and got.size == 1 else got
 
 
 def _compare_bools(expected: bool, got: Any, what: str) -> Difference | None:
-    got = got.item() if isinstance(got, torch.Tensor) and got.numel() == 1 else _plain(got)
+    got = _plain(got)
     if not isinstance(got, bool):
         return Difference("type", f"{what} must be True or False, and yours is {kind_of(got)}")
     return None if got == expected else _value(what)
 
 
 def _compare_numbers(expected: float, got: Any, what: str) -> Difference | None:
-    got = got.item() if isinstance(got, torch.Tensor) and got.numel() == 1 else _plain(got)
+    got = _plain(got)
     if isinstance(got, bool) or not isinstance(got, numbers.Real):
         return Difference("type", f"{what} must be a number, and yours is {kind_of(got)}")
     if got != got:

@@ -109,8 +109,9 @@ class Exercise:
             outcomes.append(call(function, case, self.seconds))
             if outcomes[-1].kind in ("too slow", "not started"):
                 break
-        for case, outcome in zip(drawn, outcomes, strict=False):
-            finding = self._judge(case, outcome, drawn, outcomes)
+        right = [call(self.reference, case, None) for case in drawn[: len(outcomes)]]
+        for number in range(len(outcomes)):
+            finding = self._judge(number, drawn, outcomes, right)
             if finding is not None:
                 return finding
         again = call(function, drawn[-1], self.seconds)
@@ -118,18 +119,18 @@ class Exercise:
             return Finding(False, "unsteady", None, "the same input gave two different results; use no chance here")
         return Finding(True, "solved", None, f"Verified: {self.verified}")
 
-    def _judge(self, case: Case, outcome: Outcome, drawn: list[Case], outcomes: list[Outcome]) -> Finding | None:
+    def _judge(self, number: int, drawn: list[Case], outcomes: list[Outcome], right: list[Outcome]) -> Finding | None:
         """What is wrong in this case, or `None`."""
+        case, outcome, expected = drawn[number], outcomes[number], right[number].value
         if outcome.kind == "not started":
             return Finding(False, "not started", None, "this is still the stub; write your code in its place")
         if outcome.kind == "too slow":
             text = f"no result after {self.seconds:g} seconds. Does a loop never end?\n{self._shown(case)}"
             return Finding(False, "too slow", None, text)
-        expected = call(self.reference, case, None).value
         difference = None if outcome.error else compare(expected, outcome.value)
         if difference is None and not outcome.error and not outcome.changed:
             return None
-        known = self._recognise(drawn, outcomes)
+        known = self._recognise(drawn, outcomes, right)
         where = f"\n{self._shown(case)}"
         if known is not None:
             detail = "" if outcome.error else f"{where}\n{show_difference(expected, outcome.value)}"
@@ -145,16 +146,15 @@ class Exercise:
         text = f"{difference.message}{where}\n{show_difference(expected, outcome.value)}"
         return Finding(False, difference.kind, None, text)
 
-    def _recognise(self, drawn: list[Case], outcomes: list[Outcome]) -> Mistake | None:
+    def _recognise(self, drawn: list[Case], outcomes: list[Outcome], right: list[Outcome]) -> Mistake | None:
         """The known mistake that does just what the submission did, in every case that has been tried."""
         for mistake in self.mistakes:
             differs = False
-            for case, outcome in zip(drawn, outcomes, strict=False):
+            for case, outcome, expected in zip(drawn, outcomes, right, strict=False):
                 wrong = call(mistake.function, case, None)
                 if not _same(wrong, outcome):
                     break
-                right = call(self.reference, case, None)
-                differs = differs or not _same(wrong, right)
+                differs = differs or not _same(wrong, expected)
             else:
                 if differs:
                     return mistake

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+ABSOLUTE, RELATIVE = 1e-5, 1e-4  # how far two numbers may lie apart and still be taken for equal
 MOST_NUMBERS, MOST_INPUT_NUMBERS = 32, 12
 LONGEST, LONGEST_RESULT, MOST_PARTS, DEEPEST = 160, 700, 8, 4
 
@@ -77,14 +78,13 @@ def show_difference(expected: Any, got: Any) -> str:
 def _difference(expected: Any, got: Any) -> str:
     if _has_tensors(expected) and isinstance(got, (tuple, list)) and len(expected) == len(got):
         for number, (one, other) in enumerate(zip(expected, got, strict=True)):
-            text = show_difference(one, other)
             if _differ(one, other):
-                return f"    part {number}:\n{text}"
+                return f"    part {number}:\n{show_difference(one, other)}"
     if not isinstance(expected, torch.Tensor) or not isinstance(got, torch.Tensor) or expected.shape != got.shape:
         return f"    expected  {show_value(expected)}\n    got       {show_value(got)}"
     if expected.numel() <= MOST_NUMBERS:
         return _beside(expected, got)
-    wrong = ~torch.isclose(expected.double(), got.detach().double(), 1e-4, 1e-5, equal_nan=True)
+    wrong = ~torch.isclose(expected.double(), got.detach().double(), RELATIVE, ABSOLUTE, equal_nan=True)
     if not bool(wrong.any()):
         return f"    expected  {show_value(expected)}\n    got       {show_value(got)}"
     place = tuple(int(i) for i in wrong.nonzero()[0])
@@ -106,10 +106,10 @@ def _beside(expected: torch.Tensor, got: torch.Tensor) -> str:
 def _differ(one: Any, other: Any) -> bool:
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         return one.shape != other.shape or not torch.allclose(
-            one.double(), other.detach().double(), 1e-4, 1e-5, equal_nan=True
+            one.double(), other.detach().double(), RELATIVE, ABSOLUTE, equal_nan=True
         )
     if isinstance(one, (int, float)) and isinstance(other, (int, float)):
-        return not math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-5)
+        return not math.isclose(one, other, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
     return bool(one != other)
 
 
