@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import NamedTuple
 
 import torch
@@ -69,7 +69,7 @@ def gated(model: nn.Module, gates: Mapping[str, Iterable[Tensor | None]]) -> Ite
         yield
 
 
-def switched_off(model: nn.Module, heads: Iterable[Head]) -> object:
+def switched_off(model: nn.Module, heads: Iterable[Head]) -> AbstractContextManager[None]:
     """`with switched_off(model, [Head("cross", 1, 3)]):` those heads contribute nothing.
 
     Raises:

@@ -4,7 +4,7 @@
 wrong, names the known mistake that does the same. It prints what was verified, or raises `CheckFailed` with a message.
 """
 
-from . import at_work, averages, counts, heads, importance, layer, patterns, weights
+from . import at_work, averages, counts, heads, importance, layer, patterns, pictures, weights
 from ._exercise import CheckFailed, Exercise, Finding, Mistake
 
 EXERCISES: dict[str, Exercise] = {
@@ -12,7 +12,7 @@ EXERCISES: dict[str, Exercise] = {
     for one in sorted(
         (
             one
-            for module in (averages, weights, counts, layer, heads, patterns, at_work, importance)
+            for module in (averages, weights, counts, layer, heads, patterns, at_work, pictures, importance)
             for one in vars(module).values()
             if isinstance(one, Exercise)
         ),

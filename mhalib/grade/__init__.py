@@ -5,6 +5,6 @@ is sent arguments and sends back results, as JSON and raw numbers through a pipe
 """
 
 from ._class import Row, grade_class
-from ._sandbox import Limits, bubblewrap, no_sandbox
+from ._launch import Limits, bubblewrap, no_sandbox
 
 __all__ = ["Limits", "Row", "bubblewrap", "grade_class", "no_sandbox"]

@@ -9,7 +9,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from ._class import grade_class, harmless
-from ._sandbox import Limits, bubblewrap, no_sandbox
+from ._launch import Limits, bubblewrap, no_sandbox
 
 DESCRIPTION = """Grade a folder of notebooks: one row per student and exercise, with points and the diagnosis.
 

@@ -19,7 +19,8 @@ from tqdm import tqdm
 
 from ..checks import EXERCISES, Exercise, Finding
 from . import _submissions
-from ._sandbox import Launcher, Limits, NotStarted, Sandbox, Stopped, require_working
+from ._launch import Launcher, Limits
+from ._sandbox import NotStarted, Sandbox, Stopped, require_working
 
 COLUMNS = ("student", "chapter", "exercise", "points", "out_of", "kind", "mistake", "diagnosis", "notes")
 MOST_BAD_CELLS = 5

@@ -20,7 +20,7 @@ import torch
 from mhalib.grade import Limits, Row, __main__, _class, _sandbox, _submissions, bubblewrap, grade_class, wire
 
 SEED = "seed-that-nobody-sees"
-MEMORY_MB = 1011  # of no other test, so that its processes can be told
+MEMORY_MB = 1011 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])  # of nobody else, to tell its processes
 LIMITS = Limits(memory_mb=MEMORY_MB, call_seconds=2, cell_seconds=3)
 
 
@@ -524,7 +524,7 @@ def command(folder: Path, out: Path, *more: str) -> list[str]:
 
 def test_a_killed_run_goes_on_where_it_stopped(sandboxed, tmp_path):
     work = dict.fromkeys("abd", HONEST) | {"c": in_the_function("time.sleep(60)")}
-    folder, out, memory_mb = hand_in(tmp_path / "s", work), tmp_path / "grades.csv", 1013
+    folder, out, memory_mb = hand_in(tmp_path / "s", work), tmp_path / "grades.csv", MEMORY_MB + 100
     journal = tmp_path / "grades.csv.progress"
     more = ["--jobs", "1", "--memory-mb", str(memory_mb), "--call-seconds", "2"]
     process = subprocess.Popen(

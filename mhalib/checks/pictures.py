@@ -1,0 +1,99 @@
+"""Exercises on pictures and what looks at them: chapters 10 and 11."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ..models import patches as right_patches
+from ._exercise import Case, Exercise, Mistake, draw, sizes
+
+
+def _images(rng: random.Random) -> Iterator[Case]:
+    yield {"images": torch.arange(16.0).reshape(1, 4, 4), "patch_size": 2}
+    for _ in range(3):
+        batch_size, rows, columns, patch_size = sizes(rng, 4, largest=6)
+        yield {"images": draw(rng, batch_size, rows * patch_size, columns * patch_size), "patch_size": patch_size}
+
+
+patches = Exercise(
+    "patches",
+    chapter=10,
+    title="cut pictures into patches",
+    reference=right_patches,
+    cases=_images,
+    verified="four batches of pictures that are not square; patches row by row, and inside a patch pixels row by row.",
+    points=2,
+    mistakes=[
+        Mistake(
+            "straight reshape",
+            "you reshaped straight: a `patch` is now a piece of one or two rows of the picture. Split both axes, then "
+            "bring the two axes of a patch together.",
+            lambda images, patch_size: images.reshape(len(images), -1, patch_size**2),
+        ),
+        Mistake(
+            "column by column",
+            "the patches are in the order of columns: the second one should be to the right of the first.",
+            lambda images, patch_size: (
+                right_patches(images.mT, patch_size).unflatten(-1, (patch_size, patch_size)).mT.flatten(-2)
+            ),
+        ),
+        Mistake(
+            "patches transposed",
+            "the patches are in the right order, but each is transposed: pixels column by column.",
+            lambda images, patch_size: (
+                right_patches(images, patch_size).unflatten(-1, (patch_size, patch_size)).mT.flatten(-2)
+            ),
+        ),
+        Mistake(
+            "patches not flattened",
+            "each patch is still a square; flatten its two axes.",
+            lambda images, patch_size: right_patches(images, patch_size).unflatten(-1, (patch_size, patch_size)),
+        ),
+    ],
+)
+
+
+def _over_patches(rng: random.Random) -> Iterator[Case]:
+    for _ in range(4):
+        num_heads, num_words, rows, third = sizes(rng, 4, largest=6)
+        weights = (2 * draw(rng, num_heads, num_words, rows * 3 * third)).softmax(-1)
+        yield {"weights": weights, "num_columns": 3 * third}
+
+
+def _left(weights: Tensor, num_columns: int) -> Tensor:
+    return weights.unflatten(-1, (-1, num_columns))[..., : num_columns // 3].sum((-2, -1))
+
+
+weight_on_the_left = Exercise(
+    "weight_on_the_left",
+    chapter=11,
+    title="how much of its weight a word puts on the left third",
+    reference=_left,
+    cases=_over_patches,
+    verified="four pictures; patches are counted row by row, so the left third is a part of every row.",
+    mistakes=[
+        Mistake(
+            "the first third of the patches",
+            "you took the first third of all patches: that is the top of the picture. Patches are counted row by row.",
+            lambda weights, num_columns: weights[..., : weights.shape[-1] // 3].sum(-1),
+        ),
+        Mistake(
+            "averaged",
+            "you averaged the weights over the patches. Add them: a share of 1.",
+            lambda weights, num_columns: weights.unflatten(-1, (-1, num_columns))[..., : num_columns // 3].mean(
+                (-2, -1)
+            ),
+        ),
+        Mistake(
+            "the right third",
+            "this is the right third.",
+            lambda weights, num_columns: weights.unflatten(-1, (-1, num_columns))[..., -(num_columns // 3) :].sum(
+                (-2, -1)
+            ),
+        ),
+    ],
+)
