@@ -1,4 +1,4 @@
-"""Sphinx extension of this book: MathJax and the instruments from our own pages, title, accessible bibliography."""
+"""Sphinx extension of this book: MathJax and instruments from our own pages, title, bibliography, exercises."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import nbformat
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
+import exercises
 from mhalib.widgets import STYLE, page_script
 
 MATHJAX = "tex-chtml.js"
@@ -54,11 +56,29 @@ def name_list_items(app: Sphinx, page: str, template: str, context: dict[str, An
         context["body"] = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
 
 
+def show_exercises(app: Sphinx, docname: str, source: list[str]) -> None:
+    """A page shows the code to mend above the folded solution, and the solution without its markers."""
+    if exercises.BEGIN not in source[0] or not app.env.doc2path(docname).endswith(".ipynb"):
+        return
+    notebook = nbformat.reads(source[0], as_version=4)
+    cells = []
+    for cell in notebook.cells:
+        if exercises.EXERCISE in cell.metadata.get("tags", []):
+            wrong = exercises.code_to_mend(cell.source)
+            if wrong is not None:
+                cells.append(nbformat.v4.new_markdown_cell(f"To mend:\n\n```python\n{wrong}\n```"))
+            cell.source = exercises.with_solution(cell.source)
+        cells.append(cell)
+    notebook.cells = cells
+    source[0] = nbformat.writes(notebook)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("comments_config", {}, "html")  # Jupyter Book sets it for sphinx_comments, which we left out
     app.config.mathjax_path = f"mathjax/{MATHJAX}"
     app.connect("config-inited", write_title)
     app.connect("builder-inited", write_instruments)
+    app.connect("source-read", show_exercises)
     app.connect("html-page-context", name_list_items)
     app.connect("build-finished", copy_mathjax)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

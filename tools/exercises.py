@@ -2,6 +2,8 @@
 
     python tools/exercises.py
 
+It also writes the teacher's table of all exercises into chapters/teaching.md.
+
 A chapter marks what belongs to them by tags: `exercise-setup` (a code cell, copied), `exercise-text` (a markdown cell,
 copied) and `exercise` (a code cell with a solution). In the latter,
 
@@ -17,6 +19,7 @@ becomes what stands behind INSTEAD, without its `# `; where there is no INSTEAD,
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import nbformat
@@ -24,6 +27,9 @@ import notebooks
 from nbformat import NotebookNode
 
 FOLDER = notebooks.ROOT / "exercises"
+TABLE = notebooks.CHAPTERS / "teaching.md"
+TABLE_BEGIN, TABLE_END = "<!-- written by tools/exercises.py -->\n", "<!-- end -->"
+HEAD = re.compile(r"#### (\w+)\n\n\*(Coding|Prediction|Repair) · (easy|medium|hard) · (\d+) minutes\.\*")
 BEGIN, INSTEAD, END = "# BEGIN SOLUTION", "# INSTEAD", "# END SOLUTION"
 STUB = ("# your code here", "raise NotImplementedError")
 SETUP, TEXT, EXERCISE = "exercise-setup", "exercise-text", "exercise"
@@ -107,10 +113,46 @@ def student_notebook(chapter: Path) -> NotebookNode | None:
     return notebooks.normalise(nbformat.v4.new_notebook(cells=made))
 
 
+def code_to_mend(source: str) -> str | None:
+    """The wrong code of an exercise's cell that has one, without the line that checks it; `None` for other cells."""
+    if INSTEAD not in source:
+        return None
+    return without_solution(source).rpartition("\nchecks.")[0].rstrip()
+
+
+def with_solution(source: str) -> str:
+    """The cell as the page shows it when it is unfolded: solved, without markers and what stands behind INSTEAD."""
+    without_instead = re.sub(rf"^ *{INSTEAD}\n(?:.*\n)*?(?= *{END}$)", "", source, flags=re.M)
+    return re.sub(rf"^ *(?:{BEGIN}|{END})\n", "", without_instead, flags=re.M)
+
+
+def table(chapters: Iterable[Path]) -> str:
+    """All exercises in markdown, a line each: chapter, name, kind, difficulty, minutes."""
+    lines = ["| chapter | exercise | kind | difficulty | minutes |", "|---|---|---|---|---|"]
+    for chapter in chapters:
+        for cell in nbformat.read(chapter, as_version=4).cells:
+            found = HEAD.match(cell.source)
+            if found:
+                name, kind, difficulty, minutes = found.groups()
+                link = f"[{int(chapter.name[:2])}]({chapter.name})"
+                lines.append(f"| {link} | `{name}` | {kind.lower()} | {difficulty} | {minutes} |")
+    return "\n".join(lines)
+
+
+def with_table(page: str, written: str) -> str:
+    """The teacher's page with another table between its two marks."""
+    before, _, rest = page.partition(TABLE_BEGIN)
+    _, mark, after = rest.partition(TABLE_END)
+    if not mark:
+        raise ValueError(f"{TABLE.name} has not both of {TABLE_BEGIN!r} and {TABLE_END!r}")
+    return f"{before}{TABLE_BEGIN}\n{written}\n\n{TABLE_END}{after}"
+
+
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     wanted = set()
-    for chapter in sorted(notebooks.CHAPTERS.glob("[0-9]*.ipynb")):
+    chapters = sorted(notebooks.CHAPTERS.glob("[0-9]*.ipynb"))
+    for chapter in chapters:
         notebook = student_notebook(chapter)
         if notebook is not None:
             nbformat.write(notebook, FOLDER / chapter.name)
@@ -118,6 +160,7 @@ def main() -> None:
     for path in FOLDER.glob("*.ipynb"):
         if path.name not in wanted:
             path.unlink()
+    TABLE.write_text(with_table(TABLE.read_text(encoding="utf-8"), table(chapters)), encoding="utf-8")
     print(f"{len(wanted)} notebooks in {FOLDER.name}/")
 
 

@@ -4,22 +4,39 @@
 wrong, names the known mistake that does the same. It prints what was verified, or raises `CheckFailed` with a message.
 """
 
-from . import at_work, averages, counts, heads, importance, layer, patterns, pictures, weights
+from . import (
+    at_work,
+    averages,
+    counts,
+    heads,
+    importance,
+    layer,
+    ledgers,
+    patterns,
+    pictures,
+    repairs,
+    repairs_of_models,
+    weights,
+)
 from ._exercise import CheckFailed, Exercise, Finding, Mistake
 
-EXERCISES: dict[str, Exercise] = {
-    name: one
-    for one in sorted(
-        (
-            one
-            for module in (averages, weights, counts, layer, heads, patterns, at_work, pictures, importance)
-            for one in vars(module).values()
-            if isinstance(one, Exercise)
-        ),
-        key=lambda one: one.chapter,
-    )
-    for name in (one.name,)
-}
+_MODULES = (
+    averages,
+    weights,
+    counts,
+    layer,
+    heads,
+    ledgers,
+    patterns,
+    at_work,
+    pictures,
+    importance,
+    repairs,
+    repairs_of_models,
+)
+_ALL = [one for module in _MODULES for one in vars(module).values() if isinstance(one, Exercise)]
+
+EXERCISES: dict[str, Exercise] = {one.name: one for one in sorted(_ALL, key=lambda one: one.chapter)}
 """Every exercise by its name, in the order of the chapters."""
 
 globals().update(EXERCISES)

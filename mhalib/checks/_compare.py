@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +21,14 @@ class Difference:
     message: str
 
 
-def compare(expected: Any, got: Any, what: str = "the result") -> Difference | None:
-    """`None` if they agree, precision aside. A list may stand for a tuple, and a tensor of one for a number."""
+def compare(expected: Any, got: Any, what: str = "the result", parts: Sequence[str] = ()) -> Difference | None:
+    """`None` if they agree, precision aside. A list may stand for a tuple, and a tensor of one for a number.
+
+    what: what `got` is called in the message; parts: and what its parts are called, if it has any.
+    """
     try:
+        if parts and isinstance(expected, (tuple, list)):
+            return _compare_sequences(expected, got, what, parts)
         return _compare(expected, got, what)
     except Exception:  # what students return may do anything when it is looked at
         return Difference("type", f"{what} must be {kind_of(expected)}, and yours, {kind_of(got)}, cannot be read")
@@ -77,13 +83,16 @@ def _sort(dtype: torch.dtype) -> str:
     return "floating-point numbers" if dtype.is_floating_point else "integers"
 
 
-def _compare_sequences(expected: Any, got: Any, what: str) -> Difference | None:
+def _compare_sequences(expected: Any, got: Any, what: str, parts: Sequence[str] = ()) -> Difference | None:
+    if got is None:
+        return _compare(expected, got, what)
     if isinstance(got, torch.Tensor) or not isinstance(got, (tuple, list)):
         return Difference("type", f"{what} must be {kind_of(expected)}, and yours is {kind_of(got)}")
     if len(got) != len(expected):
-        return Difference("shape", f"{what} must have {len(expected)} parts, and yours has {len(got)}")
+        named = f" ({', '.join(parts)})" if parts else ""
+        return Difference("shape", f"{what} must have {len(expected)} parts{named}, and yours has {len(got)}")
     for number, pair in enumerate(zip(expected, got, strict=True)):
-        difference = compare(*pair, what=f"part {number} of {what}")
+        difference = compare(*pair, what=parts[number] if parts else f"{what}[{number}]")
         if difference is not None:
             return difference
     return None

@@ -60,6 +60,7 @@ class Exercise:
         cases: draws the inputs from a source of chance, the smallest first; all sizes of a case differ.
         mistakes: the known wrong versions, the most special first.
         verified: what the student may believe after success.
+        parts: what the parts of the result are called, if it is a tuple.
         points: what it counts.
         is_value: the student hands in a value, not a function; `cases` then yields one case without arguments.
         seconds: how long one call may take.
@@ -75,13 +76,20 @@ class Exercise:
         cases: Callable[[random.Random], Iterator[Case]],
         mistakes: Sequence[Mistake] = (),
         verified: str,
+        parts: Sequence[str] = (),
         points: int = 1,
         is_value: bool = False,
         seconds: float = 10.0,
     ) -> None:
         self.name, self.chapter, self.title = name, chapter, title
         self.reference, self.cases, self.mistakes = reference, cases, tuple(mistakes)
-        self.verified, self.points, self.is_value, self.seconds = verified, points, is_value, seconds
+        self.parts, self.verified, self.points, self.is_value, self.seconds = (
+            tuple(parts),
+            verified,
+            points,
+            is_value,
+            seconds,
+        )
 
     def __repr__(self) -> str:
         return f"checks.{self.name}: {self.title} (chapter {self.chapter})"
@@ -127,13 +135,13 @@ class Exercise:
         if outcome.kind == "too slow":
             text = f"no result after {self.seconds:g} seconds. Does a loop never end?\n{self._shown(case)}"
             return Finding(False, "too slow", None, text)
-        difference = None if outcome.error else compare(expected, outcome.value)
+        difference = None if outcome.error else compare(expected, outcome.value, parts=self.parts)
         if difference is None and not outcome.error and not outcome.changed:
             return None
         known = self._recognise(drawn, outcomes, right)
         where = f"\n{self._shown(case)}"
         if known is not None:
-            detail = "" if outcome.error else f"{where}\n{show_difference(expected, outcome.value)}"
+            detail = "" if outcome.error else f"{where}\n{show_difference(expected, outcome.value, self.parts)}"
             kind = "raised" if outcome.error else difference.kind if difference else "input changed"
             return Finding(False, kind, known.name, f"{known.message}{detail}")
         if outcome.error:
@@ -143,7 +151,7 @@ class Exercise:
             names = " and ".join(outcome.changed)
             text = f"the result is right, but your code changed its input {names} in place. Work on a new tensor"
             return Finding(False, "input changed", None, f"{text}{where}")
-        text = f"{difference.message}{where}\n{show_difference(expected, outcome.value)}"
+        text = f"{difference.message}{where}\n{show_difference(expected, outcome.value, self.parts)}"
         return Finding(False, difference.kind, None, text)
 
     def _recognise(self, drawn: list[Case], outcomes: list[Outcome], right: list[Outcome]) -> Mistake | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -55,31 +56,36 @@ def _cut(text: str, longest: int) -> str:
 
 
 def show_call(name: str, case: dict[str, Any]) -> str:
-    """The call that failed, `split_heads(x of shape (1, 3, 4), num_heads=2)`; below it the tensors that are small."""
+    """The call that failed, `split_heads(x of shape (1, 3, 4), num_heads=2)`; below it small tensors, and tables."""
     parts, below = [], ""
     for argument, value in case.items():
         if isinstance(value, torch.Tensor) and value.dim() > 1:
             parts.append(f"{argument} of shape {tuple(value.shape)}")
             if value.numel() <= MOST_INPUT_NUMBERS:
                 below += f"\n    {argument:<8}  {show_value(value)}"
+        elif type(value) is list and value and all(type(row) is tuple for row in value):
+            parts.append(argument)
+            below += (
+                f"\n    {argument} = [" + "".join(f"\n      {row},  # {i}" for i, row in enumerate(value)) + "\n    ]"
+            )
         else:
             parts.append(f"{argument}={show_value(value)}")
     return f"{name}({', '.join(parts)}){below}"
 
 
-def show_difference(expected: Any, got: Any) -> str:
-    """Expected beside got: all of it where it is small, else its first wrong place."""
+def show_difference(expected: Any, got: Any, parts: Sequence[str] = ()) -> str:
+    """Expected beside got: all of it where it is small, else its first wrong place. `parts` names those of a tuple."""
     try:
-        return _difference(expected, got)
+        return _difference(expected, got, parts)
     except Exception:  # a tensor without numbers, say
         return f"    expected  {show_value(expected)}\n    got       {show_value(got)}"
 
 
-def _difference(expected: Any, got: Any) -> str:
+def _difference(expected: Any, got: Any, parts: Sequence[str] = ()) -> str:
     if _has_tensors(expected) and isinstance(got, (tuple, list)) and len(expected) == len(got):
         for number, (one, other) in enumerate(zip(expected, got, strict=True)):
             if _differ(one, other):
-                return f"    part {number}:\n{show_difference(one, other)}"
+                return f"    {parts[number] if parts else f'[{number}]'}:\n{show_difference(one, other)}"
     if not isinstance(expected, torch.Tensor) or not isinstance(got, torch.Tensor) or expected.shape != got.shape:
         return f"    expected  {show_value(expected)}\n    got       {show_value(got)}"
     if expected.numel() <= MOST_NUMBERS:

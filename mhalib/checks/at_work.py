@@ -88,6 +88,7 @@ cross_shapes = Exercise(
         (target_shape[0], num_heads, target_shape[1], memory_shape[1]),
     ),
     cases=_cross_shapes,
+    parts=("the shape of the output", "the shape of the weights"),
     verified="four pairs of sequences with different lengths.",
     mistakes=[
         Mistake(
@@ -139,6 +140,7 @@ shifted = Exercise(
     title="what a decoder reads, and what it should answer",
     reference=lambda target: (target[:, :-1], target[:, 1:]),
     cases=_targets,
+    parts=("the decoder's input", "the array of answers"),
     verified="four batches: at every position the answer is the token after it.",
     mistakes=[
         Mistake(

@@ -157,6 +157,7 @@ row_of_fold = Exercise(
     title="which example and head a folded row holds",
     reference=lambda row, num_heads: (row // num_heads, row % num_heads),
     cases=_rows,
+    parts=("the example b", "the head i"),
     verified="row 21 with 8 heads, and five random rows.",
     mistakes=[
         Mistake(
@@ -190,6 +191,7 @@ strides_of_heads = Exercise(
     title="strides after the split",
     reference=_strides,
     cases=_strided,
+    parts=("the stride of B", "the stride of h", "the stride of N", "the stride of d"),
     verified="four shapes; nothing was copied, so the strides of tokens and channels are those of x.",
     mistakes=[
         Mistake(

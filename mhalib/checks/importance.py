@@ -178,6 +178,7 @@ prune = Exercise(
     title="remove a head from two matrices",
     reference=_without_head,
     cases=_matrices,
+    parts=("W_v", "W_o"),
     verified="three layers: rows of W_v and columns of W_o are gone; what is left computes what it did.",
     points=2,
     mistakes=[

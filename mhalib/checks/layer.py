@@ -29,8 +29,14 @@ def _layer_inputs(rng: random.Random) -> Iterator[Case]:
 _PROJECTIONS = ("W_q", "W_k", "W_v", "W_o")
 
 
-def _straight_split(x: Tensor, num_heads: int) -> Tensor:
+def straight_split(x: Tensor, num_heads: int) -> Tensor:
+    """(B, N, D) -> (B, h, N, d) by one reshape: the wrong one."""
     return x.reshape(len(x), num_heads, x.shape[1], -1)
+
+
+def straight_merge(x: Tensor) -> Tensor:
+    """(B, h, N, d) -> (B, N, D) by one reshape: the wrong one."""
+    return x.reshape(len(x), x.shape[2], -1)
 
 
 def _forward(
@@ -69,18 +75,18 @@ _LAYER_MISTAKES = [
         "straight reshape",
         "the heads are split by a straight reshape to (B, h, N, d), which mixes tokens and channels. Split the last "
         "axis, then swap the axes of tokens and heads.",
-        _made(split=_straight_split),
+        _made(split=straight_split),
     ),
     Mistake(
         "straight merge",
         "the heads are merged by a straight reshape to (B, N, D). Swap the axes of heads and tokens first.",
-        _made(merge=lambda x: x.reshape(len(x), x.shape[2], -1)),
+        _made(merge=straight_merge),
     ),
     Mistake(
         "both straight",
         "both the split and the merge are straight reshapes. Their shapes fit, and one undoes the other, but in "
         "between no head holds its columns of a token.",
-        _made(split=_straight_split, merge=lambda x: x.reshape(len(x), x.shape[2], -1)),
+        _made(split=straight_split, merge=straight_merge),
     ),
     Mistake(
         "no scale",
@@ -166,21 +172,21 @@ mended_layer = Exercise(
             "nothing mended",
             "it computes just what it computed before. Check one step after the other, by values: split, scale, merge.",
             _made(
-                split=_straight_split,
-                merge=lambda x: x.reshape(len(x), x.shape[2], -1),
+                split=straight_split,
+                merge=straight_merge,
                 scale=lambda x, q: math.sqrt(q.shape[-1] / x.shape[-1]),
             ),
         ),
         Mistake(
             "split and scale left",
             "the merge is right now. The split still reshapes straight, and the scale is still that of D.",
-            _made(split=_straight_split, scale=lambda x, q: math.sqrt(q.shape[-1] / x.shape[-1])),
+            _made(split=straight_split, scale=lambda x, q: math.sqrt(q.shape[-1] / x.shape[-1])),
         ),
         Mistake(
             "merge and scale left",
             "the split is right now. The merge still reshapes straight, and the scale is still that of D.",
             _made(
-                merge=lambda x: x.reshape(len(x), x.shape[2], -1),
+                merge=straight_merge,
                 scale=lambda x, q: math.sqrt(q.shape[-1] / x.shape[-1]),
             ),
         ),

@@ -177,6 +177,7 @@ positional_role = Exercise(
     title="the distance at which a head has its maximum",
     reference=_best_offset,
     cases=_one_head,
+    parts=("the offset", "the share"),
     verified="four heads; the most frequent distance from a query to its largest weight, and its share of all queries.",
     points=2,
     mistakes=[

@@ -303,6 +303,7 @@ attend = Exercise(
     title="attention: output and weights",
     reference=right_attend,
     cases=_attention_inputs,
+    parts=("the output", "the matrix of weights"),
     verified="output and weights agree with `mhalib.attend`, which is held against torch, on four inputs; values have "
     "a width of their own.",
     points=3,

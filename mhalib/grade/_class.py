@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from .. import __version__
 from ..checks import EXERCISES, Exercise, Finding
 from . import _submissions
 from ._launch import Launcher, Limits
@@ -130,7 +131,8 @@ def _graded_once(
     except ValueError as error:  # soon found out again, so it is not kept
         finding = Finding(False, "unreadable", None, f"the notebook could not be read: {error}")
         return [_row(student, exercise, finding, []) for exercise in exercises]
-    parts = (student.encode(), notebook, seed.encode(), *(exercise.name.encode() for exercise in exercises))
+    told = (__version__, student, seed, *(exercise.name for exercise in exercises))
+    parts = (notebook, *(part.encode() for part in told))
     key = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
     entry = journal / f"{key}.json"
     with contextlib.suppress(OSError, ValueError, TypeError):  # not there, or damaged

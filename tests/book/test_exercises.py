@@ -9,6 +9,7 @@ from pathlib import Path
 import nbformat
 import notebooks
 import pytest
+from bs4 import BeautifulSoup
 
 import exercises
 from mhalib import checks
@@ -34,6 +35,14 @@ def test_the_students_notebooks_are_those_of_the_chapters() -> None:
         assert stored == exercises.student_notebook(chapter), f"{chapter.name} is stale: run  make exercises"
 
 
+def test_the_teachers_table_is_that_of_the_chapters() -> None:
+    page = exercises.TABLE.read_text(encoding="utf-8")
+    assert page == exercises.with_table(page, exercises.table(CHAPTERS)), "the table is stale: run  make exercises"
+    assert page.count("\n| [") >= len(checks.EXERCISES)
+    with pytest.raises(ValueError, match="has not both"):
+        exercises.with_table("no marks", "")
+
+
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
 def test_no_solution_leaks(chapter: Path) -> None:
     """Not into a cell, not into an output, not into metadata: the file's text is searched as it is."""
@@ -54,7 +63,7 @@ def test_every_exercise_has_text_hints_and_a_checker_of_its_chapter(chapter: Pat
     for text, cell in zip(texts, cells, strict=True):
         name = re.match(r"#### (\w+)\n", text.source)[1]
         assert checks.EXERCISES[name].chapter == int(chapter.name[:2])
-        assert re.search(r"^\*(Coding|Prediction|Repair) · (easy|medium|hard) · \d+ minutes\.\*", text.source, re.M)
+        assert exercises.HEAD.match(text.source)
         assert text.source.count("<details>") == text.source.count("</details>")
         assert cell.source.rstrip().endswith(f"checks.{name}({name})")
         assert "hide-input" in cell.metadata["tags"], "the page must fold the solution"
@@ -115,3 +124,29 @@ def test_a_solution_becomes_a_stub_or_what_stands_behind_instead() -> None:
         "def f(x):\n    # BEGIN SOLUTION\n    return x\n    # INSTEAD\n    # y = -x\n    # return y\n    # END SOLUTION"
     )
     assert exercises.without_solution(source) == "def f(x):\n    y = -x\n    return y"
+
+
+def test_the_code_to_mend_and_the_solution_stand_apart() -> None:
+    instead = "    # INSTEAD\n    # return -x\n"
+    source = f"def f(x):\n    # BEGIN SOLUTION\n    return x\n{instead}    # END SOLUTION\n\n\nchecks.f(f)"
+    assert exercises.code_to_mend(source) == "def f(x):\n    return -x"
+    assert exercises.code_to_mend(source.replace(instead, "")) is None
+    assert exercises.with_solution(source) == "def f(x):\n    return x\n\n\nchecks.f(f)"
+    assert exercises.with_solution(source.replace(instead, "")) == "def f(x):\n    return x\n\n\nchecks.f(f)"
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
+def test_the_page_shows_the_code_to_mend_above_the_folded_solution(chapter: Path) -> None:
+    page = BeautifulSoup((notebooks.ROOT / f"_build/html/chapters/{chapter.stem}.html").read_bytes(), "html.parser")
+    sections = {heading.find(string=True): heading.find_parent("section") for heading in page.find_all("h4")}
+    for cell in cells_with(chapter, exercises.EXERCISE):
+        section = sections[re.search(r"checks\.(\w+)\(", cell.source)[1]]
+        blocks = [
+            (block.get_text().strip(), block.find_parent("details")) for block in section.select(".highlight pre")
+        ]
+        assert [text for text, _ in blocks if "SOLUTION" in text or "INSTEAD" in text] == []
+        wrong = exercises.code_to_mend(cell.source)
+        shown = [text for text, folded in blocks if text.startswith("def ") and not folded]
+        assert shown == ([wrong] if wrong else [])
+        hidden = [text for text, folded in blocks if text.startswith("def ") and folded]
+        assert hidden == [exercises.with_solution(cell.source).strip()]

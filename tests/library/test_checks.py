@@ -52,6 +52,17 @@ def test_every_mistake_is_caught_and_named(name):
             assert len(finding.message) < LONGEST
 
 
+def test_the_wrong_versions_compute():
+    """As a student's own code would: they do not run into the package's checks of its arguments."""
+    raised = {
+        (name, mistake.name)
+        for name, exercise in EXERCISES.items()
+        for mistake in exercise.mistakes
+        if any(exercise.examine(mistake.function, seed).kind == "raised" for seed in SEEDS)
+    }
+    assert raised == {("merge_heads", "view of a transpose")}
+
+
 @every_exercise
 def test_the_stub_is_not_started(name):
     def stub(*_):
@@ -224,7 +235,142 @@ def pruned_by_axes(W_v, W_o, head, num_heads):
     return kept_v, W_o.unflatten(1, (num_heads, -1))[:, rest].flatten(1)
 
 
+def first_wrong_by_loop(steps):
+    for number, (operation, axes) in enumerate(steps):
+        if "~" in "".join(axes) or ":" in "".join(axes):
+            return number
+        if "softmax" in operation and not operation.endswith(" K"):
+            return number
+    return -1
+
+
+def one_by_one_from_the_last(W_v, W_o, heads, num_heads):
+    d = len(W_v) // num_heads
+    for head in sorted(heads, reverse=True):
+        W_v, W_o = pruned_by_cat(W_v, W_o, head, len(W_v) // d)
+    return W_v, W_o
+
+
+def attention_with_4d_masks(q, k, v, mask, num_heads):
+    q, k, v = (x.unflatten(-1, (num_heads, -1)).transpose(1, 2) for x in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None]).transpose(1, 2).flatten(2)
+
+
+def attention_folded_example_first(q, k, v, mask, num_heads):
+    q, k, v = (torch.cat([torch.stack(one.chunk(num_heads, -1)) for one in x]) for x in (q, k, v))
+    found = F.scaled_dot_product_attention(q, k, v, attn_mask=mask.repeat_interleave(num_heads, 0))
+    return torch.stack([torch.cat(list(one), -1) for one in found.split(num_heads)])
+
+
+def attention_of_einops_order(q, k, v):
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v).transpose(1, 2)
+
+
+def loss_by_loops(logits, tokens):
+    terms = []
+    for rows, words in zip(logits, tokens.tolist(), strict=True):
+        terms += [-row.log_softmax(-1)[word] for row, word in zip(rows, words[1:], strict=False)]
+    return sum(terms) / len(terms)
+
+
+def step_token_by_token(q, k, v):
+    past = k.shape[-2] - q.shape[-2]
+    found = [
+        F.scaled_dot_product_attention(q[:, :, i : i + 1], k[:, :, : past + i + 1], v[:, :, : past + i + 1])
+        for i in range(q.shape[-2])
+    ]
+    return torch.cat(found, 2)
+
+
 VARIANTS = {
+    "mended_scale": [
+        lambda x, W_q, W_k, W_v: F.scaled_dot_product_attention(x @ W_q.T, x @ W_k.T, x @ W_v.T),
+        lambda x, W_q, W_k, W_v: (
+            torch.softmax((x @ W_q.T) @ (x @ W_k.T).transpose(1, 2) * W_k.shape[0] ** -0.5, 2) @ (x @ W_v.T)
+        ),
+    ],
+    "mended_filling": [
+        lambda scores, mask: scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(-1),
+        lambda scores, mask: torch.where(mask, scores, -1e9).softmax(-1),
+        softmax_by_hand,
+        lambda scores, mask: (scores + torch.zeros(mask.shape).masked_fill(~mask, -math.inf)).softmax(-1),
+    ],
+    "mended_merge": [
+        lambda x, num_heads: torch.cat(list(x.view(num_heads, -1, *x.shape[1:])), -1),
+        lambda x, num_heads: torch.cat(x.chunk(num_heads), -1),
+        lambda x, num_heads: torch.einsum("hbnd->bnhd", x.unflatten(0, (num_heads, -1))).reshape(
+            len(x) // num_heads, x.shape[1], -1
+        ),
+    ],
+    "mended_tiling": [attention_with_4d_masks, attention_folded_example_first],
+    "mended_axis": [
+        attention_of_einops_order,
+        lambda q, k, v: torch.einsum(
+            "bhqk,bkhd->bqhd", (torch.einsum("bqhd,bkhd->bhqk", q, k) * q.shape[-1] ** -0.5).softmax(-1), v
+        ),
+    ],
+    "mended_masks": [
+        lambda source_lens, target_lens, num_sources, num_targets: [
+            (torch.arange(num_targets) < target_lens.view(-1, 1, 1, 1))
+            & (torch.arange(num_targets)[:, None] >= torch.arange(num_targets)),
+            torch.tensor([[[[k < n for k in range(num_sources)]]] for n in source_lens.tolist()]),
+        ],
+    ],
+    "mended_accuracy": [
+        lambda written, expected: ((written == expected) & (expected > 0)).sum() / (expected > 0).sum(),
+        lambda written, expected: np.mean(
+            [a == b for a, b in zip(written.flatten().tolist(), expected.flatten().tolist(), strict=True) if b]
+        ),
+    ],
+    "mended_loss": [
+        loss_by_loops,
+        lambda logits, tokens: F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:]),
+        lambda logits, tokens: F.cross_entropy(
+            logits.mT,
+            torch.cat([tokens[:, 1:], torch.full((len(tokens), 1), -100)], 1),
+        ),
+    ],
+    "mended_step": [
+        step_token_by_token,
+        lambda q, k, v: F.scaled_dot_product_attention(
+            q,
+            k,
+            v,
+            attn_mask=torch.arange(k.shape[2]) <= torch.arange(k.shape[2] - q.shape[2], k.shape[2])[:, None],
+        ),
+        lambda q, k, v: F.scaled_dot_product_attention(
+            q, k, v, attn_mask=torch.ones(k.shape[2], k.shape[2], dtype=torch.bool).tril()[-q.shape[2] :]
+        ),
+    ],
+    "mended_patches": [
+        lambda images, patch_size: F.unfold(images, patch_size, stride=patch_size).mT,
+        lambda images, patch_size: (
+            images.reshape(
+                *images.shape[:2],
+                images.shape[2] // patch_size,
+                patch_size,
+                images.shape[3] // patch_size,
+                patch_size,
+            )
+            .permute(0, 2, 4, 1, 3, 5)
+            .reshape(len(images), -1, images.shape[1] * patch_size**2)
+        ),
+    ],
+    "mended_words": [
+        lambda weights, tokens: list(zip(tokens[-len(weights) :], [tokens[k] for k in weights.argmax(1)], strict=True)),
+        lambda weights, tokens: tuple(
+            [tokens[len(tokens) - len(weights) + q], tokens[k]] for q, k in enumerate(weights.argmax(-1).tolist())
+        ),
+    ],
+    "mended_pruning": [
+        one_by_one_from_the_last,
+        lambda W_v, W_o, heads, num_heads: [
+            W_v.view(num_heads, -1, len(W_o))[[i for i in range(num_heads) if i not in heads]].flatten(0, 1),
+            torch.cat([one for i, one in enumerate(W_o.chunk(num_heads, 1)) if i not in heads], 1),
+        ],
+    ],
+    "first_wrong_step": [first_wrong_by_loop],
     "weighted_average": [
         lambda weights, values: torch.einsum("qk,kd->qd", weights, values),
         lambda weights, values: (values.mT @ weights.mT).mT,  # not contiguous
@@ -639,8 +785,8 @@ def test_the_wrong_part_is_shown():
         return output, weights + 1
 
     finding = EXERCISES["attend"].examine(wrong)
-    assert finding.message.startswith("part 1 of the result has the right form, but not the right values")
-    assert "part 1:\n    expected" in finding.message
+    assert finding.message.startswith("the matrix of weights has the right form, but not the right values")
+    assert "the matrix of weights:\n    expected" in finding.message
 
 
 def test_seeds_draw_different_inputs_and_the_same_ones_again():
