@@ -38,8 +38,9 @@ INTRODUCTION = (
     "# Exercises: {title}\n\n"
     "They belong to the chapter [{title}](../chapters/{name}), which has hints and solutions too, each behind a click. "
     "Write your code where a cell says so, and run the cell: its last line checks what you wrote, and tells you what "
-    "it found. While it checks, what your code prints is not shown. Use Python and torch, not `mhalib`: a grader runs "
-    "your code where that is missing."
+    "it found. While it checks, what your code prints is not shown. A shape in brackets, (B, N, D), is that of a "
+    "torch tensor; the letters are those of the chapter. Use Python and torch, not `mhalib`: a grader runs your code "
+    "where that is missing."
 )
 
 

@@ -32,7 +32,11 @@ CELL_TIMEOUT = 300  # seconds
 MEASURES = "nbval-ignore-output"
 TRAINED = "trained"  # beside MEASURES: shows a trained layer's numbers, equal on one machine only
 FRONT_PAGE = "front-page"
-FRONT_PICTURE = CHAPTERS / "_static/trained_heads.png"
+FRONT_PICTURES = {  # the start page shows a figure of each part
+    "06_per_head_heatmaps": CHAPTERS / "_static/trained_heads.png",
+    "09_small_gpt": CHAPTERS / "_static/copying_heads.png",
+    "12_what_heads_look_at": CHAPTERS / "_static/encoder_heads.png",
+}
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
@@ -200,7 +204,7 @@ def main() -> None:
         notebook = execute(path, arguments.measure)
         nbformat.write(notebook, path)
         if picture := front_picture(notebook):
-            FRONT_PICTURE.write_bytes(picture)
+            FRONT_PICTURES[path.stem].write_bytes(picture)
         print(f"{path.relative_to(ROOT)}: {time.perf_counter() - start:.0f} s, {path.stat().st_size / 1000:.0f} kB")
 
 

@@ -47,7 +47,7 @@ def _compare(expected: Any, got: Any, what: str) -> Difference | None:
         return _compare_bools(bool(expected), got, what)
     if isinstance(expected, numbers.Real):
         return _compare_numbers(float(expected), got, what)
-    if type(got) is not type(expected):
+    if not isinstance(got, type(expected)):
         return Difference("type", f"{what} must be {kind_of(expected)}, and yours is {kind_of(got)}")
     return None if bool(got == expected) else Difference("value", f"{what} is not right")
 
@@ -56,9 +56,12 @@ def _compare_tensors(expected: torch.Tensor, got: Any, what: str) -> Difference 
     if not isinstance(got, torch.Tensor):
         if expected.dim() == 0 and expected.dtype.is_floating_point and isinstance(_plain(got), numbers.Real):
             return _compare_numbers(expected.item(), got, what)
-        return Difference("type", f"{what} must be a torch.Tensor, and yours is {kind_of(got)}")
+        hint = {np.ndarray: ": wrap it in torch.from_numpy", list: ": wrap it in torch.tensor"}.get(type(got), "")
+        return Difference("type", f"{what} must be a torch.Tensor, and yours is {kind_of(got)}{hint}")
     if got.device != expected.device:
         return Difference("device", f"{what} must be on {expected.device}, where the input is, not on {got.device}")
+    if got.shape != expected.shape and expected.dim() == 0:
+        return Difference("shape", f"{what} must be one number, and yours has shape {tuple(got.shape)}")
     if got.shape != expected.shape:
         shapes = f"{tuple(expected.shape)}, and yours has {tuple(got.shape)}"
         return Difference("shape", f"{what} must have shape {shapes}")
@@ -94,7 +97,8 @@ def _compare_sequences(expected: Any, got: Any, what: str, parts: Sequence[str] 
     for number, pair in enumerate(zip(expected, got, strict=True)):
         difference = compare(*pair, what=parts[number] if parts else f"{what}[{number}]")
         if difference is not None:
-            return difference
+            plain = difference.kind == "value" and not parts and isinstance(pair[0], numbers.Real)
+            return _value(what) if plain else difference
     return None
 
 

@@ -149,7 +149,7 @@ class Exercise:
             return Finding(False, "raised", None, f"{text}{where}")
         if difference is None:
             names = " and ".join(outcome.changed)
-            text = f"the result is right, but your code changed its input {names} in place. Work on a new tensor"
+            text = f"the result is right, but your code changed its input {names} in place. Work on a copy"
             return Finding(False, "input changed", None, f"{text}{where}")
         text = f"{difference.message}{where}\n{show_difference(expected, outcome.value, self.parts)}"
         return Finding(False, difference.kind, None, text)

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 
 ABSOLUTE, RELATIVE = 1e-5, 1e-4  # how far two numbers may lie apart and still be taken for equal
-MOST_NUMBERS, MOST_INPUT_NUMBERS = 32, 12
+MOST_NUMBERS, MOST_INPUT_NUMBERS, MOST_INPUT_LINES = 32, 12, 15
 LONGEST, LONGEST_RESULT, MOST_PARTS, DEEPEST = 160, 700, 8, 4
 
 
 def kind_of(value: Any) -> str:
     """ "a tuple of 2", "a tensor", "an int"."""
     name = "tensor" if isinstance(value, torch.Tensor) else type(value).__name__[:60]
-    kind = f"{'an' if name[:1] in 'aeiou' else 'a'} {name}"
+    kind = f"{'an' if name[:1] in 'aeiou' or name == 'ndarray' else 'a'} {name}"
     return f"{kind} of {len(value)}" if type(value) in (tuple, list) else kind
 
 
@@ -70,15 +70,18 @@ def show_call(name: str, case: dict[str, Any]) -> str:
             )
         else:
             parts.append(f"{argument}={show_value(value)}")
-    return f"{name}({', '.join(parts)}){below}"
+    return f"{name}({', '.join(parts)})" + below * (below.count("\n") <= MOST_INPUT_LINES)
 
 
 def show_difference(expected: Any, got: Any, parts: Sequence[str] = ()) -> str:
-    """Expected beside got: all of it where it is small, else its first wrong place. `parts` names those of a tuple."""
+    """What is right beside what came: all of it where it is small, else its first wrong place.
+
+    parts: the names of a tuple's parts.
+    """
     try:
         return _difference(expected, got, parts)
     except Exception:  # a tensor without numbers, say
-        return f"    expected  {show_value(expected)}\n    got       {show_value(got)}"
+        return _lines(show_value(expected), show_value(got))
 
 
 def _difference(expected: Any, got: Any, parts: Sequence[str] = ()) -> str:
@@ -86,13 +89,16 @@ def _difference(expected: Any, got: Any, parts: Sequence[str] = ()) -> str:
         for number, (one, other) in enumerate(zip(expected, got, strict=True)):
             if _differ(one, other):
                 return f"    {parts[number] if parts else f'[{number}]'}:\n{show_difference(one, other)}"
+    if isinstance(expected, float) and isinstance(got, float):
+        digits = next((n for n in (4, 8) if f"{expected:.{n}g}" != f"{got:.{n}g}"), 17)
+        return _lines(f"{expected:.{digits}g}", f"{got:.{digits}g}")
     if not isinstance(expected, torch.Tensor) or not isinstance(got, torch.Tensor) or expected.shape != got.shape:
-        return f"    expected  {show_value(expected)}\n    got       {show_value(got)}"
+        return _lines(show_value(expected), show_value(got))
     if expected.numel() <= MOST_NUMBERS:
         return _beside(expected, got)
     wrong = ~torch.isclose(expected.double(), got.detach().double(), RELATIVE, ABSOLUTE, equal_nan=True)
     if not bool(wrong.any()):
-        return f"    expected  {show_value(expected)}\n    got       {show_value(got)}"
+        return _lines(show_value(expected), show_value(got))
     place = tuple(int(i) for i in wrong.nonzero()[0])
     row = place[:-1]
     index = "[" + ", ".join(map(str, (*row, ":"))) + "]"
@@ -106,7 +112,11 @@ def _beside(expected: torch.Tensor, got: torch.Tensor) -> str:
         one, other = _numbers(expected, digits), _numbers(got, digits)
         if one != other:
             break
-    return f"    expected  {_cut(one, LONGEST_RESULT)}\n    got       {_cut(other, LONGEST_RESULT)}"
+    return _lines(_cut(one, LONGEST_RESULT), _cut(other, LONGEST_RESULT))
+
+
+def _lines(right: str, yours: str) -> str:
+    return f"    right     {right}\n    yours     {yours}"
 
 
 def _differ(one: Any, other: Any) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -16,8 +17,12 @@ def _lens_and_length(rng: random.Random) -> Iterator[Case]:
     yield {"valid_lens": torch.tensor([2, 3]), "num_tokens": 3}
     for _ in range(3):
         batch_size, num_tokens = sizes(rng, 2, smallest=3, largest=8)
-        lens = torch.tensor([rng.randint(1, num_tokens) for _ in range(batch_size)])
-        yield {"valid_lens": lens, "num_tokens": num_tokens}
+        lens = [1] + [rng.randint(1, num_tokens) for _ in range(batch_size - 1)]
+        yield {"valid_lens": torch.tensor(lens), "num_tokens": num_tokens}
+
+
+def _triangle(num_tokens: int, diagonal: int) -> Tensor:
+    return torch.ones(num_tokens, num_tokens, dtype=torch.bool).tril(diagonal)
 
 
 def _both(valid_lens: Tensor, num_tokens: int) -> Tensor:
@@ -50,6 +55,38 @@ decoder_mask = Exercise(
             lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens).expand(-1, -1, num_tokens, -1),
         ),
         Mistake(
+            "either, not both",
+            "`^` is true where either mask allows, but not both. Both must allow: `&`.",
+            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens) ^ causal_mask(num_tokens),
+        ),
+        Mistake(
+            "inverted",
+            "True marks what is hidden here. True must mean: may attend.",
+            lambda valid_lens, num_tokens: ~_both(valid_lens, num_tokens),
+        ),
+        Mistake(
+            "hides itself",
+            "no token sees itself here, and the first one sees nothing. A token may see itself: leave the diagonal in.",
+            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens) & _triangle(num_tokens, -1),
+        ),
+        Mistake(
+            "one token ahead",
+            "each token sees the next one, which it should foretell: the triangle is one diagonal too large.",
+            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens) & _triangle(num_tokens, 1),
+        ),
+        Mistake(
+            "one padded key",
+            "one padded key is seen: with a length of n, the keys 0 to n - 1 are real. Compare with <, not <=.",
+            lambda valid_lens, num_tokens: (
+                (torch.arange(num_tokens) <= valid_lens[:, None, None, None]) & causal_mask(num_tokens)
+            ),
+        ),
+        Mistake(
+            "padded queries hidden",
+            "you hid padded queries, the rows. Hide padded keys, the columns: nobody may look at them.",
+            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens).mT & causal_mask(num_tokens),
+        ),
+        Mistake(
             "future of the keys",
             "the triangle is the wrong one: this hides the past.",
             lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens) & causal_mask(num_tokens).mT,
@@ -77,6 +114,13 @@ def _cross_shapes(rng: random.Random) -> Iterator[Case]:
             "memory_shape": (batch_size, num_kvpairs, num_heads * head_dim),
             "num_heads": num_heads,
         }
+
+
+def _in_another_order(
+    target_shape: tuple[int, ...], memory_shape: tuple[int, ...], num_heads: int, order: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    weights = (target_shape[0], num_heads, target_shape[1], memory_shape[1])
+    return target_shape, tuple(weights[axis] for axis in order)
 
 
 cross_shapes = Exercise(
@@ -123,6 +167,14 @@ cross_shapes = Exercise(
                 (target_shape[0], target_shape[1], memory_shape[1]),
             ),
         ),
+        *(
+            Mistake(
+                f"weights as {', '.join('BhQK'[axis] for axis in order)}",
+                "the weights are (B, h, Q, K), in this order: each head of each example has its matrix.",
+                partial(_in_another_order, order=order),
+            )
+            for order in ((0, 2, 1, 3), (0, 2, 3, 1), (1, 0, 2, 3))
+        ),
     ],
 )
 
@@ -168,25 +220,65 @@ shifted = Exercise(
 
 
 def _pairs(rng: random.Random) -> Iterator[Case]:
-    for number in range(4):
-        count, num_tokens = sizes(rng, 2, smallest=4, largest=9)
-        expected = torch.randint(
-            3, 9, (count, num_tokens), generator=torch.Generator().manual_seed(rng.randrange(2**31))
-        )
-        lens = [rng.randint(2, num_tokens) for _ in range(count)]
-        lens[2] = num_tokens - 1  # so that there is something behind its end
-        for row, length in enumerate(lens):
-            expected[row, length:] = 0
-        written = expected.clone()
-        written[0, 0] += 1
-        written[1, lens[1] - 1] += 1
-        if number % 2:
-            written[2, lens[2] :] = 4  # behind the end, where it does not matter
-        yield {"written": written, "expected": expected}
+    yield {  # words exchanged; more behind the end; stops early
+        "written": torch.tensor([[4, 3, 5, 2], [6, 7, 2, 9], [8, 2, 0, 0]]),
+        "expected": torch.tensor([[3, 4, 5, 2], [6, 7, 2, 0], [8, 2, 5, 2]]),
+    }
+    for _ in range(3):
+        num_tokens = rng.randint(6, 9)
+        changes: list[_Change] = [_ends_early, _of_equal_sum, partial(_with_wrong, count=3), _talks_on, _all_wrong]
+        changes += [_exchanged] * 2 + [_with_wrong] * 3 + [_as_it_is] * rng.randint(1, 3)
+        rng.shuffle(changes)
+        pairs = [_pair(rng, change, num_tokens) for change in changes]
+        written, expected = torch.tensor(pairs).unbind(1)
+        yield {"written": written.clone(), "expected": expected.clone()}
+
+
+_Change = Callable[[list[int], int], list[int]]
+"""From the right words, and a place among them that is not the last, to what a model wrote."""
+
+
+def _pair(rng: random.Random, change: _Change, num_tokens: int) -> list[list[int]]:
+    """What a model wrote, and what is right: 4 words or more, all different, then padding."""
+    words = rng.sample(range(20, 60, 2), rng.randint(4, num_tokens - 1))
+    written = change(words, rng.randrange(len(words) - 1))
+    return [(row + [0] * num_tokens)[:num_tokens] for row in (written, words)]
+
+
+def _as_it_is(words: list[int], place: int) -> list[int]:
+    return words
+
+
+def _talks_on(words: list[int], place: int) -> list[int]:
+    return [*words, 7]
+
+
+def _ends_early(words: list[int], place: int) -> list[int]:
+    return words[:-1]
+
+
+def _exchanged(words: list[int], place: int) -> list[int]:
+    return [*words[:place], words[place + 1], words[place], *words[place + 2 :]]
+
+
+def _of_equal_sum(words: list[int], place: int) -> list[int]:
+    return [*words[:place], words[place] + 1, words[place + 1] - 1, *words[place + 2 :]]
+
+
+def _with_wrong(words: list[int], place: int, count: int = 1) -> list[int]:
+    return [word + ((number - place) % len(words) < count) for number, word in enumerate(words)]
+
+
+def _all_wrong(words: list[int], place: int) -> list[int]:
+    return [word + 1 for word in words]
+
+
+def _right_words(written: Tensor, expected: Tensor) -> Tensor:
+    return (written == expected) | (expected == 0)
 
 
 def _exact(written: Tensor, expected: Tensor) -> float:
-    return ((written == expected) | (expected == 0)).all(1).float().mean().item()
+    return _right_words(written, expected).all(1).float().mean().item()
 
 
 share_exact = Exercise(
@@ -195,7 +287,8 @@ share_exact = Exercise(
     title="share of sentences that are right to the last word",
     reference=_exact,
     cases=_pairs,
-    verified="four batches; what stands where the expected sentence has padding (0) does not count.",
+    verified="four batches, with sentences that end early, words in another order, and one or more mistakes; what "
+    "stands where the expected sentence has padding (0) does not count.",
     mistakes=[
         Mistake(
             "per word",
@@ -211,6 +304,30 @@ share_exact = Exercise(
             "padding counted",
             "you compare the padding, too. What a model writes behind the end of a sentence does not matter.",
             lambda written, expected: (written == expected).all(1).float().mean().item(),
+        ),
+        Mistake(
+            "early ends excused",
+            "you excuse places where the MODEL wrote 0: a sentence that stops too early is wrong. Only where 0 is "
+            "expected does it not matter what was written.",
+            lambda written, expected: (_right_words(written, expected) | (written == 0)).all(1).float().mean().item(),
+        ),
+        Mistake(
+            "order ignored",
+            "you compare which words there are, in whatever order. Each must stand in its place.",
+            lambda written, expected: (
+                ((written * (expected != 0)).sort(1).values == expected.sort(1).values).all(1).float().mean().item()
+            ),
+        ),
+        Mistake(
+            "sums compared",
+            "you compare the sums of the ids: other words, or another order, can have the same sum. Compare word by "
+            "word.",
+            lambda written, expected: ((written * (expected != 0)).sum(1) == expected.sum(1)).float().mean().item(),
+        ),
+        Mistake(
+            "one mistake allowed",
+            "a sentence with one wrong word counts as right here. All words must be right.",
+            lambda written, expected: ((~_right_words(written, expected)).sum(1) <= 1).float().mean().item(),
         ),
         Mistake(
             "any word",
@@ -278,6 +395,14 @@ def _induction(weights: Tensor, period: int) -> Tensor:
     return weights.diagonal(1 - period, -2, -1)[..., 1:].mean(-1)
 
 
+def _on_all_followers(weights: Tensor, period: int) -> Tensor:
+    """As `mhalib.scores.induction_score`: one round before, two rounds before, and so on."""
+    places = torch.arange(weights.shape[-1])
+    back = places[:, None] - places  # [t, j]: how far key j is before query t
+    follows = (back >= 0) & ((back + 1) % period == 0) & (places > 0)
+    return (weights * follows).sum(-1)[:, period:].mean(-1)
+
+
 induction_weight = Exercise(
     "induction_weight",
     chapter=9,
@@ -292,6 +417,18 @@ induction_weight = Exercise(
             "the diagonal begins one query too early: token period - 1 has not occurred before, it is the last of the "
             "first round. Leave it out.",
             lambda weights, period: weights.diagonal(1 - period, -2, -1).mean(-1),
+        ),
+        Mistake(
+            "last query left out",
+            "you left out the last query of the diagonal. It is the first that has no earlier occurrence: leave that "
+            "one out, with [..., 1:].",
+            lambda weights, period: weights.diagonal(1 - period, -2, -1)[..., :-1].mean(-1),
+        ),
+        Mistake(
+            "all earlier followers",
+            "this is the weight on all earlier followers, as in the chapter's score; here only the one after the last "
+            "occurrence counts.",
+            _on_all_followers,
         ),
         Mistake(
             "the same token",
@@ -325,12 +462,20 @@ induction_weight = Exercise(
 
 def _logits(rng: random.Random) -> Iterator[Case]:
     yield {"logits": torch.tensor([1.0, 3.0, 2.0, 0.0]), "k": 2, "temperature": 0.5}
-    for size in sizes(rng, 3, smallest=5, largest=12):
-        yield {"logits": draw(rng, size) * 2, "k": rng.randint(2, size - 2), "temperature": rng.choice([0.5, 2.0, 3.0])}
+    first, second, far, one, all_of_them = sizes(rng, 5, smallest=5, largest=12)
+    for size in (first, second):
+        yield {"logits": draw(rng, size) * 2, "k": rng.randint(2, size - 2), "temperature": rng.choice([0.5, 2.0])}
+    yield {"logits": draw(rng, far) * 8 - 200, "k": rng.randint(2, far - 2), "temperature": 4.0}
+    yield {"logits": draw(rng, one), "k": 1, "temperature": 3.0}
+    yield {"logits": draw(rng, all_of_them), "k": all_of_them, "temperature": 3.0}
 
 
-def _top_k(logits: Tensor, k: int) -> Tensor:
-    return logits.masked_fill(logits < logits.topk(k).values[-1], -torch.inf)
+def _top_k(logits: Tensor, k: int, dropped: float = -torch.inf) -> Tensor:
+    return logits.masked_fill(logits < logits.topk(k).values[-1], dropped)
+
+
+def _dropped_to(logits: Tensor, k: int, temperature: float, low: float) -> Tensor:
+    return (_top_k(logits, k, low) / temperature).softmax(-1)
 
 
 next_token_probabilities = Exercise(
@@ -339,7 +484,8 @@ next_token_probabilities = Exercise(
     title="probabilities with temperature and top-k",
     reference=lambda logits, k, temperature: (_top_k(logits, k) / temperature).softmax(-1),
     cases=_logits,
-    verified="four sets of logits: k probabilities that sum to 1, the others exactly 0.",
+    verified="six sets of logits, one of them far below 0, and with k = 1 and k = num_words among them: k "
+    "probabilities that sum to 1, the others 0.",
     points=2,
     mistakes=[
         Mistake(
@@ -368,8 +514,30 @@ next_token_probabilities = Exercise(
         Mistake(
             "dropped to 0",
             "you set the dropped logits to 0, and exp(0) = 1 is not nothing. They must become minus infinity.",
+            lambda logits, k, temperature: (_top_k(logits, k, 0.0) / temperature).softmax(-1),
+        ),
+        *(
+            Mistake(
+                f"dropped to {low}",
+                "a dropped token keeps a probability: its logit must be minus infinity, not just small. Real logits "
+                "can be lower than any small number.",
+                partial(_dropped_to, low=low),
+            )
+            for low in (-10, -100)
+        ),
+        Mistake(
+            "k - 1 kept",
+            "you kept only k - 1 tokens: the k-th likeliest stays, too. Drop what is smaller than its logit (<), not "
+            "what equals it (<=).",
             lambda logits, k, temperature: (
-                logits.masked_fill(logits < logits.topk(k).values[-1], 0.0) / temperature
+                logits.masked_fill(logits <= logits.topk(k).values[-1], -torch.inf) / temperature
+            ).softmax(-1),
+        ),
+        Mistake(
+            "k + 1 kept",
+            "you kept k + 1 tokens. In descending order the k-th likeliest has the index k - 1.",
+            lambda logits, k, temperature: (
+                logits.masked_fill(logits < logits.sort(descending=True).values[k], -torch.inf) / temperature
             ).softmax(-1),
         ),
         Mistake(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -13,7 +13,9 @@ from ._exercise import Case, Exercise, Mistake, draw, sizes
 
 
 def _outputs_and_gradients(rng: random.Random) -> Iterator[Case]:
-    for _ in range(4):
+    products = [[[[1.0], [2.0]]], [[[3.0], [1.0]]]], [[[[2.0], [-3.0]]], [[[1.0], [2.0]]]]
+    yield {"outputs": torch.tensor(products[0]), "gradients": torch.tensor(products[1])}
+    for _ in range(3):
         batch_size, num_heads, num_queries, head_dim = sizes(rng, 4)
         shape = (batch_size, num_heads, num_queries, head_dim)
         yield {"outputs": draw(rng, *shape), "gradients": draw(rng, *shape)}
@@ -65,6 +67,12 @@ head_importance = Exercise(
             "you added up the examples; average them, so that the size of the set does not matter.",
             lambda outputs, gradients: (outputs * gradients).sum((-2, -1)).abs().sum(0),
         ),
+        Mistake(
+            "normalised by layer",
+            "you divided by the length of the layer's scores. That is a second step, for comparing layers: leave it "
+            "out here.",
+            lambda outputs, gradients: torch.nn.functional.normalize(_per_example(outputs, gradients), dim=0),
+        ),
     ],
 )
 
@@ -72,7 +80,7 @@ head_importance = Exercise(
 def _parameters(rng: random.Random) -> Iterator[Case]:
     yield {"log_a": torch.tensor([-4.0, 0.0, 4.0])}
     for num_heads in sizes(rng, 3, smallest=3):
-        yield {"log_a": draw(rng, num_heads) * 3}
+        yield {"log_a": torch.cat([torch.tensor([0.5]), draw(rng, num_heads - 1) * 3])}
 
 
 def _gate(log_a: Tensor) -> Tensor:
@@ -94,8 +102,19 @@ hard_gate = Exercise(
         ),
         Mistake(
             "not clipped",
-            "the stretched value leaves [0, 1]: clip it.",
+            "your gates leave [0, 1]: clip AFTER the stretching. Before it there is nothing to clip: a sigmoid lies "
+            "between 0 and 1.",
             lambda log_a: 1.2 * log_a.sigmoid() - 0.1,
+        ),
+        Mistake(
+            "0.1 added",
+            "you added 0.1, which stretches to (0.1, 1.3). The interval begins at -0.1: add -0.1.",
+            lambda log_a: (1.2 * log_a.sigmoid() + 0.1).clamp(0, 1),
+        ),
+        Mistake(
+            "no sigmoid",
+            "you stretched and clipped log_a itself. Take its sigmoid first.",
+            lambda log_a: (1.2 * log_a - 0.1).clamp(0, 1),
         ),
         Mistake(
             "with the temperature",
@@ -146,18 +165,27 @@ open_gates = Exercise(
             "being 0.",
             lambda log_a: _gate(log_a).sum(),
         ),
+        Mistake(
+            "open gates counted",
+            "you counted the gates that are open without noise. With noise each may be open or shut: add the "
+            "probabilities.",
+            lambda log_a: int((_gate(log_a) > 0).sum()),
+        ),
     ],
 )
 
 
 def _matrices(rng: random.Random) -> Iterator[Case]:
-    for _ in range(3):
+    numbers = 10.0 * torch.arange(4)[:, None] + torch.arange(4)  # row r, column c: 10 r + c
+    yield {"W_v": numbers, "W_o": numbers + 100, "head": 0, "num_heads": 2}
+    for where in ("last", "middle", "first"):
         num_heads, head_dim = sizes(rng, 2, smallest=3, largest=6)
         num_hiddens = num_heads * head_dim
+        heads = {"last": num_heads - 1, "middle": rng.randrange(1, num_heads - 1), "first": 0}
         yield {
             "W_v": draw(rng, num_hiddens, num_hiddens),
             "W_o": draw(rng, num_hiddens, num_hiddens),
-            "head": rng.randrange(1, num_heads),
+            "head": heads[where],
             "num_heads": num_heads,
         }
 
@@ -172,6 +200,16 @@ def _without_head(W_v: Tensor, W_o: Tensor, head: int, num_heads: int) -> tuple[
     return W_v[keep], W_o[:, keep]
 
 
+def _keeping(which: Callable[[Tensor, int, int, int], Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Keep other rows and columns: which(numbers of all of them, head, num_heads, head_dim)."""
+
+    def pruned(W_v: Tensor, W_o: Tensor, head: int, num_heads: int) -> tuple[Tensor, Tensor]:
+        keep = which(torch.arange(len(W_o)), head, num_heads, len(W_o) // num_heads)
+        return W_v[keep], W_o[:, keep]
+
+    return pruned
+
+
 prune = Exercise(
     "prune",
     chapter=14,
@@ -179,9 +217,19 @@ prune = Exercise(
     reference=_without_head,
     cases=_matrices,
     parts=("W_v", "W_o"),
-    verified="three layers: rows of W_v and columns of W_o are gone; what is left computes what it did.",
+    verified="four layers, with the first head, one in the middle and the last removed: rows of W_v and columns of W_o "
+    "are gone; what is left computes what it did.",
     points=2,
     mistakes=[
+        Mistake(
+            "rows and columns exchanged",
+            "you removed columns of W_v and rows of W_o. Those are the layer's input and output, which stay as wide as "
+            "they are. A head owns rows of W_v and columns of W_o.",
+            lambda W_v, W_o, head, num_heads: (
+                W_v[:, _kept(len(W_o), head, num_heads)],
+                W_o[_kept(len(W_o), head, num_heads)],
+            ),
+        ),
         Mistake(
             "columns of W_v",
             "you removed columns of W_v: those read the input, which stays as wide as it is. A head owns rows.",
@@ -210,26 +258,38 @@ prune = Exercise(
         Mistake(
             "only this head kept",
             "you kept the head that was to go, and removed the others.",
-            lambda W_v, W_o, head, num_heads: (
-                W_v[~_kept(len(W_o), head, num_heads)],
-                W_o[:, ~_kept(len(W_o), head, num_heads)],
-            ),
+            _keeping(lambda i, head, num_heads, head_dim: i // head_dim == head),
+        ),
+        Mistake(
+            "only what stands before kept",
+            "you kept only what stands before the head. The heads behind it stay, too: join both parts.",
+            _keeping(lambda i, head, num_heads, head_dim: i // head_dim < head),
+        ),
+        Mistake(
+            "only what stands behind kept",
+            "you kept only what stands behind the head. The heads before it stay, too: join both parts.",
+            _keeping(lambda i, head, num_heads, head_dim: i // head_dim > head),
+        ),
+        Mistake(
+            "always the last head",
+            "you removed the last head, whichever was to go. Head i owns the numbers i*d to (i+1)*d.",
+            _keeping(lambda i, head, num_heads, head_dim: i // head_dim < num_heads - 1),
+        ),
+        Mistake(
+            "h and d mixed up",
+            "you removed the numbers head * h to (head + 1) * h. A head is d = D / h wide: take head * d to "
+            "(head + 1) * d.",
+            _keeping(lambda i, head, num_heads, head_dim: i // num_heads != head),
         ),
         Mistake(
             "one row, not a head",
             "you removed one row and one column. A head owns d of them, from head * d on.",
-            lambda W_v, W_o, head, num_heads: (
-                W_v[torch.arange(len(W_v)) != head],
-                W_o[:, torch.arange(len(W_o)) != head],
-            ),
+            _keeping(lambda i, head, num_heads, head_dim: i != head),
         ),
         Mistake(
             "every h-th row",
             "you removed every h-th row. A head owns rows that lie side by side, from head * d on.",
-            lambda W_v, W_o, head, num_heads: (
-                W_v[torch.arange(len(W_v)) % num_heads != head],
-                W_o[:, torch.arange(len(W_o)) % num_heads != head],
-            ),
+            _keeping(lambda i, head, num_heads, head_dim: i % num_heads != head),
         ),
     ],
 )

@@ -16,8 +16,11 @@ from ._exercise import Case, Exercise, Mistake, draw, sizes
 
 
 def _layer_inputs(rng: random.Random) -> Iterator[Case]:
-    for sizes_of_case in ([1, 4, 2, 3], sizes(rng, 4), sizes(rng, 4)):
-        batch_size, num_tokens, num_heads, head_dim = sizes_of_case
+    small = ([[1, 2], [0, 1]], [[0, 1], [1, 1]], [[1, 0], [2, 3]], [[1, -1], [0, 2]])
+    matrices = {name: torch.tensor(rows).float() for name, rows in zip(_PROJECTIONS, small, strict=True)}
+    yield {"x": torch.tensor([[[1.0, 0.0], [2.0, -1.0]]]), **matrices, "num_heads": 2}
+    for _ in range(3):
+        batch_size, num_tokens, num_heads, head_dim = sizes(rng, 4)
         num_hiddens = num_heads * head_dim
         yield {
             "x": draw(rng, batch_size, num_tokens, num_hiddens),
@@ -48,6 +51,7 @@ def _forward(
     num_heads: int,
     *,
     split: Callable[[Tensor, int], Tensor] = split_heads,
+    split_v: Callable[[Tensor, int], Tensor] | None = None,
     merge: Callable[[Tensor], Tensor] = merge_heads,
     scale: Callable[[Tensor, Tensor], float] = lambda x, q: 1.0,
     transposed: str = "",
@@ -58,7 +62,8 @@ def _forward(
 ) -> Tensor:
     """Multi-head attention, with a place for each mistake; `scale` is beside the right one."""
     inputs = (W_q, W_q if shared else W_k, W_v)
-    q, k, v = (split(x @ (inputs[i] if "q" in transposed else inputs[i].mT), num_heads) for i in order)
+    splits = (split, split, split_v or split)
+    q, k, v = (splits[i](x @ (inputs[i] if "q" in transposed else inputs[i].mT), num_heads) for i in order)
     scores = q @ k.mT / math.sqrt(q.shape[-1]) * scale(x, q)
     found = merge(scores.softmax(over) @ v)
     if not mixed:
@@ -68,6 +73,10 @@ def _forward(
 
 def _made(**mistake: object) -> Callable[..., Tensor]:
     return partial(_forward, **mistake)  # type: ignore[arg-type]
+
+
+def _interleaved(x: Tensor, num_heads: int) -> Tensor:
+    return x.unflatten(-1, (-1, num_heads)).permute(0, 3, 1, 2)
 
 
 _LAYER_MISTAKES = [
@@ -87,6 +96,27 @@ _LAYER_MISTAKES = [
         "both the split and the merge are straight reshapes. Their shapes fit, and one undoes the other, but in "
         "between no head holds its columns of a token.",
         _made(split=straight_split, merge=straight_merge),
+    ),
+    Mistake(
+        "straight reshape of the values",
+        "queries and keys are split rightly, but the values still by a straight reshape to (B, h, N, d). Split all "
+        "three alike.",
+        _made(split_v=straight_split),
+    ),
+    Mistake(
+        "no transpose",
+        "you split the last axis but left the heads behind the tokens: (B, N, h, d). Now heads of one token attend to "
+        "each other. Swap the axes of tokens and heads, before the scores and after the average.",
+        _made(split=lambda x, num_heads: x.unflatten(-1, (num_heads, -1)), merge=lambda x: x.flatten(2)),
+    ),
+    *(
+        Mistake(
+            f"heads interleaved{where}",
+            "you split the last axis into (d, h), not (h, d): column c belongs to head c % h. Head i owns columns i*d "
+            "to (i+1)*d.",
+            _made(split=_interleaved, merge=merge),
+        )
+        for where, merge in (("", merge_heads), (", both ways", lambda x: x.permute(0, 2, 3, 1).flatten(2)))
     ),
     Mistake(
         "no scale",
@@ -136,6 +166,21 @@ _LAYER_MISTAKES = [
         _made(scale=lambda x, q: 1 / math.sqrt(q.shape[-1])),
     ),
     Mistake(
+        "divided by the root of the number of tokens",
+        "the scores are divided by the square root of N, the number of tokens. Take that of d, the width of a head.",
+        _made(scale=lambda x, q: math.sqrt(q.shape[-1] / x.shape[1])),
+    ),
+    Mistake(
+        "divided by the root of the number of heads",
+        "the scores are divided by the square root of h, the number of heads. Take that of d, the width of a head.",
+        _made(scale=lambda x, q: math.sqrt(q.shape[-1] / q.shape[1])),
+    ),
+    Mistake(
+        "root of D divided by h",
+        "the scores are divided by the square root of D, over h. A bracket is missing: the square root of (D / h).",
+        _made(scale=lambda x, q: math.sqrt(q.shape[-1] / x.shape[-1]) * q.shape[1]),
+    ),
+    Mistake(
         "softmax over the queries",
         "the softmax runs over the queries: columns sum to 1, not rows.",
         _made(over=-2),
@@ -153,7 +198,8 @@ multi_head = Exercise(
     title="the whole layer, from four matrices",
     reference=_forward,
     cases=_layer_inputs,
-    verified="three layers with sizes that all differ; the numbers are those of `mhalib.MultiHeadAttention`.",
+    verified="a small layer and three with sizes that all differ; the numbers are those of "
+    "`mhalib.MultiHeadAttention`.",
     points=3,
     mistakes=_LAYER_MISTAKES,
 )
@@ -165,7 +211,7 @@ mended_layer = Exercise(
     title="mend a layer with three mistakes",
     reference=_forward,
     cases=_layer_inputs,
-    verified="three layers with sizes that all differ; nothing of the three mistakes is left.",
+    verified="a small layer and three with sizes that all differ; nothing of the three mistakes is left.",
     points=3,
     mistakes=[
         Mistake(
@@ -231,7 +277,13 @@ folded_lens = Exercise(
 
 
 def _masked_inputs(rng: random.Random) -> Iterator[Case]:
-    for _ in range(4):
+    yield {
+        "q": torch.tensor([[[[1.0, 2.0]]]]),
+        "k": torch.tensor([[[[1.0, 0.0], [0.0, 1.0]]]]),
+        "v": torch.tensor([[[[1.0, 2.0], [5.0, 6.0]]]]),
+        "hidden": torch.tensor([[False, True]]),
+    }
+    for _ in range(3):
         batch_size, num_heads, num_queries, num_kvpairs, head_dim = sizes(rng, 5, smallest=3, largest=9)
         lens = torch.tensor([rng.randint(1, num_kvpairs - 1) for _ in range(batch_size)])
         yield {
@@ -240,6 +292,10 @@ def _masked_inputs(rng: random.Random) -> Iterator[Case]:
             "v": draw(rng, batch_size, num_heads, num_kvpairs, head_dim),
             "hidden": ~padding_mask(lens, num_kvpairs)[:, 0, 0],
         }
+
+
+def _adding(q: Tensor, k: Tensor, v: Tensor, numbers: Tensor) -> Tensor:
+    return (q @ k.mT / math.sqrt(q.shape[-1]) + numbers[:, None, None].float()).softmax(-1) @ v
 
 
 def _hiding(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor) -> Tensor:
@@ -264,6 +320,17 @@ converted_mask = Exercise(
             "mask ignored",
             "the padding has an effect on your result: the mask was not used.",
             lambda q, k, v, hidden: attend(q, k, v)[0],
+        ),
+        Mistake(
+            "mask added",
+            "a float mask is ADDED to the scores, and adding 1 hides nothing: use booleans.",
+            lambda q, k, v, hidden: _adding(q, k, v, ~hidden),
+        ),
+        Mistake(
+            "mask added, not inverted",
+            "a float mask is ADDED to the scores, and adding 1 hides nothing: use booleans. They must be turned round, "
+            "too: True means may attend.",
+            lambda q, k, v, hidden: _adding(q, k, v, hidden),
         ),
         Mistake(
             "hidden too late",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from torch import Tensor
 
@@ -22,82 +21,106 @@ def _layer(
     split: Callable[[Tensor, int], Tensor] = split_heads,
     merge: Callable[[Tensor], Tensor] = merge_heads,
     over: int = -1,
+    folded: bool = False,
 ) -> Callable[..., Tensor]:
     def layer(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         q, k, v = (split(x, num_heads) for x in (queries, keys, values))
-        return merge((q @ k.mT / math.sqrt(q.shape[-1])).softmax(over) @ v)
+        if folded:
+            q, k, v = (x.flatten(0, 1) for x in (q, k, v))
+        found = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(over) @ v
+        return merge(found.unflatten(0, (len(queries), num_heads)) if folded else found)
 
     return layer
 
 
 def _ledgers(rng: random.Random) -> Iterator[Case]:
-    right: dict[str, Any] = {}
-    wrong: list[dict[str, Any]] = [
-        {"split": straight_split},
-        {"over": -2},
-        {"merge": straight_merge},
-        {"merge": straight_merge, "over": -2},
-        {"split": straight_split, "merge": straight_merge, "over": -2},
+    """Of two right layers and six wrong ones; the sizes of some decide how a wrong reshape is told: Q~D, or Q:2."""
+    right = [({}, None), ({"folded": True}, None)]
+    wrong = [
+        ({"split": straight_split}, [2, 7, 5, 4, 3]),
+        ({"merge": straight_merge}, [3, 8, 5, 4, 7]),
+        ({"over": -2}, None),
+        ({"over": 1}, None),
+        ({"split": straight_split, "merge": straight_merge, "over": -2}, None),
+        ({"merge": straight_merge, "over": -2}, [2, 7, 5, 4, 3]),
     ]
-    for changed in (right, *rng.sample(wrong, len(wrong))):
-        batch_size, num_queries, num_kvpairs, num_heads, head_dim = sizes(rng, 5, largest=9)
-        if changed == {"merge": straight_merge}:  # with these sizes it cuts axes, and mixes none
-            batch_size, num_queries, num_kvpairs, num_heads, head_dim = 3, 8, 5, 4, 7
-        width = num_heads * head_dim
+    for changed, fixed in (*right, *rng.sample(wrong, len(wrong))):
+        batch_size, num_queries, num_kvpairs, num_heads, head_dim = fixed or sizes(rng, 5, largest=9)
         lengths = (num_queries, num_kvpairs, num_kvpairs)
-        layer = _layer(num_heads, **changed)
-        taken = ledger(layer, *(draw(rng, batch_size, n, width) for n in lengths), num_heads=num_heads)
+        given = [draw(rng, batch_size, length, num_heads * head_dim) for length in lengths]
+        taken = ledger(_layer(num_heads, **changed), *given, num_heads=num_heads)  # type: ignore[arg-type]
         yield {"steps": [(step.operation, list(step.axes)) for step in taken]}
 
 
-def _numbers(steps: Steps, wrong: Callable[[str, list[str]], bool]) -> list[int]:
-    return [number for number, (operation, axes) in enumerate(steps) if wrong(operation, axes)]
+def _first(steps: Steps, wrong: Callable[[str, list[str]], bool]) -> int:
+    return next((number for number, step in enumerate(steps) if wrong(*step)), -1)
 
 
 def _mixed(operation: str, axes: list[str]) -> bool:
     return any("~" in axis for axis in axes)
 
 
-def _mixed_or_cut(operation: str, axes: list[str]) -> bool:
-    return any("~" in axis or ":" in axis for axis in axes)
+def _cut(operation: str, axes: list[str]) -> bool:
+    return any(":" in axis for axis in axes)
+
+
+def _folded(operation: str, axes: list[str]) -> bool:
+    return any("·" in axis for axis in axes)
 
 
 def _wrong_softmax(operation: str, axes: list[str]) -> bool:
     return operation.startswith("softmax over ") and operation != "softmax over K"
 
 
+def _wrong(operation: str, axes: list[str]) -> bool:
+    return _mixed(operation, axes) or _cut(operation, axes) or _wrong_softmax(operation, axes)
+
+
 def _all_wrong(steps: Steps) -> list[int]:
-    return _numbers(steps, lambda *step: _mixed_or_cut(*step) or _wrong_softmax(*step))
-
-
-def _first_wrong(steps: Steps) -> int:
-    return (_all_wrong(steps) or [-1])[0]
+    return [number for number, step in enumerate(steps) if _wrong(*step)]
 
 
 first_wrong_step = Exercise(
     "first_wrong_step",
     chapter=5,
     title="read a ledger: the first step that went wrong",
-    reference=_first_wrong,
+    reference=lambda steps: _first(steps, _wrong),
     cases=_ledgers,
-    verified="the ledgers of one right layer and five wrong ones, taken just now.",
+    verified="the ledgers of two right layers, one of which folds its heads, and of six wrong ones, taken just now.",
     points=2,
     mistakes=[
         Mistake(
             "axes only",
             "you look at the axes only. A softmax over another axis than K mixes nothing, and is wrong too.",
-            lambda steps: (_numbers(steps, _mixed_or_cut) or [-1])[0],
+            lambda steps: _first(steps, lambda *step: _mixed(*step) or _cut(*step)),
         ),
         Mistake(
             "cuts overlooked",
-            "you found the mixed axes, N~D, but not those that were cut: Q:2 is a piece of Q, and a right layer "
-            "leaves no axis in pieces.",
-            lambda steps: (_numbers(steps, lambda *step: _mixed(*step) or _wrong_softmax(*step)) or [-1])[0],
+            "an axis in pieces was overlooked, such as Q:2, which may stand inside a longer name: h·Q:2.",
+            lambda steps: _first(steps, lambda *step: _mixed(*step) or _wrong_softmax(*step)),
+        ),
+        Mistake(
+            "mixtures overlooked",
+            "a mixed axis was overlooked, such as Q~D, which may stand inside a longer name.",
+            lambda steps: _first(steps, lambda *step: _cut(*step) or _wrong_softmax(*step)),
         ),
         Mistake(
             "softmax only",
-            "you look at the softmax only. An axis like N~D says that a reshape cut across N and D.",
-            lambda steps: (_numbers(steps, _wrong_softmax) or [-1])[0],
+            "you look at the softmax only. An axis like N~D says that a reshape cut across N and D, and Q:2 that a "
+            "piece of Q stands alone.",
+            lambda steps: _first(steps, _wrong_softmax),
+        ),
+        Mistake(
+            "softmax over Q only",
+            "you look for a softmax over Q. Over h, or over a mixture, it is wrong as well: all but K.",
+            lambda steps: _first(
+                steps, lambda operation, axes: _mixed("", axes) or _cut("", axes) or operation == "softmax over Q"
+            ),
+        ),
+        Mistake(
+            "folds condemned",
+            "a fold, B·h, is not wrong: two whole axes in one. Only ~ and : say that something was cut.",
+            lambda steps: _first(steps, lambda *step: _wrong(*step) or _folded(*step)),
         ),
         Mistake(
             "the last one",
@@ -107,7 +130,7 @@ first_wrong_step = Exercise(
         Mistake(
             "counted from 1",
             "you count from 1. A ledger counts its steps from 0.",
-            lambda steps: _first_wrong(steps) + (_first_wrong(steps) >= 0),
+            lambda steps: _first(steps, _wrong) + (_first(steps, _wrong) >= 0),
         ),
         Mistake(
             "the number of wrong steps",
@@ -117,7 +140,7 @@ first_wrong_step = Exercise(
         Mistake(
             "0 for a right layer",
             "a layer with nothing wrong gets -1. Step 0 is a step.",
-            lambda steps: max(_first_wrong(steps), 0),
+            lambda steps: max(_first(steps, _wrong), 0),
         ),
     ],
 )

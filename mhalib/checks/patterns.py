@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -36,7 +38,7 @@ head_entropy = Exercise(
     reference=lambda weights: _rows(weights).mean((0, 2)),
     cases=_not_square,
     verified="five sets of weights, one of them with zeros in it, one with Q and K different; one number for each "
-    "head, in nats.",
+    "head, with the natural logarithm.",
     points=2,
     mistakes=[
         Mistake(
@@ -59,6 +61,35 @@ head_entropy = Exercise(
             "you averaged the rows first and took the entropy of the average. Rows that are sharp at different places "
             "make a flat average; average the rows' entropies.",
             lambda weights: _rows(weights.mean((0, 2))),
+        ),
+        Mistake(
+            "entropy of the mean over the examples",
+            "you averaged the examples' weights before you took the entropy. Take the entropy of every row first, then "
+            "average.",
+            lambda weights: _rows(weights.mean(0)).mean(-1),
+        ),
+        Mistake(
+            "entropy of the mean over the queries",
+            "you averaged the queries' weights before you took the entropy. Take the entropy of every row first, then "
+            "average.",
+            lambda weights: _rows(weights.mean(2)).mean(0),
+        ),
+        Mistake(
+            "averaged over the keys",
+            "you averaged over the keys too; the entropy of a row is a sum.",
+            lambda weights: -torch.special.xlogy(weights, weights).mean((0, 2, 3)),
+        ),
+        Mistake(
+            "summed over all but the heads",
+            "you summed over everything but the heads. The entropy of a row is a sum over the keys; over queries and "
+            "examples, average.",
+            lambda weights: _rows(weights).sum((0, 2)),
+        ),
+        Mistake(
+            "summed over everything",
+            "you summed over everything. The entropy of a row is a sum over the keys; over queries and examples, "
+            "average, and the heads keep their axis.",
+            lambda weights: _rows(weights).sum(),
         ),
         Mistake(
             "heads averaged",
@@ -88,6 +119,11 @@ def _at_offset(weights: Tensor, offset: int) -> Tensor:
     return weights.diagonal(offset, -2, -1).mean((0, 2))
 
 
+def _from_every_query(weights: Tensor, offset: int, place: Callable[[int, int], int]) -> Tensor:
+    n = weights.shape[-1]
+    return torch.stack([weights[:, :, t, place(t + offset, n)] for t in range(n)], -1).mean((0, 2))
+
+
 offset_weight = Exercise(
     "offset_weight",
     chapter=6,
@@ -104,16 +140,29 @@ offset_weight = Exercise(
         ),
         Mistake(
             "divided by all queries",
-            "you divided by the number of all queries. Some have no such neighbour (the first token has no previous "
-            "one); leave them out of the mean.",
+            "you divided by the number of all queries, or averaged zeros in. Some have no such neighbour (the first "
+            "token has no previous one); leave them out of the mean.",
             lambda weights, offset: weights.diagonal(offset, -2, -1).sum(-1).mean(0) / weights.shape[-1],
         ),
+        *(
+            Mistake(
+                name,
+                "the first token's previous one became the last token, by a roll or by the index -1. Leave such "
+                "queries out.",
+                partial(_from_every_query, place=place),
+            )
+            for name, place in (("rolled round", lambda k, n: k % n), ("index -1", lambda k, n: k))
+        ),
         Mistake(
-            "rolled round",
-            "you rolled the rows, so the first token's previous one became the last token. Leave such queries out.",
-            lambda weights, offset: torch.stack(
-                [weights[:, :, t, (t + offset) % weights.shape[-1]] for t in range(weights.shape[-1])], -1
-            ).mean((0, 2)),
+            "index clamped",
+            "queries without such a neighbour took the nearest token there is: the first token itself, say. Leave them "
+            "out.",
+            partial(_from_every_query, place=lambda k, n: min(max(k, 0), n - 1)),
+        ),
+        Mistake(
+            "offset ignored",
+            "you always take the previous token, whatever `offset` says.",
+            lambda weights, offset: _at_offset(weights, -1),
         ),
         Mistake(
             "heads averaged",
@@ -138,13 +187,19 @@ sink_weight = Exercise(
     mistakes=[
         Mistake(
             "first query",
-            "you took the first row: what the first token looks at. Take the first column: what looks at it.",
+            "this is 1/N whatever the weights are, since every row sums to 1: you averaged over all keys, or those of "
+            "the first row. Choose column 0, what looks at the first token, before you average.",
             lambda weights: weights[..., 0, :].mean((0, 2)),
         ),
         Mistake(
             "heads averaged",
             "this is one number for all heads; keep their axis.",
             lambda weights: weights[..., 0].mean(),
+        ),
+        Mistake(
+            "first query left out",
+            "you left out the first query. It looks at the first token, too: all queries count here.",
+            lambda weights: weights[..., 1:, 0].mean((0, 2)),
         ),
         Mistake(
             "maxima counted",
@@ -155,20 +210,29 @@ sink_weight = Exercise(
 )
 
 
+def _most_frequent(distances: Tensor) -> tuple[int, float]:
+    counts = Counter(sorted(distances.flatten().tolist(), key=lambda distance: (abs(distance), distance)))
+    winner, count = counts.most_common(1)[0]
+    return winner, count / distances.numel()
+
+
 def _best_offset(weights: Tensor) -> tuple[int, float]:
-    num_tokens = weights.shape[-1]
-    best = weights.argmax(-1) - torch.arange(num_tokens)  # (B, N)
-    counts = {offset: int((best == offset).sum()) for offset in range(-num_tokens + 1, num_tokens)}
-    winner = max(counts, key=lambda offset: (counts[offset], -abs(offset), -offset))
-    return winner, counts[winner] / best.numel()
+    return _most_frequent(weights.argmax(-1) - torch.arange(weights.shape[-1]))
 
 
 def _one_head(rng: random.Random) -> Iterator[Case]:
-    for offset in (-1, 1, -2, -1):
-        batch_size, num_tokens = sizes(rng, 2, smallest=4, largest=9)
+    yield {"weights": torch.tensor([[[0.8, 0.1, 0.1], [0.7, 0.2, 0.1], [0.2, 0.5, 0.3]]])}
+    for offset in (1, -2, -1):
+        batch_size, num_tokens = sizes(rng, 2, smallest=5, largest=9)
         weights = draw(rng, batch_size, num_tokens, num_tokens)
-        weights.diagonal(offset, -2, -1).add_(rng.choice([3.0, 6.0]))
+        weights.diagonal(offset, -2, -1).add_(8.0)
+        weights[0, rng.sample(range(num_tokens), 2), 0] += 20.0  # two queries look at the first token
         yield {"weights": weights.softmax(-1)}
+
+
+def _with_a_key(weights: Tensor) -> tuple[int, float]:
+    offset, share = _best_offset(weights)
+    return offset, share * weights.shape[-1] / (weights.shape[-1] - abs(offset))
 
 
 positional_role = Exercise(
@@ -196,6 +260,39 @@ positional_role = Exercise(
             ),
         ),
         Mistake(
+            "divided by the queries with such a key",
+            "you divided by the queries that have a key at that distance; here all queries count.",
+            _with_a_key,
+        ),
+        Mistake(
+            "swapped",
+            "you return the share first. Return the distance, then the share.",
+            lambda weights: _best_offset(weights)[::-1],
+        ),
+        Mistake(
+            "places, not distances",
+            "your first number is the key at which most queries have their largest weight. Subtract each query's own "
+            "place: a distance is key minus query.",
+            lambda weights: _most_frequent(weights.argmax(-1)),
+        ),
+        Mistake(
+            "over the queries",
+            "your `argmax` runs over the queries: which one looks at a key most. Each query has its largest weight at "
+            "one of the keys, the last axis.",
+            lambda weights: _most_frequent(weights.argmax(-2) - torch.arange(weights.shape[-1])),
+        ),
+        Mistake(
+            "over the queries, turned round",
+            "your `argmax` runs over the queries: which one looks at a key most. Each query has its largest weight at "
+            "one of the keys, the last axis.",
+            lambda weights: _most_frequent(torch.arange(weights.shape[-1]) - weights.argmax(-2)),
+        ),
+        Mistake(
+            "absolute distance",
+            "you took the distance without its sign: the previous token, -1, and the next one, 1, became the same.",
+            lambda weights: _most_frequent((weights.argmax(-1) - torch.arange(weights.shape[-1])).abs()),
+        ),
+        Mistake(
             "a count",
             "your second number is a count. Divide by the number of queries.",
             lambda weights: (_best_offset(weights)[0], _best_offset(weights)[1] * weights.shape[0] * weights.shape[1]),
@@ -210,14 +307,24 @@ positional_role = Exercise(
 
 
 def _heads_of_one(rng: random.Random) -> Iterator[Case]:
-    for _ in range(4):
+    yield {"weights": torch.tensor([[[0.6, 0.2, 0.2]], [[0.1, 0.3, 0.6]]])}
+    for _ in range(3):
         num_heads, num_queries, num_kvpairs = sizes(rng, 3, smallest=3)
         yield {"weights": (2 * draw(rng, num_heads, num_queries, num_kvpairs)).softmax(-1)}
 
 
+def _products(flat: Tensor) -> Tensor:
+    return flat @ flat.mT
+
+
 def _cosines(flat: Tensor) -> Tensor:
-    unit = flat / flat.norm(dim=-1, keepdim=True)
-    return unit @ unit.mT
+    return _products(flat / flat.norm(dim=-1, keepdim=True))
+
+
+def _half_normalised(weights: Tensor, side: int) -> Tensor:
+    flat = weights.flatten(1)
+    products = flat / flat.norm(dim=-1, keepdim=True) @ flat.mT
+    return products.mT if side else products
 
 
 head_cosines = Exercise(
@@ -231,7 +338,22 @@ head_cosines = Exercise(
         Mistake(
             "not normalised",
             "these are products, not cosines: divide each pattern by its length first. The diagonal must be 1.",
-            lambda weights: weights.flatten(1) @ weights.flatten(1).mT,
+            lambda weights: _products(weights.flatten(1)),
+        ),
+        Mistake(
+            "normalised over the heads",
+            "you normalised over the wrong axis: across the heads. Divide each head's pattern, a row, by its own "
+            "length: dim=-1. The diagonal must be 1.",
+            lambda weights: _products(torch.nn.functional.normalize(weights.flatten(1), dim=0)),
+        ),
+        *(
+            Mistake(
+                f"{which} side normalised",
+                "you normalised one of the two patterns only: the matrix is not symmetric. Divide by the lengths of "
+                "both.",
+                partial(_half_normalised, side=side),
+            )
+            for side, which in enumerate(("left", "right"))
         ),
         Mistake(
             "correlation",
@@ -256,7 +378,9 @@ head_cosines = Exercise(
 
 
 def _two_rows(rng: random.Random) -> Iterator[Case]:
+    yield {"p": torch.tensor([1.0, 0.0, 0.0]), "q": torch.tensor([0.5, 0.5, 0.0])}
     yield {"p": torch.tensor([1.0, 0.0, 0.0]), "q": torch.tensor([0.0, 0.5, 0.5])}
+    yield {"p": torch.tensor([0.5, 0.5, 0.0]), "q": torch.tensor([0.5, 0.5, 0.0])}
     for num_kvpairs in sizes(rng, 4, smallest=3):
         yield {
             "p": (2 * draw(rng, num_kvpairs)).softmax(-1),
@@ -273,13 +397,17 @@ def _js(p: Tensor, q: Tensor) -> Tensor:
     return (_kl(p, middle) + _kl(q, middle)) / 2
 
 
+def _of_p_alone(p: Tensor, q: Tensor, factor: float) -> Tensor:
+    return factor * _kl(p, (p + q) / 2)
+
+
 js_divergence = Exercise(
     "js_divergence",
     chapter=13,
     title="Jensen-Shannon divergence of two rows",
     reference=_js,
     cases=_two_rows,
-    verified="five pairs of rows; symmetric, 0 for equal rows, ln 2 for rows that share no key.",
+    verified="seven pairs of rows; symmetric, 0 for equal rows, ln 2 for rows that share no key.",
     points=2,
     mistakes=[
         Mistake(
@@ -287,6 +415,25 @@ js_divergence = Exercise(
             "this is the Kullback-Leibler divergence of p from q: not symmetric, and infinite where q is 0. Compare "
             "both rows with their middle.",
             _kl,
+        ),
+        *(
+            Mistake(
+                f"p alone{name}",
+                "you compared p alone with the middle. Do the same with q, and average the two.",
+                partial(_of_p_alone, factor=factor),
+            )
+            for name, factor in (("", 1.0), (", halved", 0.5))
+        ),
+        Mistake(
+            "middle not halved",
+            "your middle is p + q, which sums to 2. It is half of that.",
+            lambda p, q: (_kl(p, p + q) + _kl(q, p + q)) / 2,
+        ),
+        Mistake(
+            "reversed Kullback-Leibler",
+            "you took the divergences of the middle from p and from q: infinite where one of them is 0. Take those of "
+            "p and of q from the middle.",
+            lambda p, q: (_kl((p + q) / 2, p) + _kl((p + q) / 2, q)) / 2,
         ),
         Mistake(
             "symmetrised Kullback-Leibler",

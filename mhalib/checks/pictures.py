@@ -29,6 +29,12 @@ patches = Exercise(
     points=2,
     mistakes=[
         Mistake(
+            "wrong pairs joined",
+            "you split both axes and joined them again in the pairs that they came from: this is the picture, as it "
+            "was. Swap two axes in between, so that the two axes of a patch stand together.",
+            lambda images, patch_size: images.clone(),
+        ),
+        Mistake(
             "straight reshape",
             "you reshaped straight: a `patch` is now a piece of one or two rows of the picture. Split both axes, then "
             "bring the two axes of a patch together.",
@@ -53,19 +59,29 @@ patches = Exercise(
             "each patch is still a square; flatten its two axes.",
             lambda images, patch_size: right_patches(images, patch_size).unflatten(-1, (patch_size, patch_size)),
         ),
+        Mistake(
+            "a column for each patch",
+            "each patch is a column of your result; it should be a row.",
+            lambda images, patch_size: right_patches(images, patch_size).mT,
+        ),
     ],
 )
 
 
 def _over_patches(rng: random.Random) -> Iterator[Case]:
-    for _ in range(4):
+    yield {"weights": torch.tensor([[[0.3, 0.1, 0.05, 0.2, 0.25, 0.1]]]), "num_columns": 3}
+    for _ in range(3):
         num_heads, num_words, rows, third = sizes(rng, 4, largest=6)
         weights = (2 * draw(rng, num_heads, num_words, rows * 3 * third)).softmax(-1)
         yield {"weights": weights, "num_columns": 3 * third}
 
 
+def _grid(weights: Tensor, num_columns: int) -> Tensor:
+    return weights.unflatten(-1, (-1, num_columns))
+
+
 def _left(weights: Tensor, num_columns: int) -> Tensor:
-    return weights.unflatten(-1, (-1, num_columns))[..., : num_columns // 3].sum((-2, -1))
+    return _grid(weights, num_columns)[..., : num_columns // 3].sum((-2, -1))
 
 
 weight_on_the_left = Exercise(
@@ -84,16 +100,40 @@ weight_on_the_left = Exercise(
         Mistake(
             "averaged",
             "you averaged the weights over the patches. Add them: a share of 1.",
-            lambda weights, num_columns: weights.unflatten(-1, (-1, num_columns))[..., : num_columns // 3].mean(
-                (-2, -1)
-            ),
+            lambda weights, num_columns: _grid(weights, num_columns)[..., : num_columns // 3].mean((-2, -1)),
         ),
         Mistake(
             "the right third",
             "this is the right third.",
-            lambda weights, num_columns: weights.unflatten(-1, (-1, num_columns))[..., -(num_columns // 3) :].sum(
+            lambda weights, num_columns: _grid(weights, num_columns)[..., -(num_columns // 3) :].sum((-2, -1)),
+        ),
+        Mistake(
+            "rows, not columns",
+            "you took the upper rows of the picture. What lies on the left is the first columns of every row: the last "
+            "axis of the grid.",
+            lambda weights, num_columns: _grid(weights, num_columns)[..., : num_columns // 3, :].sum((-2, -1)),
+        ),
+        Mistake(
+            "a third of the rows",
+            "you took the upper third of the rows. What lies on the left is the first third of the columns: the last "
+            "axis of the grid.",
+            lambda weights, num_columns: _grid(weights, num_columns)[
+                ..., : weights.shape[-1] // num_columns // 3, :
+            ].sum((-2, -1)),
+        ),
+        Mistake(
+            "columns before rows",
+            "you split the patches into (columns, rows). They are counted row by row, so the axis of columns runs "
+            "fastest and comes last: (rows, columns).",
+            lambda weights, num_columns: weights.unflatten(-1, (num_columns, -1))[..., : num_columns // 3].sum(
                 (-2, -1)
             ),
+        ),
+        Mistake(
+            "the first row only",
+            "you took the left third of the first row only: the other rows of patches have a left, too. Give the "
+            "patches their two axes first.",
+            lambda weights, num_columns: weights[..., : num_columns // 3].sum(-1),
         ),
     ],
 )

@@ -17,9 +17,9 @@ from ._exercise import Case, Exercise, Mistake, draw, sizes
 
 
 def _one_head(rng: random.Random) -> Iterator[Case]:
-    for batch_size, num_tokens, head_dim, num_hiddens in ([1, 3, 2, 4], sizes(rng, 4), sizes(rng, 4, largest=9)):
+    for batch_size, num_tokens, head_dim, num_hiddens in ([1, 3, 2, 5], sizes(rng, 4), sizes(rng, 4, largest=9)):
         yield {
-            "x": 2 * draw(rng, batch_size, num_tokens, num_hiddens),
+            "x": draw(rng, batch_size, num_tokens, num_hiddens),
             **{name: draw(rng, head_dim, num_hiddens) for name in ("W_q", "W_k", "W_v")},
         }
 
@@ -28,6 +28,7 @@ def _head(
     x: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor, *, factor: Callable[[int, int, int], float] = lambda d, D, N: 1.0
 ) -> Tensor:
     q, k, v = x @ W_q.mT, x @ W_k.mT, x @ W_v.mT
+    # `factor` is beside the right scale
     return (q @ k.mT / math.sqrt(q.shape[-1]) * factor(q.shape[-1], x.shape[-1], x.shape[1])).softmax(-1) @ v
 
 
@@ -61,6 +62,16 @@ mended_scale = Exercise(
             partial(_head, factor=lambda d, D, N: 1 / math.sqrt(d)),
         ),
         Mistake(
+            "divided by both",
+            "the scores are divided twice, by the square root of D and by that of d.",
+            partial(_head, factor=lambda d, D, N: 1 / math.sqrt(D)),
+        ),
+        Mistake(
+            "divided after the softmax",
+            "you divide the weights, after the softmax: they no longer sum to 1. Divide the scores.",
+            lambda x, W_q, W_k, W_v: _head(x, W_q, W_k, W_v / math.sqrt(len(W_q)), factor=lambda d, D, N: math.sqrt(d)),
+        ),
+        Mistake(
             "scaled by the number of tokens",
             "the scores are divided by the square root of the number of tokens. How large one score is does not depend "
             "on how many there are.",
@@ -71,12 +82,12 @@ mended_scale = Exercise(
 
 
 def _low_scores(rng: random.Random) -> Iterator[Case]:
-    yield {"scores": torch.tensor([[-1.0, -2.0, 0.5]]), "mask": torch.tensor([[True, True, False]])}
-    for middle in (0.0, -6.0, -3e5):
+    yield {"scores": torch.tensor([[[[-1.0, -2.0, 0.5]]]]), "mask": torch.tensor([[[[True, True, False]]]])}
+    for middle, hidden_above in ((0.0, 0.0), (-6.0, 0.0), (-3e5, 0.0), (-3e9, 0.0), (0.0, 2e5)):
         batch_size, num_heads, num_queries, num_kvpairs = sizes(rng, 4, smallest=3, largest=8)
-        lens = torch.tensor([rng.randint(1, num_kvpairs - 1) for _ in range(batch_size)])
-        scores = middle + 2 * draw(rng, batch_size, num_heads, num_queries, num_kvpairs)
-        yield {"scores": scores, "mask": padding_mask(lens, num_kvpairs)}
+        mask = padding_mask(torch.tensor([rng.randint(1, num_kvpairs - 1) for _ in range(batch_size)]), num_kvpairs)
+        scores = 2 * draw(rng, batch_size, num_heads, num_queries, num_kvpairs).double() + middle + ~mask * hidden_above
+        yield {"scores": scores, "mask": mask}
 
 
 def _filled(scores: Tensor, mask: Tensor, *, by: float = -math.inf) -> Tensor:
@@ -89,7 +100,7 @@ mended_filling = Exercise(
     title="mend a mask that hides nothing",
     reference=_filled,
     cases=_low_scores,
-    verified="four tables of scores, one of them far below zero: hidden keys get a weight of 0.",
+    verified="six tables of scores, two of them far below zero, and one whose hidden scores are far above all others.",
     mistakes=[
         Mistake(
             "filled with about 0",
@@ -97,11 +108,25 @@ mended_filling = Exercise(
             "much weight as a visible one whose score is 0. It must become minus infinity, so that exp gives 0.",
             partial(_filled, by=0.0),
         ),
+        *(
+            Mistake(
+                f"not low enough: {by:g}",
+                "a number that is low may not be low enough: a visible score can be lower, and then the hidden keys "
+                "win. Take minus infinity, or the lowest number that the type has.",
+                partial(_filled, by=by),
+            )
+            for by in (-1e9, -1e4)
+        ),
         Mistake(
-            "not low enough",
-            "a number like -10,000 is low, but a score can be lower: here one is -300,000, and the hidden keys win. "
-            "Trained models have such scores. Take minus infinity, or the lowest number that the type has.",
-            partial(_filled, by=-1e5),
+            "the minus is gone",
+            "the hidden scores become very large: they take all the weight.",
+            partial(_filled, by=1e9),
+        ),
+        Mistake(
+            "shared out again",
+            "you took the hidden weights away after the softmax and divided by what was left. Where a hidden score is "
+            "far above the visible ones nothing is left, and 0/0 is NaN. Hide the scores, before the softmax.",
+            lambda scores, mask: scores.softmax(-1) * mask / (scores.softmax(-1) * mask).sum(-1, keepdim=True),
         ),
         Mistake(
             "hidden after the softmax",
@@ -124,7 +149,7 @@ mended_filling = Exercise(
 
 
 def _head_first(rng: random.Random) -> Iterator[Case]:
-    yield {"x": torch.arange(8.0).reshape(4, 1, 2), "num_heads": 2}
+    yield {"x": torch.arange(12.0).reshape(6, 2, 1), "num_heads": 2}
     for _ in range(3):
         batch_size, num_heads, num_tokens, head_dim = sizes(rng, 4)
         yield {"x": draw(rng, num_heads * batch_size, num_tokens, head_dim), "num_heads": num_heads}
@@ -160,8 +185,16 @@ mended_merge = Exercise(
         ),
         Mistake(
             "straight reshape",
-            "a straight reshape puts one head's neighbouring tokens side by side.",
+            "a straight reshape joins numbers that lie side by side in memory: tokens of one head, not heads of one "
+            "token.",
             lambda x, num_heads: x.reshape(len(x) // num_heads, x.shape[1], -1),
+        ),
+        Mistake(
+            "tokens before examples",
+            "examples and tokens have changed places before the reshape, which cuts the first axis into B examples.",
+            lambda x, num_heads: (
+                x.unflatten(0, (num_heads, -1)).permute(2, 1, 0, 3).reshape(len(x) // num_heads, x.shape[1], -1)
+            ),
         ),
         Mistake(
             "heads inside channels",
@@ -248,8 +281,9 @@ mended_tiling = Exercise(
 
 
 def _heads_beside_channels(rng: random.Random) -> Iterator[Case]:
-    for batch_size, num_tokens, num_heads, head_dim in ([1, 3, 2, 1], sizes(rng, 4), sizes(rng, 4)):
-        yield {name: 2 * draw(rng, batch_size, num_tokens, num_heads, head_dim) for name in "qkv"}
+    for batch_size, num_heads, head_dim, num_queries, num_kvpairs in ([1, 2, 2, 1, 2], sizes(rng, 5), sizes(rng, 5)):
+        lengths = {"q": num_queries, "k": num_kvpairs, "v": num_kvpairs}
+        yield {name: 2 * draw(rng, batch_size, length, num_heads, head_dim) for name, length in lengths.items()}
 
 
 def _over_axis(q: Tensor, k: Tensor, v: Tensor, *, axis: int = 2) -> Tensor:
@@ -273,7 +307,7 @@ mended_axis = Exercise(
         ),
         Mistake(
             "over the heads",
-            "the last axis of these scores are the heads, (B, Q, K, h): -1 is a habit that fits (B, h, Q, K).",
+            "the softmax runs over the heads. Which axis are the keys in your scores?",
             partial(_over_axis, axis=3),
         ),
         Mistake(
@@ -337,6 +371,38 @@ mended_masks = Exercise(
             "the target.",
             lambda source_lens, target_lens, num_sources, num_targets: (
                 _self_mask(source_lens, num_targets),
+                _real(source_lens, num_sources),
+            ),
+        ),
+        Mistake(
+            "both wrong",
+            "now both masks take the wrong lengths: each attention hides the padding of its own keys.",
+            lambda source_lens, target_lens, num_sources, num_targets: (
+                _self_mask(source_lens, num_targets),
+                _real(target_lens, num_sources),
+            ),
+        ),
+        Mistake(
+            "future seen",
+            "the cross-attention is right, but the self-attention no longer hides the future.",
+            lambda source_lens, target_lens, num_sources, num_targets: (
+                _real(target_lens, num_targets).expand(-1, -1, num_targets, -1),
+                _real(source_lens, num_sources),
+            ),
+        ),
+        Mistake(
+            "target's padding seen",
+            "the cross-attention is right, but the self-attention no longer hides the target's padding.",
+            lambda source_lens, target_lens, num_sources, num_targets: (
+                causal_mask(num_targets).expand(len(target_lens), 1, -1, -1),
+                _real(source_lens, num_sources),
+            ),
+        ),
+        Mistake(
+            "or",
+            "the self-attention joins its two masks by `or`: both must allow, so `and`.",
+            lambda source_lens, target_lens, num_sources, num_targets: (
+                _real(target_lens, num_targets) | causal_mask(num_targets),
                 _real(source_lens, num_sources),
             ),
         ),

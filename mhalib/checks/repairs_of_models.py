@@ -82,7 +82,10 @@ def _texts(rng: random.Random) -> Iterator[Case]:
     for batch_size, num_tokens, num_words in ([2, 3, 4], *(sizes(rng, 3, smallest=4, largest=9) for _ in range(3))):
         yield {
             "logits": 2 * draw(rng, batch_size, num_tokens, num_words),
-            "tokens": torch.tensor([[rng.randrange(num_words) for _ in range(num_tokens)] for _ in range(batch_size)]),
+            "tokens": torch.tensor(
+                [[0, *(rng.randrange(num_words) for _ in range(num_tokens - 2)), 0] for _ in range(batch_size - 1)]
+                + [[rng.randrange(1, num_words) for _ in range(num_tokens)]]
+            ),
         }
 
 
@@ -124,6 +127,24 @@ mended_loss = Exercise(
             lambda logits, tokens: F.cross_entropy(logits.flatten(0, 1)[:-1], tokens.flatten()[1:]),
         ),
         Mistake(
+            "turned round",
+            "you turned the tokens round: the last place of a text is held against its first token. It has no answer: "
+            "leave it out.",
+            lambda logits, tokens: F.cross_entropy(logits.flatten(0, 1), tokens.roll(-1, 1).flatten()),
+        ),
+        Mistake(
+            "an answer made up",
+            "the last place of a text has no answer. You gave it token 0, which is a token like any other.",
+            lambda logits, tokens: F.cross_entropy(logits.flatten(0, 1), F.pad(tokens[:, 1:], (0, 1)).flatten()),
+        ),
+        Mistake(
+            "token 0 left out",
+            "you left token 0 out. There is no padding here: it is a token like any other.",
+            lambda logits, tokens: F.cross_entropy(
+                logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=0
+            ),
+        ),
+        Mistake(
             "summed",
             "you added the losses of all tokens. Average them.",
             lambda logits, tokens: F.cross_entropy(
@@ -135,20 +156,25 @@ mended_loss = Exercise(
 
 
 def _new_tokens(rng: random.Random) -> Iterator[Case]:
-    for num_heads, num_queries, num_kvpairs, head_dim in (
-        [1, 1, 3, 2],
-        *([2, new, new + rng.randint(2, 4), 9] for new in rng.sample(range(3, 7), 3)),
-    ):
+    several = [[rng.choice((1, 3)), 2, new, new + rng.randint(2, 4), 11] for new in rng.sample(range(4, 7), 2)]
+    for batch_size, num_heads, num_queries, num_kvpairs, head_dim in ([1, 1, 1, 3, 2], *several, [3, 2, 4, 4, 5]):
         yield {
-            "q": draw(rng, 1, num_heads, num_queries, head_dim),
-            "k": draw(rng, 1, num_heads, num_kvpairs, head_dim),
-            "v": draw(rng, 1, num_heads, num_kvpairs, head_dim),
+            "q": draw(rng, batch_size, num_heads, num_queries, head_dim),
+            "k": draw(rng, batch_size, num_heads, num_kvpairs, head_dim),
+            "v": draw(rng, batch_size, num_heads, num_kvpairs, head_dim),
         }
 
 
+def _seen(q: Tensor, k: Tensor, moved: int = 0) -> Tensor:
+    return torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril(k.shape[-2] - q.shape[-2] + moved)
+
+
 def _step(q: Tensor, k: Tensor, v: Tensor, *, moved: int = 0) -> Tensor:
-    seen = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril(k.shape[-2] - q.shape[-2] + moved)
-    return attend(q, k, v, seen)[0]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=_seen(q, k, moved))
+
+
+def _top_left(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
 mended_step = Exercise(
@@ -157,7 +183,7 @@ mended_step = Exercise(
     title="mend a step with a cache",
     reference=_step,
     cases=_new_tokens,
-    verified="one new token and several, behind caches of different lengths: each sees all that is not later.",
+    verified="one new token and several, behind a cache and without one: each sees all that is not later.",
     points=2,
     mistakes=[
         Mistake(
@@ -165,7 +191,23 @@ mended_step = Exercise(
             "`is_causal=True` lays the triangle into the top left corner: the first new token sees key 0 alone, the "
             "oldest in the cache. The new tokens are the LAST of the keys: the triangle belongs into the bottom right "
             "corner.",
-            lambda q, k, v: attend(q, k, v, torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril())[0],
+            lambda q, k, v: _top_left(q, k, v),
+        ),
+        Mistake(
+            "one new token only",
+            "one new token is right now. With several, the triangle still lies in the top left corner, and hides most "
+            "of the cache.",
+            lambda q, k, v: _top_left(q, k, v) if q.shape[-2] > 1 else attend(q, k, v)[0],
+        ),
+        Mistake(
+            "upside down",
+            "you hide what may be seen: True must mean may attend.",
+            lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=~_seen(q, k)),
+        ),
+        Mistake(
+            "added",
+            "a mask of 0.0 and 1.0 is ADDED to the scores: nothing is hidden. Use booleans.",
+            lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=_seen(q, k).to(q.dtype)),
         ),
         Mistake(
             "no mask",
@@ -227,6 +269,13 @@ mended_patches = Exercise(
             ),
         ),
         Mistake(
+            "channels behind rows only",
+            "the channels must stand behind the rows AND the columns of patches.",
+            lambda images, patch_size: (
+                _cut(images, patch_size).transpose(1, 2).reshape(len(images), -1, images.shape[1] * patch_size**2)
+            ),
+        ),
+        Mistake(
             "channels last",
             "each patch holds the right numbers, but the channels of one pixel stand together. The text asks for one "
             "channel after the other.",
@@ -255,8 +304,8 @@ def _written_words(rng: random.Random) -> Iterator[Case]:
     yield {"weights": torch.tensor([[0.1, 0.2, 0.7, 0.0], [0.5, 0.1, 0.1, 0.3]]), "tokens": ["a", "dog", "saw", "it"]}
     for _ in range(3):
         num_queries, more = sizes(rng, 2)
-        tokens = rng.sample("a cat chased the old mouse under our table while two boys slept in bed".split(), 13)
-        tokens = tokens[: num_queries + more]
+        tokens = rng.sample("a cat chased the old mouse under our table while two boys slept".split(), 13)
+        tokens = [*tokens[: num_queries + more - 1], tokens[0]]  # a word may stand twice
         yield {"weights": (2 * draw(rng, num_queries, len(tokens))).softmax(-1), "tokens": tokens}
 
 
@@ -278,6 +327,16 @@ mended_words = Exercise(
             "row 0 is still called by the first token of the text. The rows are the queries of the last tokens: the "
             "first of them is token K - Q.",
             partial(_pairs, first=0),
+        ),
+        Mistake(
+            "one too early",
+            "each row is called by the token before its own.",
+            lambda weights, tokens: _pairs(weights, tokens, first=len(tokens) - len(weights) - 1),
+        ),
+        Mistake(
+            "from the end",
+            "the rows run backwards: row 0 is the FIRST of the last tokens, not the last of all.",
+            lambda weights, tokens: [(tokens[-i - 1], looked) for i, (_, looked) in enumerate(_pairs(weights, tokens))],
         ),
         Mistake(
             "one too far",
@@ -306,7 +365,7 @@ mended_words = Exercise(
 
 def _several_heads(rng: random.Random) -> Iterator[Case]:
     for ordered in (True, True, False):
-        num_heads, head_dim = rng.sample(range(4, 8), 2)
+        num_heads, head_dim = rng.choice([(4, 5), (4, 7), (5, 4), (5, 6), (6, 5), (6, 7)])
         heads = [*sorted(rng.sample(range(num_heads - 1), 2)), num_heads - 1]
         yield {
             "W_v": draw(rng, num_heads * head_dim, num_heads * head_dim),
@@ -317,11 +376,15 @@ def _several_heads(rng: random.Random) -> Iterator[Case]:
 
 
 def _one_by_one(
-    W_v: Tensor, W_o: Tensor, heads: list[int], num_heads: int, *, stale_count: bool = False
+    W_v: Tensor, W_o: Tensor, heads: list[int], num_heads: int, *, width: str = "fixed", moved: int = 0
 ) -> tuple[Tensor, Tensor]:
+    """Head after head; `width` says how d is found in each round, `moved` by how much the number falls in each."""
+    D = len(W_v)
     for removed, head in enumerate(heads):
-        head_dim = len(W_v) // (num_heads if stale_count else num_heads - removed)
-        keep = torch.arange(len(W_v)) // head_dim != head
+        head_dim = {"fixed": D // num_heads, "stale": len(W_v) // num_heads}.get(
+            width, len(W_v) // (num_heads - removed)
+        )
+        keep = torch.arange(len(W_v)) // head_dim != head - moved * removed
         W_v, W_o = W_v[keep], W_o[:, keep]
     return W_v, W_o
 
@@ -346,13 +409,30 @@ mended_pruning = Exercise(
             "nothing mended",
             "after the first head is gone, `len(W_v)` is smaller, and `num_heads` is not: d comes out too small, and "
             "from then on pieces of other heads are cut out.",
-            partial(_one_by_one, stale_count=True),
+            partial(_one_by_one, width="stale"),
+        ),
+        *(
+            Mistake(
+                f"numbers of what is left, d {width}",
+                "d is right now, but after head 1 is gone the old head 2 is the new head 1. You count in what is left, "
+                "and remove others than those that were named.",
+                partial(_one_by_one, width=width),
+            )
+            for width in ("fixed", "counted down")
         ),
         Mistake(
-            "numbers of what is left",
-            "d is right now, but after head 1 is gone the old head 2 is the new head 1. You count in what is left, and "
-            "remove others than those that were named.",
-            _one_by_one,
+            "moved by all that are gone",
+            "you lower a head's number by all heads that are gone. Only those BEFORE it move it, and `heads` need not "
+            "be in order.",
+            partial(_one_by_one, moved=1),
+        ),
+        Mistake(
+            "from the last, but d too small",
+            "from the last head to the first, the numbers stay right. But d is still taken from a layer that has "
+            "shrunk.",
+            lambda W_v, W_o, heads, num_heads: _one_by_one(
+                W_v, W_o, sorted(heads, reverse=True), num_heads, width="stale"
+            ),
         ),
         Mistake(
             "first head only",

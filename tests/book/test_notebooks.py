@@ -78,9 +78,12 @@ def test_stores_no_error_and_no_warning(code: list[NotebookNode]) -> None:
     assert [output.text for output in outputs if output.get("name") == "stderr"] == []
 
 
-def test_start_page_shows_a_figure_of_the_book() -> None:
-    pictures = [notebooks.front_picture(nbformat.read(path, as_version=4)) for path in PATHS]
-    assert [picture for picture in pictures if picture] == [notebooks.FRONT_PICTURE.read_bytes()]
+def test_start_page_shows_figures_of_the_book() -> None:
+    pictures = {path.stem: notebooks.front_picture(nbformat.read(path, as_version=4)) for path in PATHS}
+    stored = {name: path.read_bytes() for name, path in notebooks.FRONT_PICTURES.items()}
+    assert {name: picture for name, picture in pictures.items() if picture} == stored
+    shown = (notebooks.CHAPTERS / "index.md").read_text(encoding="utf-8")
+    assert all(f"_static/{path.name}" in shown for path in notebooks.FRONT_PICTURES.values())
 
 
 def test_every_figure_says_what_it_shows(notebook: NotebookNode) -> None:

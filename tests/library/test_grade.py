@@ -565,6 +565,26 @@ def test_a_killed_run_goes_on_where_it_stopped(sandboxed, tmp_path):
     assert [row["kind"] for row in rows if row["points"] == "0"] == ["too slow"]
 
 
+def test_an_endless_loop_ends_with_its_grader(sandboxed):
+    """Long before its own limit."""
+    memory_mb = MEMORY_MB + 200
+    program = (
+        "from mhalib.grade import Limits, _sandbox, bubblewrap\n"
+        f"sandbox = _sandbox.Sandbox(bubblewrap, Limits(memory_mb={memory_mb}, cell_seconds=300))\n"
+        "print('it runs', flush=True)\n"
+        "sandbox.run_cell('while True: pass')"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"it runs\n"
+        time.sleep(1)
+        assert left_running(memory_mb)
+        process.kill()
+    end = time.monotonic() + 60
+    while left_running(memory_mb) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not left_running(memory_mb)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes of another kind")
 @pytest.mark.parametrize("program", [["false"], ["/nowhere/at/all"], ["echo", "x" * 100]])
 def test_a_launcher_that_does_not_work_gives_nobody_a_zero(tmp_path, program):
