@@ -1,4 +1,4 @@
-"""Sphinx extension of this book: MathJax and instruments from our own pages, title, bibliography, exercises."""
+"""Sphinx extension of this book: MathJax and instruments from our own pages, exercises, figures, bibliography."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
@@ -56,6 +57,14 @@ def name_list_items(app: Sphinx, page: str, template: str, context: dict[str, An
         context["body"] = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
 
 
+def frame_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """A frame around each figure of a notebook: on a phone it scrolls, and the keyboard can then reach it."""
+    for output in doctree.findall(nodes.container):
+        if "cell_output" in output["classes"]:
+            for image in [child for child in output.children if isinstance(child, nodes.image)]:
+                output.replace(image, nodes.container("", image, classes=["output", "figure-frame"]))
+
+
 def show_exercises(app: Sphinx, docname: str, source: list[str]) -> None:
     """A page shows the code to mend above the folded solution, and the solution without its markers."""
     if exercises.BEGIN not in source[0] or not app.env.doc2path(docname).endswith(".ipynb"):
@@ -79,6 +88,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("config-inited", write_title)
     app.connect("builder-inited", write_instruments)
     app.connect("source-read", show_exercises)
+    app.connect("doctree-resolved", frame_figures)
     app.connect("html-page-context", name_list_items)
     app.connect("build-finished", copy_mathjax)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
