@@ -362,7 +362,7 @@ function HeadExplorer({ model, el }) {
       paint(one, () => code, [0], [0], 16);
       return make("span", {}, one, text);
     };
-    return make("p", { class: css("legend") }, make("span", {}, "0 ", bar, " 1"), swatch(MASKED, "masked"), swatch(1001, "no number from 0 to 1"), "weights to 3 digits");
+    return make("p", { class: css("legend") }, make("span", {}, "0 ", bar, " 1"), swatch(MASKED, "masked"), swatch(1001, "no number from 0 to 1"), "weights to 3 digits; click a row to lock it");
   }
 
   let shown = "";
