@@ -4,7 +4,8 @@ Students' code is not trusted. It runs in a sandbox without network, which knows
 is sent arguments and sends back results, as JSON and raw numbers through a pipe. What is right is decided outside.
 """
 
-from ._class import Row, grade_class
+from ._class import grade_class
 from ._launch import Limits, bubblewrap, no_sandbox
+from ._table import Row
 
 __all__ = ["Limits", "Row", "bubblewrap", "grade_class", "no_sandbox"]

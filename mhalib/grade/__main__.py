@@ -5,15 +5,19 @@ from __future__ import annotations
 import argparse
 import secrets
 import sys
-from collections import defaultdict
 from pathlib import Path
 
-from ._class import grade_class, harmless
+from ._class import grade_class
 from ._launch import Limits, bubblewrap, no_sandbox
+from ._table import harmless, totals
 
 DESCRIPTION = """Grade a folder of notebooks: one row per student and exercise, with points and the diagnosis.
 
 An interrupted run goes on where it stopped, and a notebook that has not changed is not graded twice."""
+
+UBUNTU = (
+    "Ubuntu 24.04 forbids users to make one, until: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 . "
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,6 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if not given.submissions.is_dir():
         parser.error(f"submissions={str(given.submissions)!r} is not a folder")
+    if given.out.is_dir():
+        parser.error(f"--out={str(given.out)!r} is a folder, and must be a file")
     launcher = no_sandbox if given.unsafe else bubblewrap
     limits = Limits(memory_mb=given.memory_mb, call_seconds=given.call_seconds, cell_seconds=given.cell_seconds)
     try:
@@ -44,18 +50,22 @@ def main(arguments: list[str] | None = None) -> int:
             chapters=given.chapter,
             jobs=given.jobs,
         )
+    except ValueError as error:
+        parser.error(str(error))
+    except KeyboardInterrupt:
+        return 130
     except (FileNotFoundError, RuntimeError) as error:
         if given.unsafe:
             raise
-        parser.error(f"{error}. Without a sandbox, students' code could do all that you can; --unsafe allows that")
-    points: dict[str, int] = defaultdict(int)
-    for row in rows:
-        points[row.student] += row.points
-    for student, total in points.items():
+        hint = UBUNTU if "uid map" in str(error) else ""
+        parser.error(
+            f"{error}. {hint}Without a sandbox, students' code could do all that you can; --unsafe allows that"
+        )
+    for student, points, out_of in totals(rows):
         name = harmless(student).replace("\n", " ")
-        print(f"{total:4d}  {name}")
-    print(f"Exercises: {', '.join(dict.fromkeys(row.exercise for row in rows)) or 'none; name a --chapter'}")
-    print(f"{len(rows)} rows in {given.out}")
+        print(f"{points:4d} of {out_of:3d}  {name}")
+    print(f"Exercises: {', '.join(dict.fromkeys(row.exercise for row in rows))}")
+    print(f"{len(rows)} rows in {given.out}, sums in {given.out}.students.csv")
     return 0
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import hashlib
-import io
 import json
-import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from tqdm import tqdm
@@ -22,24 +20,9 @@ from ..checks import EXERCISES, Exercise, Finding
 from . import _submissions
 from ._launch import Launcher, Limits
 from ._sandbox import NotStarted, Sandbox, Stopped, require_working
+from ._table import COLUMNS, Row, as_csv, harmless, totals, write
 
-COLUMNS = ("student", "chapter", "exercise", "points", "out_of", "kind", "mistake", "diagnosis", "notes")
 MOST_BAD_CELLS = 5
-
-
-@dataclass(frozen=True)
-class Row:
-    """One student, one exercise. `kind` and `mistake` are as in `mhalib.checks.Finding`; or "unreadable", "stopped"."""
-
-    student: str
-    chapter: int
-    exercise: str
-    points: int
-    out_of: int
-    kind: str
-    mistake: str
-    diagnosis: str
-    notes: str
 
 
 def grade_class(
@@ -53,7 +36,9 @@ def grade_class(
     jobs: int = 2,
     progress: bool = True,
 ) -> list[Row]:
-    """Grade every notebook below `folder`, and write `out`.
+    """Grade every notebook below `folder`, and write `out`; beside it, `out` + ".students.csv" holds the sums.
+
+    A notebook is graded on the chapters whose checkers it calls, or, if it calls none, on all that count.
 
     Args:
         folder: with the submissions.
@@ -67,15 +52,18 @@ def grade_class(
         progress: show a bar.
 
     Raises:
+        ValueError: there is no notebook, or no exercise that counts.
         RuntimeError: the sandbox does not work; nobody gets 0 for that, and what was graded until then is kept.
 
     Returns:
         The rows, by student and exercise.
     """
     limits = limits or Limits()
-    require_working(launcher, limits)
-    submissions = _submissions.find(folder)
+    submissions, others = _submissions.find(folder)
+    if not submissions:
+        raise ValueError(f"there is no notebook below folder={str(folder)!r}")
     exercises = _choose(submissions, chapters)
+    require_working(launcher, limits)
     journal = out.with_name(out.name + ".progress")
     journal.mkdir(parents=True, exist_ok=True)
     journal.chmod(0o700)
@@ -92,16 +80,28 @@ def grade_class(
             for done in as_completed(waiting):
                 rows[waiting[done]] = done.result()
                 bar.update()
-        except BaseException:
+        except BaseException as error:
             for one in waiting:
                 one.cancel()
+            if isinstance(error, KeyboardInterrupt):
+                tqdm.write("Stopping. The same command goes on from here.", file=sys.stderr)
             raise
     ordered = [row for _, path in submissions for row in rows[path]]
-    _write(out, _as_csv(ordered))
+    write(out, as_csv(COLUMNS, [asdict(row).values() for row in ordered]))
+    write(out.with_name(out.name + ".students.csv"), as_csv(("student", "points", "out_of"), totals(ordered)))
+    for path in others:
+        if out.parent in path.parents and path.relative_to(out.parent).parts[0].startswith(out.name):
+            continue  # what this program has written
+        tqdm.write(f"Not graded, no notebook: {harmless(str(path.relative_to(folder)))}", file=sys.stderr)
+    for student in sorted({student for student, _ in submissions} - {row.student for row in ordered}):
+        tqdm.write(f"Not graded, of another chapter: {harmless(student)}", file=sys.stderr)
     return ordered
 
 
 def _choose(submissions: Iterable[tuple[str, Path]], chapters: Sequence[int]) -> list[Exercise]:
+    known = sorted({exercise.chapter for exercise in EXERCISES.values()})
+    if not set(chapters) <= set(known):
+        raise ValueError(f"chapters={list(chapters)}: there are exercises for {known[0]} to {known[-1]}")
     if chapters:
         return [exercise for exercise in EXERCISES.values() if exercise.chapter in chapters]
     named: Counter[str] = Counter()
@@ -112,7 +112,17 @@ def _choose(submissions: Iterable[tuple[str, Path]], chapters: Sequence[int]) ->
             readable += 1
         except ValueError:
             continue
-    return [exercise for name, exercise in EXERCISES.items() if named[name] >= (2 if readable > 2 else 1)]
+    chosen = [exercise for name, exercise in EXERCISES.items() if named[name] >= (2 if readable > 2 else 1)]
+    if not chosen:
+        raise ValueError("no checker is called in these notebooks; name the chapters")
+    return chosen
+
+
+def _own(exercises: list[Exercise], cells: dict[int, str]) -> list[Exercise]:
+    """Those of the chapters that this notebook belongs to: a student may hand in one for each."""
+    called = _submissions.checked_names(cells)
+    own = {exercise.chapter for name, exercise in EXERCISES.items() if name in called}
+    return [exercise for exercise in exercises if exercise.chapter in own] if own else exercises
 
 
 def _graded_once(
@@ -131,19 +141,20 @@ def _graded_once(
     except ValueError as error:  # soon found out again, so it is not kept
         finding = Finding(False, "unreadable", None, f"the notebook could not be read: {error}")
         return [_row(student, exercise, finding, []) for exercise in exercises]
-    told = (__version__, student, seed, *(exercise.name for exercise in exercises))
+    exercises = _own(exercises, cells)
+    told = (__version__, student, seed, repr(limits), *(exercise.name for exercise in exercises))
     parts = (notebook, *(part.encode() for part in told))
     key = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
     entry = journal / f"{key}.json"
     with contextlib.suppress(OSError, ValueError, TypeError):  # not there, or damaged
         return [Row(**row) for row in json.loads(entry.read_text(encoding="utf-8"))]
     rows = _grade(student, cells, exercises, seed, launcher, limits)
-    _write(entry, json.dumps([asdict(row) for row in rows]))
+    write(entry, json.dumps([asdict(row) for row in rows]))
     return rows
 
 
 def _grade(
-    student: str, cells: list[str], exercises: list[Exercise], seed: str, launcher: Launcher, limits: Limits
+    student: str, cells: dict[int, str], exercises: list[Exercise], seed: str, launcher: Launcher, limits: Limits
 ) -> list[Row]:
     notes: list[str] = []
     submission = _Submission(cells, launcher, limits, notes)
@@ -156,7 +167,7 @@ def _grade(
 class _Submission:
     """The cells of a notebook in a sandbox, which is started anew when it is lost."""
 
-    def __init__(self, cells: list[str], launcher: Launcher, limits: Limits, notes: list[str]) -> None:
+    def __init__(self, cells: dict[int, str], launcher: Launcher, limits: Limits, notes: list[str]) -> None:
         self.cells, self.launcher, self.limits, self.notes = cells, launcher, limits, notes
         self.bad: set[int] = set()
         self.end = time.monotonic() + limits.submission_seconds
@@ -175,7 +186,7 @@ class _Submission:
                 submitted = sandbox.function(exercise.name)
                 there = submitted is not None
             if not there:
-                return Finding(False, "missing", None, f"nothing named {exercise.name} is defined in this notebook")
+                return Finding(False, "missing", None, self._why_missing(exercise.name))
             return exercise.examine(submitted, seed)
         except Stopped as error:
             self.close()
@@ -193,22 +204,31 @@ class _Submission:
                 sandbox = Sandbox(self.launcher, self.limits)
             except NotStarted:  # the machine may have been busy with somebody else's code
                 sandbox = Sandbox(self.launcher, self.limits)
-            for number, source in enumerate(self.cells):
+            for number, source in self.cells.items():
                 if number in self.bad:
                     continue
                 try:
                     error = sandbox.run_cell(source)
                 except Stopped as stopped:
                     self.bad.add(number)
-                    self.notes.append(f"code cell {number + 1} left out: {stopped}")
+                    self.notes.append(f"code cell {number} left out: {stopped}")
                     if len(self.bad) > MOST_BAD_CELLS or time.monotonic() > self.end:
                         raise Stopped("too many cells hang or crash") from None
                     break
-                note = f"code cell {number + 1}: {error}"
+                if error.startswith("TooSlow"):
+                    error = f"no end after {self.limits.cell_seconds:g} seconds"
+                note = f"code cell {number}: {error}"
                 if error and note not in self.notes:
                     self.notes.append(note)
             else:
                 return sandbox
+
+    def _why_missing(self, name: str) -> str:
+        for number, source in self.cells.items():
+            failed = next((note for note in self.notes if note.startswith(f"code cell {number}")), "")
+            if failed and name in source:
+                return f"{name} was to be defined in a cell that did not run to its end: {failed}"
+        return f"nothing named {name} is defined in this notebook"
 
     def close(self) -> None:
         if self.sandbox is not None:
@@ -229,28 +249,3 @@ def _row(student: str, exercise: Exercise, finding: Finding, notes: list[str]) -
         finding.message,
         "; ".join(notes)[:500],
     )
-
-
-def _as_csv(rows: list[Row]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(COLUMNS)
-    for row in rows:
-        writer.writerow([harmless(value) if isinstance(value, str) else value for value in asdict(row).values()])
-    return text.getvalue()
-
-
-def harmless(text: str) -> str:
-    """A text for spreadsheets and terminals: without control characters, and not to be taken for a formula."""
-    text = "".join(letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in text)
-    return f"'{text}" if text.lstrip()[:1] in _FORMULA else text
-
-
-_FORMULA = tuple("=+-@＝＋－＠")  # the wide ones, too
-
-
-def _write(path: Path, text: str) -> None:
-    """All or nothing."""
-    beside = path.with_name(path.name + ".part")
-    beside.write_text(text, encoding="utf-8", newline="")
-    os.replace(beside, path)

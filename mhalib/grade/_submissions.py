@@ -6,25 +6,34 @@ import hashlib
 import json
 import os
 import re
+import unicodedata
 from collections import Counter
 from pathlib import Path
 
 LARGEST = 20 << 20
 SET_UP = "# Where all is installed, this does nothing."
+_NOT_A_SUBMISSION = {".ipynb_checkpoints", "__MACOSX"}
 _CALLS = re.compile(r"\bchecks\.(\w+)\(")
 
 
-def find(folder: Path) -> list[tuple[str, Path]]:
-    """Every notebook below `folder`, with the student's name: its path without the suffix."""
-    found = [path for path in folder.rglob("*.ipynb") if ".ipynb_checkpoints" not in path.parts]
-    names = [
-        os.fsencode(path.relative_to(folder).with_suffix("").as_posix()).decode(errors="replace") for path in found
-    ]
+def find(folder: Path) -> tuple[list[tuple[str, Path]], list[Path]]:
+    """Every notebook below `folder`, with the student's name: its path without the suffix; and all other files."""
+    everything = [path for path in sorted(folder.rglob("*")) if not _NOT_A_SUBMISSION.intersection(path.parts)]
+    found = [path for path in everything if path.suffix.lower() == ".ipynb" and not path.name.startswith("._")]
+    others = [path for path in everything if path.is_file() and not path.name.startswith(".")]
+    others = [path for path in others if path not in set(found)]
+    names = [_name(path.relative_to(folder)) for path in found]
     times = Counter(names)
     for place, name in enumerate(names):
         if times[name] > 1:  # names that differed in bytes that are no text
             names[place] = f"{name} ({hashlib.sha256(os.fsencode(found[place])).hexdigest()[:8]})"
-    return sorted(zip(names, found, strict=True))
+    return sorted(zip(names, found, strict=True)), others
+
+
+def _name(path: Path) -> str:
+    """As a class list has it: with composed letters, also from a system that takes them apart."""
+    text = os.fsencode(path.with_suffix("").as_posix()).decode(errors="replace")
+    return unicodedata.normalize("NFC", text)
 
 
 def content(path: Path) -> bytes:
@@ -45,8 +54,8 @@ def content(path: Path) -> bytes:
         raise ValueError(f"{type(error).__name__}: {error.strerror}") from error
 
 
-def code_cells(notebook: bytes) -> list[str]:
-    """The code of a notebook, cell by cell, without the cell that installs the package.
+def code_cells(notebook: bytes) -> dict[int, str]:
+    """The code of a notebook, cell by cell, without the cell that installs the package: by its number among code cells.
 
     Raises:
         ValueError: it is no notebook, and why.
@@ -56,9 +65,9 @@ def code_cells(notebook: bytes) -> list[str]:
         sources = ["".join(cell["source"]) for cell in cells if cell.get("cell_type") == "code"]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{type(error).__name__}: {error}"[:200]) from error
-    return [source for source in sources if not source.lstrip().startswith(SET_UP)]
+    return {number: source for number, source in enumerate(sources, 1) if not source.lstrip().startswith(SET_UP)}
 
 
-def checked_names(cells: list[str]) -> set[str]:
+def checked_names(cells: dict[int, str]) -> set[str]:
     """The exercises whose checkers the code calls."""
-    return {name for source in cells for name in _CALLS.findall(source)}
+    return {name for source in cells.values() for name in _CALLS.findall(source)}

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mhalib.grade import Limits, Row, __main__, _class, _sandbox, _submissions, bubblewrap, grade_class, wire
+from mhalib.grade import Limits, Row, __main__, _class, _sandbox, _submissions, _table, bubblewrap, grade_class, wire
 
 SEED = "seed-that-nobody-sees"
 MEMORY_MB = 1011 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])  # of nobody else, to tell its processes
@@ -480,7 +480,7 @@ def iter_bytes(frame: bytes):
 
 
 def test_the_table_is_safe_to_open(graded):
-    with open(graded.out, encoding="utf-8", newline="") as file:
+    with open(graded.out, encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == len(graded.rows)
     assert [int(row["points"]) for row in rows] == [row.points for row in graded.rows]
@@ -488,6 +488,11 @@ def test_the_table_is_safe_to_open(graded):
     assert not any(text[:1] in ("=", "+", "-", "@") for text in texts if text)
     assert all(letter.isprintable() or letter == "\n" for text in texts for letter in text)
     assert '\'=HYPERLINK("evil")' in {row["student"] for row in rows}
+    with open(f"{graded.out}.students.csv", encoding="utf-8-sig", newline="") as file:
+        sums = {row["student"]: (int(row["points"]), int(row["out_of"])) for row in csv.DictReader(file)}
+    assert sums["honest"] == (2, 2)
+    assert sums.keys() == {row["student"] for row in rows}
+    assert sum(points for points, _ in sums.values()) == sum(row.points for row in graded.rows)
 
 
 def test_what_is_done_is_not_done_again(graded, monkeypatch):
@@ -526,6 +531,8 @@ def test_a_changed_notebook_or_seed_or_a_damaged_entry_is_graded_anew(sandboxed,
     assert sorted(done[3:]) == ["a", "b"]
     grade(folder, out, seed="another")
     assert sorted(done[5:]) == ["a", "b"]
+    grade(folder, out, seed="another", limits=Limits(memory_mb=MEMORY_MB, call_seconds=9))
+    assert sorted(done[7:]) == ["a", "b"]
 
 
 def command(folder: Path, out: Path, *more: str) -> list[str]:
@@ -555,10 +562,10 @@ def test_a_killed_run_goes_on_where_it_stopped(sandboxed, tmp_path):
     ran = subprocess.run(command(folder, out, *more), capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr
     assert "8 rows in" in ran.stdout
-    assert "   2  a\n   2  b\n   1  c\n   2  d\n" in ran.stdout
+    assert "   2 of   2  a\n   2 of   2  b\n   1 of   2  c\n   2 of   2  d\n" in ran.stdout
     assert "weighted_average, two_heads" in ran.stdout
     assert {name: (journal / name).stat().st_mtime_ns for name in finished} == finished
-    with open(out, encoding="utf-8", newline="") as file:
+    with open(out, encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["student"] for row in rows] == list("aabbccdd")
     assert [int(row["points"]) for row in rows] == [1, 1, 1, 1, 0, 1, 1, 1]
@@ -623,7 +630,7 @@ def test_without_a_sandbox_it_refuses_unless_told(tmp_path):
     if sys.platform != "linux":
         return
     ran = subprocess.run(command(folder, out, "--unsafe"), capture_output=True, text=True, env=environment, timeout=300)
-    assert "   2  a\n" in ran.stdout, ran.stderr
+    assert "   2 of   2  a\n" in ran.stdout, ran.stderr
 
 
 def test_what_is_printed_at_the_end_is_harmless(tmp_path, monkeypatch, capsys):
@@ -631,7 +638,7 @@ def test_what_is_printed_at_the_end_is_harmless(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(__main__, "grade_class", lambda *_, **__: [row])
     assert __main__.main([str(tmp_path), "--seed", "s"]) == 0
     assert "\x1b" not in (shown := capsys.readouterr().out)
-    assert shown.splitlines()[0].strip() == "1  \N{REPLACEMENT CHARACTER}[31m=1 2"
+    assert shown.splitlines()[0].strip() == "1 of   1  \N{REPLACEMENT CHARACTER}[31m=1 2"
 
 
 def test_names_that_are_no_text_stay_apart(tmp_path):
@@ -641,7 +648,7 @@ def test_names_that_are_no_text_stay_apart(tmp_path):
             Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name + b".ipynb")).write_text("x", encoding="utf-8")
     except (OSError, UnicodeError):
         pytest.skip("no such names on this platform")
-    students = [student for student, _ in _submissions.find(tmp_path)]
+    students = [student for student, _ in _submissions.find(tmp_path)[0]]
     assert len(set(students)) == 3
     assert all(student.encode() for student in students)
 
@@ -657,16 +664,99 @@ def test_the_seed_is_made_once_and_kept(tmp_path):
 def test_one_student_cannot_add_exercises_for_all(tmp_path):
     joker = [*HONEST, "checks.split_heads(print)\nchecks.open_gates(print)"]
     folder = hand_in(tmp_path / "s", {"a": HONEST, "b": HONEST, "c": joker})
-    chosen = _class._choose(_submissions.find(folder), [])
+    chosen = _class._choose(_submissions.find(folder)[0], [])
     assert [exercise.name for exercise in chosen] == ["weighted_average", "two_heads"]
     (folder / "b.ipynb").unlink()
-    assert len(_class._choose(_submissions.find(folder), [])) == 4
+    assert len(_class._choose(_submissions.find(folder)[0], [])) == 4
     assert {exercise.chapter for exercise in _class._choose([], [3, 9])} == {3, 9}
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Grade without a sandbox or a check: one point for each exercise that a notebook is graded on."""
+
+    def one_point_each(student, cells, exercises, *_):
+        return [Row(student, one.chapter, one.name, 1, 1, "solved", "", "", "") for one in exercises]
+
+    monkeypatch.setattr(_class, "_grade", one_point_each)
+    monkeypatch.setattr(_class, "require_working", lambda *_: None)
+
+
+OTHER_CHAPTER = ["checks.split_heads(split_heads)\nchecks.merge_heads(merge_heads)"]
+
+
+def test_a_student_may_hand_in_a_notebook_for_each_chapter(counted, tmp_path, capsys):
+    work = {"anna/01": HONEST, "anna/04": OTHER_CHAPTER, "ben/01": HONEST, "ben/04": OTHER_CHAPTER, "carl": ["x = 1"]}
+    (tmp_path / "s/anna").mkdir(parents=True)
+    (tmp_path / "s/ben").mkdir()
+    folder, out = hand_in(tmp_path / "s", work), tmp_path / "grades.csv"
+    first, second = ["weighted_average", "two_heads"], ["split_heads", "merge_heads"]
+    expected = {"anna/01": first, "anna/04": second, "ben/01": first, "ben/04": second, "carl": [*first, *second]}
+    graded = grade(folder, out)
+    assert {name: [row.exercise for row in graded if row.student == name] for name in expected} == expected
+    assert {row.student for row in grade(folder, out, chapters=[1])} == {"anna/01", "ben/01", "carl"}
+    assert "Not graded, of another chapter: anna/04" in capsys.readouterr().err
+
+
+def test_what_is_no_notebook_is_said_and_what_a_mac_adds_is_not_graded(counted, tmp_path, capsys):
+    folder, out = (
+        hand_in(tmp_path / "s", {"a": HONEST, "Zoe\N{COMBINING DIAERESIS}": HONEST}),
+        tmp_path / "s/grades.csv",
+    )
+    (folder / "b.IPYNB").write_text(notebook(HONEST), encoding="utf-8")
+    (folder / "__MACOSX").mkdir()
+    for name in ("c.ipynb.txt", "class.zip", "._a.ipynb", "__MACOSX/._a.ipynb", ".DS_Store"):
+        (folder / name).write_text("x", encoding="ascii")
+    for _ in range(2):  # what it writes itself is no submission
+        assert {row.student for row in grade(folder, out)} == {"a", "b", "Zo\N{LATIN SMALL LETTER E WITH DIAERESIS}"}
+        said = capsys.readouterr().err
+        assert said == "Not graded, no notebook: c.ipynb.txt\nNot graded, no notebook: class.zip\n"
+
+
+def test_a_wrong_folder_or_chapter_leaves_the_table_as_it_was(counted, tmp_path, capsys):
+    folder, out = hand_in(tmp_path / "s", {"a": HONEST}), tmp_path / "grades.csv"
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "other").mkdir()
+    hand_in(tmp_path / "other", {"b": ["x = 1"]})
+    out.write_text("old", encoding="ascii")
+    for given, said in (
+        ([str(folder), "--chapter", "99"], r"there are exercises for 1 to 14"),
+        ([str(tmp_path / "empty")], r"there is no notebook below"),
+        ([str(tmp_path / "other")], r"no checker is called in these notebooks; name the chapters"),
+        ([str(folder), "--out", str(tmp_path / "empty")], r"is a folder, and must be a file"),
+    ):
+        with pytest.raises(SystemExit) as stopped:
+            __main__.main([*given, *(["--out", str(out)] if "--out" not in given else []), "--seed", "s"])
+        assert stopped.value.code == 2
+        assert said in capsys.readouterr().err
+    assert out.read_text(encoding="ascii") == "old"
+
+
+def test_an_interrupted_run_says_how_to_go_on(counted, tmp_path, monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_class, "_grade", interrupted)
+    folder, out = hand_in(tmp_path / "s", {"a": HONEST}), tmp_path / "grades.csv"
+    assert __main__.main([str(folder), "--out", str(out), "--seed", "s"]) == 130
+    assert "The same command goes on from here" in capsys.readouterr().err
+
+
+def test_a_broken_cell_is_named_by_its_number_in_the_file(sandboxed, tmp_path):
+    cells = [_submissions.SET_UP, "import torch", RIGHT.replace(":\n", "\n", 1), RIGHT_TOO, "while True: pass", CHECKS]
+    folder, out = hand_in(tmp_path / "s", {"a": cells}), tmp_path / "grades.csv"
+    first, second = grade(folder, out, chapters=[1])
+    assert first.kind == "missing"
+    assert first.diagnosis.startswith(
+        "weighted_average was to be defined in a cell that did not run to its end: code cell 3: SyntaxError"
+    )
+    assert second.points == 1
+    assert "code cell 5: no end after 3 seconds" in second.notes
 
 
 def test_a_table_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     out = tmp_path / "grades.csv"
-    _class._write(out, "old")
+    _table.write(out, "old")
 
     def full(self, text, **_):
         with open(self, "w", encoding="utf-8") as file:
@@ -675,7 +765,7 @@ def test_a_table_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(OSError, match="no space"):
-        _class._write(out, "new and longer")
+        _table.write(out, "new and longer")
     assert out.read_bytes() == b"old"
 
 
