@@ -161,7 +161,9 @@ def main() -> None:
     for path in FOLDER.glob("*.ipynb"):
         if path.name not in wanted:
             path.unlink()
-    TABLE.write_text(with_table(TABLE.read_text(encoding="utf-8"), table(chapters)), encoding="utf-8")
+    page = TABLE.read_text(encoding="utf-8")
+    if page != with_table(page, table(chapters)):  # what is newer than the pages makes them be built anew
+        TABLE.write_text(with_table(page, table(chapters)), encoding="utf-8")
     print(f"{len(wanted)} notebooks in {FOLDER.name}/")
 
 

@@ -36,7 +36,6 @@ decoder_mask = Exercise(
     reference=_both,
     cases=_lens_and_length,
     verified="four batches; a key is seen only if it is real and not later, shape (B, 1, N, N).",
-    points=2,
     mistakes=[
         Mistake(
             "or",
@@ -289,6 +288,7 @@ share_exact = Exercise(
     cases=_pairs,
     verified="four batches, with sentences that end early, words in another order, and one or more mistakes; what "
     "stands where the expected sentence has padding (0) does not count.",
+    points=2,
     mistakes=[
         Mistake(
             "per word",
@@ -355,6 +355,7 @@ alignment_share = Exercise(
     reference=lambda weights, places: (weights.argmax(-1) == places).float().mean(-1),
     cases=_aligned,
     verified="four sentences; one share for each head.",
+    points=2,
     mistakes=[
         Mistake(
             "mean weight",
@@ -410,7 +411,7 @@ induction_weight = Exercise(
     reference=_induction,
     cases=_repeated,
     verified="three sequences that repeat with a known period; queries without an earlier occurrence are left out.",
-    points=2,
+    points=3,
     mistakes=[
         Mistake(
             "one query too many",

@@ -69,6 +69,7 @@ count_flops = Exercise(
     reference=lambda num_tokens, num_hiddens, num_heads: 4 * num_tokens**2 * num_hiddens,
     cases=_numbers("num_tokens", "num_hiddens", "num_heads"),
     verified="three sizes. A multiplication and its addition count as two; projections and softmax are left out.",
+    points=2,
     mistakes=[
         Mistake(
             "scores only",
@@ -109,6 +110,7 @@ cache_numbers = Exercise(
     ),
     cases=_numbers(*_CACHE),
     verified="three sizes, in all of which heads share keys and values.",
+    points=2,
     mistakes=[
         Mistake(
             "keys only",

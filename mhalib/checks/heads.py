@@ -50,7 +50,6 @@ split_heads = Exercise(
     reference=right_split,
     cases=_tokens,
     verified="four random inputs with sizes that all differ; head i holds columns i*d to (i+1)*d of every token.",
-    points=2,
     mistakes=[
         Mistake(
             "straight reshape",
@@ -87,7 +86,6 @@ merge_heads = Exercise(
     reference=right_merge,
     cases=_heads,
     verified="it undoes split_heads on four random inputs with sizes that all differ.",
-    points=2,
     mistakes=[
         Mistake(
             "straight reshape",
@@ -170,6 +168,11 @@ row_of_fold = Exercise(
             "examples and heads count from 0.",
             lambda row, num_heads: (row // num_heads + 1, row % num_heads + 1),
         ),
+        Mistake(
+            "not rounded",
+            "b is a whole number: divide with // and not with /.",
+            lambda row, num_heads: (row / num_heads, row % num_heads),
+        ),
     ],
 )
 
@@ -193,12 +196,18 @@ strides_of_heads = Exercise(
     cases=_strided,
     parts=("the stride of B", "the stride of h", "the stride of N", "the stride of d"),
     verified="four shapes; nothing was copied, so the strides of tokens and channels are those of x.",
+    points=3,
     mistakes=[
         Mistake(
             "strides of a copy",
             "these are the strides of a fresh array of shape (B, h, N, d). The split moves no number: it only reads x "
             "with other strides.",
             lambda shape, num_heads: right_split(torch.empty(shape), num_heads).contiguous().stride(),
+        ),
+        Mistake(
+            "in bytes",
+            "these are bytes, as NumPy counts them. torch counts numbers.",
+            lambda shape, num_heads: tuple(4 * stride for stride in _strides(shape, num_heads)),
         ),
         Mistake(
             "before the swap",

@@ -243,7 +243,7 @@ positional_role = Exercise(
     cases=_one_head,
     parts=("the offset", "the share"),
     verified="four heads; the most frequent distance from a query to its largest weight, and its share of all queries.",
-    points=2,
+    points=3,
     mistakes=[
         Mistake(
             "sign",
@@ -334,6 +334,7 @@ head_cosines = Exercise(
     reference=lambda weights: _cosines(weights.flatten(1)),
     cases=_heads_of_one,
     verified="four layers; a symmetric matrix with ones on its diagonal.",
+    points=2,
     mistakes=[
         Mistake(
             "not normalised",

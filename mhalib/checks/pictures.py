@@ -26,7 +26,6 @@ patches = Exercise(
     reference=right_patches,
     cases=_images,
     verified="four batches of pictures that are not square; patches row by row, and inside a patch pixels row by row.",
-    points=2,
     mistakes=[
         Mistake(
             "wrong pairs joined",
@@ -91,6 +90,7 @@ weight_on_the_left = Exercise(
     reference=_left,
     cases=_over_patches,
     verified="four pictures; patches are counted row by row, so the left third is a part of every row.",
+    points=2,
     mistakes=[
         Mistake(
             "the first third of the patches",

@@ -263,7 +263,7 @@ mended_tiling = Exercise(
     reference=_folded_attention,
     cases=_unlike_masks,
     verified="four batches in which every example has a mask of its own.",
-    points=2,
+    points=3,
     mistakes=[
         *(_does_not_fit(*order) for order in product((True, False), repeat=3) if len(set(order)) == 2),
         Mistake(
@@ -355,6 +355,7 @@ mended_masks = Exercise(
     cases=_two_lengths,
     parts=("the mask of the self-attention", "the mask of the cross-attention"),
     verified="four batches of pairs: the target hides its own padding and future, and of the source only its padding.",
+    points=2,
     mistakes=[
         Mistake(
             "nothing mended",

@@ -184,7 +184,7 @@ mended_step = Exercise(
     reference=_step,
     cases=_new_tokens,
     verified="one new token and several, behind a cache and without one: each sees all that is not later.",
-    points=2,
+    points=3,
     mistakes=[
         Mistake(
             "nothing mended",
@@ -321,6 +321,7 @@ mended_words = Exercise(
     reference=_pairs,
     cases=_written_words,
     verified="four tables with fewer rows than columns: row i is the query of the i-th of the LAST tokens.",
+    points=2,
     mistakes=[
         Mistake(
             "nothing mended",
@@ -403,7 +404,7 @@ mended_pruning = Exercise(
     cases=_several_heads,
     parts=("W_v", "W_o"),
     verified="three layers of which three heads were removed, in several orders; the numbers are those before pruning.",
-    points=2,
+    points=3,
     mistakes=[
         Mistake(
             "nothing mended",

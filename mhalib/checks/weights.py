@@ -306,7 +306,7 @@ attend = Exercise(
     parts=("the output", "the matrix of weights"),
     verified="output and weights agree with `mhalib.attend`, which is held against torch, on four inputs; values have "
     "a width of their own.",
-    points=3,
+    points=2,
     mistakes=[
         Mistake(
             "no scale",
