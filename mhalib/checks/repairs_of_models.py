@@ -247,7 +247,7 @@ def _colour_patches(images: Tensor, patch_size: int) -> Tensor:
 
 
 def _cut(images: Tensor, patch_size: int) -> Tensor:
-    """(B, C, rows, columns, p, p)."""
+    """(B, channels, rows, columns, patch_size, patch_size)."""
     return images.unfold(2, patch_size, patch_size).unfold(3, patch_size, patch_size)
 
 
@@ -262,8 +262,9 @@ mended_patches = Exercise(
     mistakes=[
         Mistake(
             "nothing mended",
-            "the axes are (B, C, rows, columns, p, p), and the reshape reads them in this order: a patch now holds one "
-            "channel of several squares. The axis of the channels must stand behind those of rows and columns.",
+            "the axes are (B, channels, rows, columns, patch_size, patch_size), and the reshape reads them in this "
+            "order: a patch now holds one channel of several squares. The axis of the channels must stand behind those "
+            "of rows and columns.",
             lambda images, patch_size: _cut(images, patch_size).reshape(
                 len(images), -1, images.shape[1] * patch_size**2
             ),

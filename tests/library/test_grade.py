@@ -151,7 +151,7 @@ ATTACKS = {
         only_itself("value", "weights sum to 1"),
     ),
     "a broken cell": (in_a_cell("x = = 1"), solved("SyntaxError")),
-    "loop in a cell": (in_a_cell("while True: pass"), solved("TooSlow")),
+    "loop in a cell": (in_a_cell("while True: pass"), solved("no end after 3 seconds")),
     "loop in a function": (in_the_function("while True: pass"), only_itself("too slow")),
     "loop that catches all": (
         in_the_function("while True:\n    try:\n        while True: time.sleep(0.01)\n    except BaseException: pass"),
@@ -284,7 +284,7 @@ ATTACKS = {
             "from mhalib.checks import EXERCISES\nfrom mhalib.checks.averages import weighted_average as w",
             *in_the_function("return w.reference(weights, values)"),
         ],
-        only_itself("raised", "type NotInTheGrader cannot be sent"),
+        only_itself("raised", "made by mhalib, which the grader does not have"),
     ),
     "no modules": (in_a_cell("import sys; sys.modules.clear()"), None),
     "a lying wire": (
