@@ -73,7 +73,7 @@ def _compare_tensors(expected: torch.Tensor, got: Any, what: str) -> Difference 
     if not got.is_floating_point():
         return None if torch.equal(got, expected.to(got.dtype)) else _value(what)
     if bool(got.isnan().any()) and not bool(expected.isnan().any()):
-        return Difference("nan", f"{what} holds NaN: somewhere 0/0 or inf - inf was computed")
+        return Difference("nan", f"{what} holds NaN: somewhere 0/0, 0 * inf or inf - inf was computed")
     close = torch.allclose(got.detach().double(), expected.double(), RELATIVE, ABSOLUTE, equal_nan=True)
     return None if close else _value(what)
 

@@ -89,9 +89,10 @@ def _difference(expected: Any, got: Any, parts: Sequence[str] = ()) -> str:
         for number, (one, other) in enumerate(zip(expected, got, strict=True)):
             if _differ(one, other):
                 return f"    {parts[number] if parts else f'[{number}]'}:\n{show_difference(one, other)}"
-    if isinstance(expected, float) and isinstance(got, float):
-        digits = next((n for n in (4, 8) if f"{expected:.{n}g}" != f"{got:.{n}g}"), 17)
-        return _lines(f"{expected:.{digits}g}", f"{got:.{digits}g}")
+    one, other = _number(expected), _number(got)
+    if one is not None and other is not None:
+        digits = next((n for n in (4, 8) if f"{one:.{n}g}" != f"{other:.{n}g}"), 17)
+        return _lines(f"{one:.{digits}g}", f"{other:.{digits}g}")
     if not isinstance(expected, torch.Tensor) or not isinstance(got, torch.Tensor) or expected.shape != got.shape:
         return _lines(show_value(expected), show_value(got))
     if expected.numel() <= MOST_NUMBERS:
@@ -104,6 +105,13 @@ def _difference(expected: Any, got: Any, parts: Sequence[str] = ()) -> str:
     index = "[" + ", ".join(map(str, (*row, ":"))) + "]"
     count = f"{int(wrong.sum())} of {wrong.numel()} numbers differ; the first row that does, {index}:"
     return f"    {count}\n{_beside(expected[row], got[row])}"
+
+
+def _number(value: Any) -> float | None:
+    """A float, also one that comes as an array or a tensor; `None` for all else, whole numbers among them."""
+    if isinstance(value, (torch.Tensor, np.ndarray, np.generic)) and math.prod(value.shape) == 1:
+        value = value.item()
+    return value if isinstance(value, float) else None
 
 
 def _beside(expected: torch.Tensor, got: torch.Tensor) -> str:

@@ -82,7 +82,7 @@ decoder_mask = Exercise(
         ),
         Mistake(
             "padded queries hidden",
-            "you hid padded queries, the rows. Hide padded keys, the columns: nobody may look at them.",
+            "you hid padded queries, the rows. Padded keys, the columns, are what nobody may look at.",
             lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens).mT & causal_mask(num_tokens),
         ),
         Mistake(
@@ -219,13 +219,20 @@ shifted = Exercise(
 
 
 def _pairs(rng: random.Random) -> Iterator[Case]:
-    yield {  # words exchanged; more behind the end; stops early
-        "written": torch.tensor([[4, 3, 5, 2], [6, 7, 2, 9], [8, 2, 0, 0]]),
-        "expected": torch.tensor([[3, 4, 5, 2], [6, 7, 2, 0], [8, 2, 5, 2]]),
+    yield {  # words exchanged; more after the end; two that stop early
+        "written": torch.tensor([[4, 3, 5, 2], [6, 7, 2, 9], [8, 2, 0, 0], [5, 0, 0, 0]]),
+        "expected": torch.tensor([[3, 4, 5, 2], [6, 7, 2, 0], [8, 2, 5, 2], [5, 8, 2, 0]]),
     }
     for _ in range(3):
         num_tokens = rng.randint(6, 9)
-        changes: list[_Change] = [_ends_early, _of_equal_sum, partial(_with_wrong, count=3), _talks_on, _all_wrong]
+        changes: list[_Change] = [
+            _ends_early,
+            _ends_early,
+            _of_equal_sum,
+            partial(_with_wrong, count=3),
+            _talks_on,
+            _all_wrong,
+        ]
         changes += [_exchanged] * 2 + [_with_wrong] * 3 + [_as_it_is] * rng.randint(1, 3)
         rng.shuffle(changes)
         pairs = [_pair(rng, change, num_tokens) for change in changes]
@@ -302,7 +309,7 @@ share_exact = Exercise(
         ),
         Mistake(
             "padding counted",
-            "you compare the padding, too. What a model writes behind the end of a sentence does not matter.",
+            "you compare the padding, too. What a model writes after the end of a sentence does not matter.",
             lambda written, expected: (written == expected).all(1).float().mean().item(),
         ),
         Mistake(
@@ -310,6 +317,18 @@ share_exact = Exercise(
             "you excuse places where the MODEL wrote 0: a sentence that stops too early is wrong. Only where 0 is "
             "expected does it not matter what was written.",
             lambda written, expected: (_right_words(written, expected) | (written == 0)).all(1).float().mean().item(),
+        ),
+        Mistake(
+            "the model's padding excused",
+            "you leave out the places where the MODEL wrote 0, instead of those where 0 is expected: who writes "
+            "nothing at all is always right.",
+            lambda written, expected: ((written == expected) | (written == 0)).all(1).float().mean().item(),
+        ),
+        Mistake(
+            "mean of all places",
+            "this is the share of places that are right or padding. One wrong word makes a sentence wrong: `all` over "
+            "the words first.",
+            lambda written, expected: _right_words(written, expected).float().mean().item(),
         ),
         Mistake(
             "order ignored",

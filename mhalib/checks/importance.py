@@ -112,6 +112,11 @@ hard_gate = Exercise(
             lambda log_a: (1.2 * log_a.sigmoid() + 0.1).clamp(0, 1),
         ),
         Mistake(
+            "width 1.1",
+            "you multiplied by 1.1. From -0.1 to 1.1 the width is 1.2.",
+            lambda log_a: (1.1 * log_a.sigmoid() - 0.1).clamp(0, 1),
+        ),
+        Mistake(
             "no sigmoid",
             "you stretched and clipped log_a itself. Take its sigmoid first.",
             lambda log_a: (1.2 * log_a - 0.1).clamp(0, 1),

@@ -34,11 +34,12 @@ def _layer(
 
 
 def _ledgers(rng: random.Random) -> Iterator[Case]:
-    """Of two right layers and six wrong ones; the sizes of some decide how a wrong reshape is told: Q~D, or Q:2."""
+    """Of two right layers and seven wrong ones; the sizes of some decide how a wrong reshape is told: Q~D, or Q:2."""
     right = [({}, None), ({"folded": True}, None)]
     wrong = [
         ({"split": straight_split}, [2, 7, 5, 4, 3]),
         ({"merge": straight_merge}, [3, 8, 5, 4, 7]),
+        ({"merge": straight_merge}, [3, 2, 5, 4, 7]),
         ({"over": -2}, None),
         ({"over": 1}, None),
         ({"split": straight_split, "merge": straight_merge, "over": -2}, None),
@@ -86,7 +87,7 @@ first_wrong_step = Exercise(
     title="read a ledger: the first step that went wrong",
     reference=lambda steps: _first(steps, _wrong),
     cases=_ledgers,
-    verified="the ledgers of two right layers, one of which folds its heads, and of six wrong ones, taken just now.",
+    verified="the ledgers of two right layers, one of which folds its heads, and of seven wrong ones, taken just now.",
     points=2,
     mistakes=[
         Mistake(
@@ -106,8 +107,8 @@ first_wrong_step = Exercise(
         ),
         Mistake(
             "softmax only",
-            "you look at the softmax only. An axis like N~D says that a reshape cut across N and D, and Q:2 that a "
-            "piece of Q stands alone.",
+            "every mixed axis and every piece was overlooked. N~D says that a reshape cut across N and D, Q:2 that a "
+            "piece of Q stands alone. (`'~' in axes` asks for an axis that is called ~: look inside each name.)",
             lambda steps: _first(steps, _wrong_softmax),
         ),
         Mistake(

@@ -83,7 +83,7 @@ mended_scale = Exercise(
 
 def _low_scores(rng: random.Random) -> Iterator[Case]:
     yield {"scores": torch.tensor([[[[-1.0, -2.0, 0.5]]]]), "mask": torch.tensor([[[[True, True, False]]]])}
-    for middle, hidden_above in ((0.0, 0.0), (-6.0, 0.0), (-3e5, 0.0), (-3e9, 0.0), (0.0, 2e5)):
+    for middle, hidden_above in ((0.0, 0.0), (-6.0, 0.0), (-3e5, 0.0), (-3e9, 0.0), (0.0, 2e5), (-3e9, 3e9)):
         batch_size, num_heads, num_queries, num_kvpairs = sizes(rng, 4, smallest=3, largest=8)
         mask = padding_mask(torch.tensor([rng.randint(1, num_kvpairs - 1) for _ in range(batch_size)]), num_kvpairs)
         scores = 2 * draw(rng, batch_size, num_heads, num_queries, num_kvpairs).double() + middle + ~mask * hidden_above
@@ -100,7 +100,7 @@ mended_filling = Exercise(
     title="mend a mask that hides nothing",
     reference=_filled,
     cases=_low_scores,
-    verified="six tables of scores, two of them far below zero, and one whose hidden scores are far above all others.",
+    verified="seven tables of scores, some of them far below zero, some with hidden scores far above all others.",
     mistakes=[
         Mistake(
             "filled with about 0",
@@ -116,6 +116,15 @@ mended_filling = Exercise(
                 partial(_filled, by=by),
             )
             for by in (-1e9, -1e4)
+        ),
+        *(
+            Mistake(
+                f"lowered by {by:g}",
+                "you lower the hidden scores by a fixed number. One that was far above the visible ones is still seen: "
+                "put minus infinity in its place.",
+                lambda scores, mask, by=by: (scores - by * ~mask).softmax(-1),
+            )
+            for by in (1e4, 1e9)
         ),
         Mistake(
             "the minus is gone",
@@ -188,6 +197,13 @@ mended_merge = Exercise(
             "a straight reshape joins numbers that lie side by side in memory: tokens of one head, not heads of one "
             "token.",
             lambda x, num_heads: x.reshape(len(x) // num_heads, x.shape[1], -1),
+        ),
+        Mistake(
+            "the hint's example",
+            "the axes are (N, h, B, d) now: the permutation in the hint was an example. You need (B, N, h, d).",
+            lambda x, num_heads: (
+                x.unflatten(0, (num_heads, -1)).permute(2, 0, 1, 3).reshape(len(x) // num_heads, x.shape[1], -1)
+            ),
         ),
         Mistake(
             "tokens before examples",

@@ -51,6 +51,16 @@ mended_accuracy = Exercise(
             lambda written, expected: ((written == expected) & (expected != 0)).float().mean().item(),
         ),
         Mistake(
+            "divided by the real ones only",
+            "you divide by the real words, but padding still counts as right above the line.",
+            lambda written, expected: ((written == expected).sum() / (expected != 0).sum()).item(),
+        ),
+        Mistake(
+            "where neither is padding",
+            "you leave out the real words for which the model wrote padding. They are wrong, and count below the line.",
+            lambda written, expected: (written == expected)[(written != 0) & (expected != 0)].float().mean().item(),
+        ),
+        Mistake(
             "padding counts as right",
             "you count every place of padding as right. It is no word: leave it out above and below the line.",
             lambda written, expected: ((written == expected) | (expected == 0)).float().mean().item(),
@@ -122,9 +132,14 @@ mended_loss = Exercise(
         ),
         Mistake(
             "flattened first",
-            "you flattened first and shifted then: the last token of each text is asked for the first token of the "
-            "next text. Shift along the axis of tokens, then flatten.",
+            "you flattened first and shifted afterwards: the last token of each text is asked for the first token of "
+            "the next text. Shift along the axis of tokens, then flatten.",
             lambda logits, tokens: F.cross_entropy(logits.flatten(0, 1)[:-1], tokens.flatten()[1:]),
+        ),
+        Mistake(
+            "the same end cut",
+            "you cut the same end off both: nothing is shifted against the other.",
+            lambda logits, tokens: F.cross_entropy(logits[:, 1:].flatten(0, 1), tokens[:, 1:].flatten()),
         ),
         Mistake(
             "turned round",
@@ -188,8 +203,8 @@ mended_step = Exercise(
     mistakes=[
         Mistake(
             "nothing mended",
-            "`is_causal=True` lays the triangle into the top left corner: the first new token sees key 0 alone, the "
-            "oldest in the cache. The new tokens are the LAST of the keys: the triangle belongs into the bottom right "
+            "`is_causal=True` puts the triangle in the top left corner: the first new token sees key 0 alone, the "
+            "oldest in the cache. The new tokens are the LAST of the keys: the triangle belongs in the bottom right "
             "corner.",
             lambda q, k, v: _top_left(q, k, v),
         ),
@@ -198,6 +213,18 @@ mended_step = Exercise(
             "one new token is right now. With several, the triangle still lies in the top left corner, and hides most "
             "of the cache.",
             lambda q, k, v: _top_left(q, k, v) if q.shape[-2] > 1 else attend(q, k, v)[0],
+        ),
+        Mistake(
+            "causal without a cache only",
+            "behind a cache you hide nothing now: several new tokens see each other's future.",
+            lambda q, k, v: (
+                _top_left(q, k, v) if q.shape[-2] == k.shape[-2] else F.scaled_dot_product_attention(q, k, v)
+            ),
+        ),
+        Mistake(
+            "moved the wrong way",
+            "the edge of the triangle moved the wrong way: by K - Q to the right, not by Q - K.",
+            lambda q, k, v: _step(q, k, v, moved=2 * (q.shape[-2] - k.shape[-2])),
         ),
         Mistake(
             "upside down",
@@ -416,8 +443,8 @@ mended_pruning = Exercise(
         *(
             Mistake(
                 f"numbers of what is left, d {width}",
-                "d is right now, but after head 1 is gone the old head 2 is the new head 1. You count in what is left, "
-                "and remove others than those that were named.",
+                "d is right now, but when a head is gone, all heads after it move up by one. You count in what is "
+                "left, and remove others than those that were named.",
                 partial(_one_by_one, width=width),
             )
             for width in ("fixed", "counted down")

@@ -58,6 +58,14 @@ scores = Exercise(
             "you took the square root of the number of queries, not of the width of a head, d = q.shape[-1].",
             lambda q, k: _products(q, k) / math.sqrt(q.shape[-2]),
         ),
+        *(
+            Mistake(
+                f"divided by the root of h times {what}",
+                "you counted the heads in. A score is a sum of d products, within one head: d = q.shape[-1].",
+                lambda q, k, power=power: _products(q, k) / math.sqrt(q.shape[-1] ** power * q.shape[1]),
+            )
+            for what, power in (("d", 1), ("1", 0))
+        ),
         Mistake(
             "scale multiplied",
             "you multiplied by the square root of d instead of dividing by it.",
@@ -129,9 +137,13 @@ masked_softmax = Exercise(
         Mistake(
             "NaN without keys",
             "all is right but for a query that may see nothing: its row divides 0 by 0. Such a row must be 0. One NaN "
-            "in "
-            "a batch ruins the gradient of all of it.",
+            "in a batch ruins the gradient of all of it.",
             lambda scores, mask: _filled(scores, mask, -math.inf),
+        ),
+        Mistake(
+            "everything seen instead of nothing",
+            "all is right but for a query that may see nothing: it now sees everything. Set its row to 0 in the end.",
+            lambda scores, mask: scores.masked_fill(~mask & mask.any(-1, keepdim=True), -math.inf).softmax(-1),
         ),
         Mistake(
             "a large negative number",

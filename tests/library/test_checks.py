@@ -629,7 +629,7 @@ DIAGNOSES = {
     "too few arguments": (lambda x: x, "raised", "TypeError"),
     "None": (lambda *_: None, "nothing returned", "Did you forget `return`?"),
     "a list": (right(torch.Tensor.tolist), "type", "must be a torch.Tensor, and yours is a list"),
-    "an array": (right(torch.Tensor.numpy), "type", "must be a torch.Tensor, and yours is a ndarray"),
+    "an array": (right(torch.Tensor.numpy), "type", "must be a torch.Tensor, and yours is an ndarray: wrap it"),
     "a function": (lambda *_: print, "type", "must be a torch.Tensor"),
     "a long text": (lambda *_: "x" * 100_000, "type", "yours is a str"),
     "a rude object": (lambda *_: Rude(), "type", "yours is a Rude"),
