@@ -790,6 +790,28 @@ def test_the_wrong_part_is_shown():
     assert "the matrix of weights:\n    right" in finding.message
 
 
+def test_another_exception_is_not_taken_for_a_known_mistake():
+    """One known mistake raises; whoever raises something else did not make it."""
+    finding = EXERCISES["merge_heads"].examine(raising(ValueError("something else")))
+    assert (finding.kind, finding.mistake) == ("raised", None)
+
+
+class RudeWord(str):
+    __hash__ = None
+
+    def __eq__(self, other):
+        raise ValueError("no")
+
+
+def test_words_that_object_to_being_compared_are_a_wrong_result():
+    def rude(weights, tokens):
+        return [(RudeWord(asks), looked) for asks, looked in EXERCISES["mended_words"].reference(weights, tokens)]
+
+    finding = EXERCISES["mended_words"].examine(rude)
+    assert (finding.kind, finding.mistake) == ("type", None)
+    assert "cannot be read" in finding.message
+
+
 def test_seeds_draw_different_inputs_and_the_same_ones_again():
     one, other, again = (cases_of(split, seed)[-1]["x"] for seed in (1, 2, 1))
     assert one.shape != other.shape or not torch.equal(one, other)
