@@ -437,6 +437,7 @@ def test_what_cannot_be_read_costs_only_itself(graded, name):
         assert (row.points, row.kind) == (0, "unreadable")
         assert row.diagnosis.startswith("the notebook could not be read: ")
     assert "root" not in graded.of["passwords", "two_heads"].diagnosis
+    assert "larger than 20 MB" in graded.of["large", "two_heads"].diagnosis  # it was not read at all
 
 
 def test_nobody_is_lost_or_there_twice(graded):
