@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 import sys
 import time
 from collections import Counter
@@ -225,8 +226,9 @@ class _Submission:
 
     def _why_missing(self, name: str) -> str:
         for number, source in self.cells.items():
-            failed = next((note for note in self.notes if note.startswith(f"code cell {number}")), "")
-            if failed and name in source:
+            told = (f"code cell {number}:", f"code cell {number} ")  # not of cell 12, if this is cell 1
+            failed = next((note for note in self.notes if note.startswith(told)), "")
+            if failed and re.search(rf"\bdef +{name}\b|^{name} *=[^=]", source, re.MULTILINE):
                 return f"{name} was to be defined in a cell that did not run to its end: {failed}"
         return f"nothing named {name} is defined in this notebook"
 

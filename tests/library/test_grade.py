@@ -755,6 +755,14 @@ def test_a_broken_cell_is_named_by_its_number_in_the_file(sandboxed, tmp_path):
     assert "code cell 5: no end after 3 seconds" in second.notes
 
 
+def test_another_cell_s_error_is_not_taken_for_why_a_function_is_missing(sandboxed, tmp_path):
+    cells = ["weighted_average = 1; del weighted_average", *["pass"] * 10, "1 / 0", RIGHT_TOO, CHECKS]
+    folder, out = hand_in(tmp_path / "s", {"a": cells}), tmp_path / "grades.csv"
+    first, _ = grade(folder, out, chapters=[1])
+    assert "code cell 12: ZeroDivisionError" in first.notes
+    assert first.diagnosis == "nothing named weighted_average is defined in this notebook"
+
+
 def test_a_table_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     out = tmp_path / "grades.csv"
     _table.write(out, "old")
