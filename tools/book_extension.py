@@ -59,7 +59,7 @@ def name_list_items(app: Sphinx, page: str, template: str, context: dict[str, An
 
 def frame_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """A frame around each figure of a notebook: on a phone it scrolls, and the keyboard can then reach it."""
-    for output in doctree.findall(nodes.container):
+    for output in list(doctree.findall(nodes.container)):
         if "cell_output" in output["classes"]:
             for image in [child for child in output.children if isinstance(child, nodes.image)]:
                 output.replace(image, nodes.container("", image, classes=["output", "figure-frame"]))

@@ -162,8 +162,9 @@ def main() -> None:
         if path.name not in wanted:
             path.unlink()
     page = TABLE.read_text(encoding="utf-8")
-    if page != with_table(page, table(chapters)):  # what is newer than the pages makes them be built anew
-        TABLE.write_text(with_table(page, table(chapters)), encoding="utf-8")
+    written = with_table(page, table(chapters))
+    if written != page:  # what is newer than the pages makes them be built anew
+        TABLE.write_text(written, encoding="utf-8")
     print(f"{len(wanted)} notebooks in {FOLDER.name}/")
 
 

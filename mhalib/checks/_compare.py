@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ._show import ABSOLUTE, RELATIVE, kind_of
+from ._show import ABSOLUTE, RELATIVE, kind_of, plain
 
 
 @dataclass(frozen=True)
@@ -27,20 +27,18 @@ def compare(expected: Any, got: Any, what: str = "the result", parts: Sequence[s
     what: what `got` is called in the message; parts: and what its parts are called, if it has any.
     """
     try:
-        if parts and isinstance(expected, (tuple, list)):
-            return _compare_sequences(expected, got, what, parts)
-        return _compare(expected, got, what)
+        return _compare(expected, got, what, parts)
     except Exception:  # what students return may do anything when it is looked at
         return Difference("type", f"{what} must be {kind_of(expected)}, and yours, {kind_of(got)}, cannot be read")
 
 
-def _compare(expected: Any, got: Any, what: str) -> Difference | None:
+def _compare(expected: Any, got: Any, what: str, parts: Sequence[str]) -> Difference | None:
     if got is None and expected is not None:
         return Difference("nothing returned", f"{what} is None. Did you forget `return`?")
     if isinstance(expected, torch.Tensor):
         return _compare_tensors(expected, got, what)
     if isinstance(expected, (tuple, list)):
-        return _compare_sequences(expected, got, what)
+        return _compare_sequences(expected, got, what, parts)
     if isinstance(expected, dict):
         return _compare_dicts(expected, got, what)
     if isinstance(expected, (bool, np.bool_)):
@@ -54,7 +52,7 @@ def _compare(expected: Any, got: Any, what: str) -> Difference | None:
 
 def _compare_tensors(expected: torch.Tensor, got: Any, what: str) -> Difference | None:
     if not isinstance(got, torch.Tensor):
-        if expected.dim() == 0 and expected.dtype.is_floating_point and isinstance(_plain(got), numbers.Real):
+        if expected.dim() == 0 and expected.dtype.is_floating_point and isinstance(plain(got), numbers.Real):
             return _compare_numbers(expected.item(), got, what)
         hint = {np.ndarray: ": wrap it in torch.from_numpy", list: ": wrap it in torch.tensor"}.get(type(got), "")
         return Difference("type", f"{what} must be a torch.Tensor, and yours is {kind_of(got)}{hint}")
@@ -86,9 +84,7 @@ def _sort(dtype: torch.dtype) -> str:
     return "floating-point numbers" if dtype.is_floating_point else "integers"
 
 
-def _compare_sequences(expected: Any, got: Any, what: str, parts: Sequence[str] = ()) -> Difference | None:
-    if got is None:
-        return _compare(expected, got, what)
+def _compare_sequences(expected: Any, got: Any, what: str, parts: Sequence[str]) -> Difference | None:
     if isinstance(got, torch.Tensor) or not isinstance(got, (tuple, list)):
         return Difference("type", f"{what} must be {kind_of(expected)}, and yours is {kind_of(got)}")
     if len(got) != len(expected):
@@ -113,22 +109,15 @@ def _compare_dicts(expected: dict[Any, Any], got: Any, what: str) -> Difference 
     return None
 
 
-def _plain(got: Any) -> Any:
-    """A tensor or an array of one number as that number."""
-    if isinstance(got, torch.Tensor):
-        return got.item() if got.numel() == 1 else got
-    return got.item() if isinstance(got, (np.ndarray, np.generic)) and got.size == 1 else got
-
-
 def _compare_bools(expected: bool, got: Any, what: str) -> Difference | None:
-    got = _plain(got)
+    got = plain(got)
     if not isinstance(got, bool):
         return Difference("type", f"{what} must be True or False, and yours is {kind_of(got)}")
     return None if got == expected else _value(what)
 
 
 def _compare_numbers(expected: float, got: Any, what: str) -> Difference | None:
-    got = _plain(got)
+    got = plain(got)
     if isinstance(got, bool) or not isinstance(got, numbers.Real):
         return Difference("type", f"{what} must be a number, and yours is {kind_of(got)}")
     if got != got:

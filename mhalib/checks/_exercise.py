@@ -83,13 +83,8 @@ class Exercise:
     ) -> None:
         self.name, self.chapter, self.title = name, chapter, title
         self.reference, self.cases, self.mistakes = reference, cases, tuple(mistakes)
-        self.parts, self.verified, self.points, self.is_value, self.seconds = (
-            tuple(parts),
-            verified,
-            points,
-            is_value,
-            seconds,
-        )
+        self.verified, self.parts = verified, tuple(parts)
+        self.points, self.is_value, self.seconds = points, is_value, seconds
 
     def __repr__(self) -> str:
         return f"checks.{self.name}: {self.title} (chapter {self.chapter})"

@@ -14,6 +14,12 @@ MOST_NUMBERS, MOST_INPUT_NUMBERS, MOST_INPUT_LINES = 32, 12, 15
 LONGEST, LONGEST_RESULT, MOST_PARTS, DEEPEST = 160, 700, 8, 4
 
 
+def plain(value: Any) -> Any:
+    """A tensor or an array of one number as that number; all else as it is."""
+    held = isinstance(value, (torch.Tensor, np.ndarray, np.generic)) and math.prod(value.shape) == 1
+    return value.item() if held else value
+
+
 def kind_of(value: Any) -> str:
     """ "a tuple of 2", "a tensor", "an int"."""
     name = "tensor" if isinstance(value, torch.Tensor) else type(value).__name__[:60]
@@ -89,8 +95,8 @@ def _difference(expected: Any, got: Any, parts: Sequence[str] = ()) -> str:
         for number, (one, other) in enumerate(zip(expected, got, strict=True)):
             if _differ(one, other):
                 return f"    {parts[number] if parts else f'[{number}]'}:\n{show_difference(one, other)}"
-    one, other = _number(expected), _number(got)
-    if one is not None and other is not None:
+    one, other = plain(expected), plain(got)
+    if isinstance(one, float) and isinstance(other, float):
         digits = next((n for n in (4, 8) if f"{one:.{n}g}" != f"{other:.{n}g}"), 17)
         return _lines(f"{one:.{digits}g}", f"{other:.{digits}g}")
     if not isinstance(expected, torch.Tensor) or not isinstance(got, torch.Tensor) or expected.shape != got.shape:
@@ -105,13 +111,6 @@ def _difference(expected: Any, got: Any, parts: Sequence[str] = ()) -> str:
     index = "[" + ", ".join(map(str, (*row, ":"))) + "]"
     count = f"{int(wrong.sum())} of {wrong.numel()} numbers differ; the first row that does, {index}:"
     return f"    {count}\n{_beside(expected[row], got[row])}"
-
-
-def _number(value: Any) -> float | None:
-    """A float, also one that comes as an array or a tensor; `None` for all else, whole numbers among them."""
-    if isinstance(value, (torch.Tensor, np.ndarray, np.generic)) and math.prod(value.shape) == 1:
-        value = value.item()
-    return value if isinstance(value, float) else None
 
 
 def _beside(expected: torch.Tensor, got: torch.Tensor) -> str:

@@ -195,13 +195,14 @@ def _matrices(rng: random.Random) -> Iterator[Case]:
         }
 
 
-def _kept(num_hiddens: int, head: int, num_heads: int) -> Tensor:
-    own = torch.arange(num_hiddens) // (num_hiddens // num_heads)
-    return own != head
+def _kept(num_hiddens: int, heads: list[int], num_heads: int) -> Tensor:
+    owner = torch.arange(num_hiddens) // (num_hiddens // num_heads)
+    return ~torch.isin(owner, torch.tensor(heads))
 
 
-def _without_head(W_v: Tensor, W_o: Tensor, head: int, num_heads: int) -> tuple[Tensor, Tensor]:
-    keep = _kept(len(W_o), head, num_heads)
+def without_heads(W_v: Tensor, W_o: Tensor, heads: list[int], num_heads: int) -> tuple[Tensor, Tensor]:
+    """Both without these heads, by the numbers that they have before anything is removed."""
+    keep = _kept(len(W_o), heads, num_heads)
     return W_v[keep], W_o[:, keep]
 
 
@@ -219,7 +220,7 @@ prune = Exercise(
     "prune",
     chapter=14,
     title="remove a head from two matrices",
-    reference=_without_head,
+    reference=lambda W_v, W_o, head, num_heads: without_heads(W_v, W_o, [head], num_heads),
     cases=_matrices,
     parts=("W_v", "W_o"),
     verified="four layers, with the first head, one in the middle and the last removed: rows of W_v and columns of W_o "
@@ -231,16 +232,16 @@ prune = Exercise(
             "you removed columns of W_v and rows of W_o. Those are the layer's input and output, which stay as wide as "
             "they are. A head owns rows of W_v and columns of W_o.",
             lambda W_v, W_o, head, num_heads: (
-                W_v[:, _kept(len(W_o), head, num_heads)],
-                W_o[_kept(len(W_o), head, num_heads)],
+                W_v[:, _kept(len(W_o), [head], num_heads)],
+                W_o[_kept(len(W_o), [head], num_heads)],
             ),
         ),
         Mistake(
             "columns of W_v",
             "you removed columns of W_v: those read the input, which stays as wide as it is. A head owns rows.",
             lambda W_v, W_o, head, num_heads: (
-                W_v[:, _kept(len(W_o), head, num_heads)],
-                W_o[:, _kept(len(W_o), head, num_heads)],
+                W_v[:, _kept(len(W_o), [head], num_heads)],
+                W_o[:, _kept(len(W_o), [head], num_heads)],
             ),
         ),
         Mistake(
@@ -248,16 +249,16 @@ prune = Exercise(
             "you removed rows of W_o: those make the layer's output, which stays as wide as it is. What W_o reads of a "
             "head are columns.",
             lambda W_v, W_o, head, num_heads: (
-                W_v[_kept(len(W_o), head, num_heads)],
-                W_o[_kept(len(W_o), head, num_heads)],
+                W_v[_kept(len(W_o), [head], num_heads)],
+                W_o[_kept(len(W_o), [head], num_heads)],
             ),
         ),
         Mistake(
             "set to 0",
             "you set the head's numbers to 0. The result is the same, but nothing is smaller or faster: remove them.",
             lambda W_v, W_o, head, num_heads: (
-                W_v * _kept(len(W_o), head, num_heads)[:, None],
-                W_o * _kept(len(W_o), head, num_heads),
+                W_v * _kept(len(W_o), [head], num_heads)[:, None],
+                W_o * _kept(len(W_o), [head], num_heads),
             ),
         ),
         Mistake(

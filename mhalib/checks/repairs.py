@@ -14,6 +14,7 @@ from torch import Tensor
 from ..attention import attend
 from ..masks import causal_mask, padding_mask
 from ._exercise import Case, Exercise, Mistake, draw, sizes
+from .weights import filled
 
 
 def _one_head(rng: random.Random) -> Iterator[Case]:
@@ -90,15 +91,11 @@ def _low_scores(rng: random.Random) -> Iterator[Case]:
         yield {"scores": scores, "mask": mask}
 
 
-def _filled(scores: Tensor, mask: Tensor, *, by: float = -math.inf) -> Tensor:
-    return scores.masked_fill(~mask, by).softmax(-1)
-
-
 mended_filling = Exercise(
     "mended_filling",
     chapter=2,
     title="mend a mask that hides nothing",
-    reference=_filled,
+    reference=filled,
     cases=_low_scores,
     verified="seven tables of scores, some of them far below zero, some with hidden scores far above all others.",
     mistakes=[
@@ -106,14 +103,14 @@ mended_filling = Exercise(
             "filled with about 0",
             "the hidden scores become 0, or so small that it makes no difference, and exp(0) = 1: a hidden key gets as "
             "much weight as a visible one whose score is 0. It must become minus infinity, so that exp gives 0.",
-            partial(_filled, by=0.0),
+            partial(filled, value=0.0),
         ),
         *(
             Mistake(
                 f"not low enough: {by:g}",
                 "a number that is low may not be low enough: a visible score can be lower, and then the hidden keys "
                 "win. Take minus infinity, or the lowest number that the type has.",
-                partial(_filled, by=by),
+                partial(filled, value=by),
             )
             for by in (-1e9, -1e4)
         ),
@@ -129,7 +126,7 @@ mended_filling = Exercise(
         Mistake(
             "the minus is gone",
             "the hidden scores become very large: they take all the weight.",
-            partial(_filled, by=1e9),
+            partial(filled, value=1e9),
         ),
         Mistake(
             "shared out again",

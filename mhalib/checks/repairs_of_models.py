@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from ..attention import attend
 from ..models import patches
 from ._exercise import Case, Exercise, Mistake, draw, sizes
+from .importance import without_heads
 
 
 def _answers(rng: random.Random) -> Iterator[Case]:
@@ -418,17 +419,11 @@ def _one_by_one(
     return W_v, W_o
 
 
-def _without_heads(W_v: Tensor, W_o: Tensor, heads: list[int], num_heads: int) -> tuple[Tensor, Tensor]:
-    owner = torch.arange(len(W_v)) // (len(W_v) // num_heads)
-    keep = ~torch.isin(owner, torch.tensor(heads))
-    return W_v[keep], W_o[:, keep]
-
-
 mended_pruning = Exercise(
     "mended_pruning",
     chapter=14,
     title="mend the removal of several heads",
-    reference=_without_heads,
+    reference=without_heads,
     cases=_several_heads,
     parts=("W_v", "W_o"),
     verified="three layers of which three heads were removed, in several orders; the numbers are those before pruning.",
@@ -466,12 +461,12 @@ mended_pruning = Exercise(
         Mistake(
             "first head only",
             "only the first of the heads was removed.",
-            lambda W_v, W_o, heads, num_heads: _without_heads(W_v, W_o, heads[:1], num_heads),
+            lambda W_v, W_o, heads, num_heads: without_heads(W_v, W_o, heads[:1], num_heads),
         ),
         Mistake(
             "only these heads kept",
             "you kept the heads that were to go, and removed the others.",
-            lambda W_v, W_o, heads, num_heads: _without_heads(
+            lambda W_v, W_o, heads, num_heads: without_heads(
                 W_v, W_o, [i for i in range(num_heads) if i not in heads], num_heads
             ),
         ),

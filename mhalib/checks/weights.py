@@ -92,7 +92,8 @@ def _scores_and_mask(rng: random.Random) -> Iterator[Case]:
         yield {"scores": large * draw(rng, batch_size, num_heads, num_queries, num_kvpairs), "mask": mask}
 
 
-def _filled(scores: Tensor, mask: Tensor, value: float) -> Tensor:
+def filled(scores: Tensor, mask: Tensor, value: float = -math.inf) -> Tensor:
+    """Softmax after the hidden scores were replaced by `value`; NaN where nothing is seen and it is infinite."""
     return scores.masked_fill(~mask, value).softmax(-1)
 
 
@@ -138,7 +139,7 @@ masked_softmax = Exercise(
             "NaN without keys",
             "all is right but for a query that may see nothing: its row divides 0 by 0. Such a row must be 0. One NaN "
             "in a batch ruins the gradient of all of it.",
-            lambda scores, mask: _filled(scores, mask, -math.inf),
+            lambda scores, mask: filled(scores, mask, -math.inf),
         ),
         Mistake(
             "everything seen instead of nothing",
@@ -149,7 +150,7 @@ masked_softmax = Exercise(
             "a large negative number",
             "all is right but for a query that may see nothing: with all its scores at one large negative number it "
             "looks at everything, hidden keys too. Such a row must be 0.",
-            lambda scores, mask: _filled(scores, mask, -1e9),
+            lambda scores, mask: filled(scores, mask, -1e9),
         ),
         Mistake(
             "exponentials not shifted",
@@ -160,7 +161,7 @@ masked_softmax = Exercise(
         Mistake(
             "not negative enough",
             "hidden scores are -100 in your code. Real scores can be lower than that; take minus infinity.",
-            lambda scores, mask: _filled(scores, mask, -100.0),
+            lambda scores, mask: filled(scores, mask, -100.0),
         ),
         Mistake(
             "mask ignored",

@@ -18,10 +18,14 @@ _CALLS = re.compile(r"\bchecks\.(\w+)\(")
 
 def find(folder: Path) -> tuple[list[tuple[str, Path]], list[Path]]:
     """Every notebook below `folder`, with the student's name: its path without the suffix; and all other files."""
-    everything = [path for path in sorted(folder.rglob("*")) if not _NOT_A_SUBMISSION.intersection(path.parts)]
-    found = [path for path in everything if path.suffix.lower() == ".ipynb" and not path.name.startswith("._")]
-    others = [path for path in everything if path.is_file() and not path.name.startswith(".")]
-    others = [path for path in others if path not in set(found)]
+    found, others = [], []
+    for path in sorted(folder.rglob("*")):
+        if _NOT_A_SUBMISSION.intersection(path.parts):
+            continue
+        if path.suffix.lower() == ".ipynb" and not path.name.startswith("._"):
+            found.append(path)
+        elif path.is_file() and not path.name.startswith("."):
+            others.append(path)
     names = [_name(path.relative_to(folder)) for path in found]
     times = Counter(names)
     for place, name in enumerate(names):
