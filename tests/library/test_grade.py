@@ -706,7 +706,7 @@ def test_what_is_no_notebook_is_said_and_what_a_mac_adds_is_not_graded(counted, 
     )
     (folder / "b.IPYNB").write_text(notebook(HONEST), encoding="utf-8")
     (folder / "__MACOSX").mkdir()
-    for name in ("c.ipynb.txt", "class.zip", "._a.ipynb", "__MACOSX/._a.ipynb", ".DS_Store"):
+    for name in ("c.ipynb.txt", "class.zip", "._a.ipynb", "__MACOSX/._a.ipynb", "__MACOSX/b.ipynb", ".DS_Store"):
         (folder / name).write_text("x", encoding="ascii")
     for _ in range(2):  # what it writes itself is no submission
         assert {row.student for row in grade(folder, out)} == {"a", "b", "Zo\N{LATIN SMALL LETTER E WITH DIAERESIS}"}
