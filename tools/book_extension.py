@@ -1,16 +1,20 @@
-"""Sphinx extension of this book: MathJax and instruments from our own pages, exercises, figures, bibliography."""
+"""Sphinx extension of this book: MathJax and instruments from our own pages, exercises, figures, statements."""
 
 from __future__ import annotations
 
+import html
 import importlib.metadata
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import nbformat
+import statements
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
+from sphinx.environment import BuildEnvironment
 
 import exercises
 from mhalib.widgets import STYLE, page_script
@@ -18,6 +22,8 @@ from mhalib.widgets import STYLE, page_script
 MATHJAX = "tex-chtml.js"
 INSTRUMENTS = "instruments"
 FONTS = "output/chtml/fonts"
+OF_THIS_RUN = '<p class="statement of-this-run">From this run. Yours will differ.</p>'
+MEASURED = '<p class="statement measured" title="{said}"><span aria-hidden="true">±</span><span>{said}</span></p>'
 
 
 def mathjax_source() -> Path:
@@ -65,6 +71,19 @@ def frame_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
                 output.replace(image, nodes.container("", image, classes=["output", "figure-frame"]))
 
 
+def mark_statements(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Say of an output that it is of one run, or, behind a small sign, how far its numbers may differ in another."""
+    for cell in list(doctree.findall(nodes.container)):
+        outputs = [child for child in cell.children if "cell_output" in child.get("classes", [])]
+        if "cell" not in cell.get("classes", []) or not outputs:
+            continue
+        if f"tag_{statements.OF_THIS_RUN}" in cell["classes"]:
+            outputs[0].insert(0, nodes.raw("", OF_THIS_RUN, format="html"))
+        elif stated := statements.measured(cell.get("cell_metadata") or {}):
+            said = html.escape(f"Another run may differ by {stated}", quote=True)
+            outputs[0].insert(0, nodes.raw("", MEASURED.format(said=said), format="html"))
+
+
 def show_exercises(app: Sphinx, docname: str, source: list[str]) -> None:
     """A page shows the code to mend above the folded solution, and the solution without its markers."""
     if exercises.BEGIN not in source[0] or not app.env.doc2path(docname).endswith(".ipynb"):
@@ -82,13 +101,36 @@ def show_exercises(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = nbformat.writes(notebook)
 
 
+def quotable(env: BuildEnvironment) -> dict[str, list[str]]:
+    """What other pages may show of a page or link to: its title, headings, anchors and labels, and what it cites."""
+    labels, cited = env.get_domain("std").data["labels"], env.get_domain("cite").citation_refs
+    return {
+        name: [
+            env.titles[name].astext(),
+            env.tocs[name].pformat(),
+            *sorted(env.metadata[name].get("myst_slugs", ())),
+            *sorted(label for label, (page, *_) in labels.items() if page == name),
+            *sorted(target.key for one in cited if one.docname == name for target in one.targets),
+        ]
+        for name in sorted(env.found_docs)
+    }
+
+
+def write_all_where_one_quotes_another(app: Sphinx, env: BuildEnvironment) -> Iterable[str]:
+    """Sphinx writes the pages that changed; if what others may quote has changed too, all are to be written."""
+    before, env.book_quotable = getattr(env, "book_quotable", None), quotable(env)
+    return env.found_docs if before not in (None, env.book_quotable) else ()
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("comments_config", {}, "html")  # Jupyter Book sets it for sphinx_comments, which we left out
     app.config.mathjax_path = f"mathjax/{MATHJAX}"
     app.connect("config-inited", write_title)
     app.connect("builder-inited", write_instruments)
     app.connect("source-read", show_exercises)
+    app.connect("env-get-updated", write_all_where_one_quotes_another)
     app.connect("doctree-resolved", frame_figures)
+    app.connect("doctree-resolved", mark_statements)
     app.connect("html-page-context", name_list_items)
     app.connect("build-finished", copy_mathjax)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

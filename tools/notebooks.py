@@ -4,15 +4,19 @@
 
 Before a notebook runs, its launch links and its set-up cell are written from the repository's address in
 _config.yml. After it, everything that changes from run to run is dropped: times, ids of widgets, kernel versions.
-A cell with the tag `nbval-ignore-output` measures, so that no two runs agree: it is executed, but its stored
-output stays, unless it has none or `--measure` is given. Measure on a machine that does nothing else. With the tag
-`trained` beside it, the output is that of a trained layer: nbval cannot compare it, but it is stored anew each time.
+
+What is stored stays where the new run confirms it, so that another machine leaves no difference either: a measured
+number within its tolerance (see tools/statements.py), and, while neither the notebook's code nor the package nor the
+pinned versions have changed, pictures and outputs of this run, too. A cell tagged `timing` keeps its output until
+`--measure` is given. Measure on a machine that does nothing else.
 """
 
 from __future__ import annotations
 
 import argparse
 import base64
+import copy
+import hashlib
 import json
 import os
 import re
@@ -21,6 +25,7 @@ import time
 from pathlib import Path
 
 import nbformat
+import statements
 import yaml
 from nbclient import NotebookClient
 from nbformat import NotebookNode
@@ -29,8 +34,7 @@ from tqdm import tqdm
 ROOT = Path(__file__).resolve().parents[1]
 CHAPTERS = ROOT / "chapters"
 CELL_TIMEOUT = 300  # seconds
-MEASURES = "nbval-ignore-output"
-TRAINED = "trained"  # beside MEASURES: shows a trained layer's numbers, equal on one machine only
+PACKAGE_FILES = (".py", ".js", ".css", ".json", ".npz", ".txt", ".safetensors")
 FRONT_PAGE = "front-page"
 FRONT_PICTURES = {  # the start page shows a figure of each part
     "06_per_head_heatmaps": CHAPTERS / "_static/trained_heads.png",
@@ -141,8 +145,9 @@ def normalise(notebook: NotebookNode) -> NotebookNode:
 
     A widget of ours stores its numbers and its state in text/html, from which a page without a kernel draws it.
     """
+    kept = {name: notebook.metadata[name] for name in ("mhalib",) if name in notebook.metadata}
     notebook.metadata = nbformat.from_dict(
-        {"kernelspec": KERNEL, "language_info": {"name": "python", "pygments_lexer": "ipython3"}}
+        {"kernelspec": KERNEL, "language_info": {"name": "python", "pygments_lexer": "ipython3"}, **kept}
     )
     for number, cell in enumerate(notebook.cells):
         cell.metadata.pop("execution", None)
@@ -155,18 +160,11 @@ def normalise(notebook: NotebookNode) -> NotebookNode:
 
 
 def execute(path: Path, measure: bool = False) -> NotebookNode:
-    """Run the notebook at `path` in a fresh kernel, in its own folder, and return it with its outputs."""
+    """Run the notebook at `path` in a fresh kernel, in its own folder, and return it with the outputs to store."""
     notebook = nbformat.read(path, as_version=4)
     for tag, source in generated_cells(path).items():
         cell_with_tag(notebook, tag).source = source
-    measured = {
-        number: cell.outputs
-        for number, cell in enumerate(notebook.cells)
-        if MEASURES in cell.metadata.get("tags", [])
-        and cell.outputs
-        and not measure
-        and TRAINED not in cell.metadata.tags
-    }
+    stored = copy.deepcopy(notebook)
     with tqdm(total=len(notebook.cells), desc=path.stem, unit="cell", mininterval=1.0) as progress:
         client = NotebookClient(
             notebook,
@@ -178,9 +176,48 @@ def execute(path: Path, measure: bool = False) -> NotebookNode:
             on_cell_complete=lambda **_: progress.update(),
         )
         client.execute()
-    for number, outputs in measured.items():
-        notebook.cells[number].outputs = outputs
+    settle(path, stored, notebook, measure)
     return normalise(notebook)
+
+
+def code_key(path: Path, notebook: NotebookNode) -> str:
+    """A hash of all that outputs are made from: the code, the package with this page's results, the pinned versions."""
+    made_from = hashlib.sha256()
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            made_from.update(cell.source.encode())
+    package = [file for file in (ROOT / "mhalib").rglob("*") if file.suffix in PACKAGE_FILES]
+    results = [file for file in package if file.parent.name == "results" and file.suffix == ".json"]
+    files = {*package} - {*results} | {file for file in results if file.stem == path.stem}
+    for file in [*sorted(files), ROOT / "requirements.txt"]:
+        made_from.update(file.read_bytes() if file.exists() else b"")
+    return made_from.hexdigest()[:16]
+
+
+def settle(path: Path, stored: NotebookNode, notebook: NotebookNode, measure: bool = False) -> None:
+    """Give the newly run `notebook` back those `stored` outputs that the new ones confirm."""
+    key = code_key(path, notebook)
+    same_code = stored.metadata.get("mhalib", {}).get("code") == key
+    pairs = [pair for pair in zip(stored.cells, notebook.cells, strict=True) if pair[1].cell_type == "code"]
+    confirmed = [not statements.unconfirmed(new.metadata, old.outputs, new.outputs) for old, new in pairs]
+    for (old, new), holds in zip(pairs, confirmed, strict=True):
+        if statements.TIMING in new.metadata.get("tags", []):
+            if old.outputs and not measure:
+                new.outputs = old.outputs
+        elif same_code and all(confirmed):
+            new.outputs = old.outputs
+        elif holds and not statements.is_of_this_run(new.metadata):
+            new.outputs = _with_pictures(old.outputs, new.outputs)
+    notebook.metadata["mhalib"] = {"code": key}
+
+
+def _with_pictures(outputs: list[NotebookNode], fresh: list[NotebookNode]) -> list[NotebookNode]:
+    """`outputs` with the pictures of `fresh`, one for one."""
+    pictures = iter([output.data["image/png"] for output in fresh if "image/png" in output.get("data", {})])
+    for output in outputs:
+        if "image/png" in output.get("data", {}):
+            output.data["image/png"] = next(pictures)
+    return outputs
 
 
 def front_picture(notebook: NotebookNode) -> bytes | None:

@@ -228,6 +228,12 @@ def _packed_bits(codes: Counts) -> NDArray[np.uint8]:
     return np.append(np.packbits(bits.astype(np.uint8), bitorder="little"), np.uint8(0))
 
 
+def unpacked(packed: str, count: int) -> Counts:
+    """The codes in the trait `packed`: the first `count` of them, thousandths or `SIGNS`."""
+    bits = np.unpackbits(np.frombuffer(base64.b64decode(packed), dtype=np.uint8), bitorder="little")
+    return bits[: count * BITS].reshape(count, BITS).astype(np.int64) @ (1 << np.arange(BITS))
+
+
 def _coded_sums(sums: NDArray[np.float64]) -> NDArray[np.int16]:
     """Thousandths, at most 32.767; -32768 for what is no number."""
     whole = np.nan_to_num(sums * LEVELS, nan=0.0, posinf=0.0, neginf=0.0).clip(-32767, 32767).round()
