@@ -1,0 +1,131 @@
+"""Results of several seeds: made from the chapters' own cells, and not older than these."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import nbformat
+import notebooks
+import prose
+import pytest
+import results
+import torch
+from nbformat import NotebookNode
+
+import mhalib
+from mhalib.results import read
+
+FILES = sorted(results.FOLDER.glob("*.json"))
+
+
+def page_numbers(stem: str) -> set[float]:
+    notebook = nbformat.read(notebooks.CHAPTERS / f"{stem}.ipynb", as_version=4)
+    return prose.printed(prose.outputs(notebook.cells))
+
+
+def result_numbers(where: str) -> list[float]:
+    """Numbers of "chapter.name": each seed's, and what a text says of them together."""
+    chapter, _, name = where.partition(".")
+    found = read(chapter)[name]
+    return [*found, sum(found) / len(found)]
+
+
+@pytest.mark.parametrize("path", sorted(notebooks.CHAPTERS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_every_number_in_prose_has_its_source(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    assert prose.unaccounted(notebook.cells, page_numbers, result_numbers) == []
+
+
+def test_every_file_belongs_to_a_chapter_and_every_chapter_has_its_file() -> None:
+    assert [path.stem for path in FILES] == [path.stem for path, _ in results.chapters()]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_results_are_of_the_code_that_the_page_shows(path: Path) -> None:
+    notebook = nbformat.read(notebooks.CHAPTERS / f"{path.stem}.ipynb", as_version=4)
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    assert set(stored["values"]) == set(results.asked(notebook))
+    assert stored["code"] == results.code_key(notebook), f"run  {stored['made_by']}"
+    assert len(stored["seeds"]) == len(set(stored["seeds"])) >= 5
+    assert all(len(found) == len(stored["seeds"]) for found in stored["values"].values())
+
+
+def chapter(*sources: str, **asked: str) -> NotebookNode:
+    """A notebook of these cells; what is `asked` is asked behind the last."""
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    cells[-1].metadata["results"] = asked
+    return nbformat.v4.new_notebook(cells=cells)
+
+
+def test_a_chapter_runs_with_the_seed_it_is_given(tmp_path: Path) -> None:
+    path = tmp_path / "01_page.ipynb"
+    nbformat.write(chapter("SEED = 0", "double = 2 * SEED", twice="double"), path)
+    stored = results.measure(path)
+    assert stored["values"] == {"twice": [0, 2, 4, 6, 8]}
+    assert stored["versions"]["torch"] == torch.__version__.partition("+")[0]
+
+
+def test_a_chapter_without_a_seed_is_refused() -> None:
+    with pytest.raises(ValueError, match="no cell assigns SEED"):
+        results.run(results.program(chapter("x = 1", x="x")), 3)
+
+
+def test_the_key_follows_the_code_and_not_its_comments() -> None:
+    key = results.code_key(chapter("SEED = 0\nx = 1", x="x"))
+    assert key == results.code_key(chapter("SEED = 0  # why\nx = 1", x="x"))
+    assert key != results.code_key(chapter("SEED = 0\nx = 2", x="x"))
+    assert key != results.code_key(chapter("SEED = 0\nx = 1", x="x + 1"))
+
+
+def test_results_are_read_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mhalib.results, "FOLDER", tmp_path)
+    stored = {"seeds": [0, 1], "device": "cpu", "versions": {"torch": "2.13.0"}, "values": {"share": [0.91, 0.954]}}
+    (tmp_path / "page.json").write_text(json.dumps(stored))
+    assert read("page")["share"] == (0.91, 0.954)
+    assert read("page").spread("share") == "0.93 (0.91 to 0.95)"
+    with pytest.raises(KeyError, match="page has no result 'part', but share"):
+        read("page")["part"]
+    with pytest.raises(ValueError, match="chapter='other' has no results; there are: page"):
+        read("other")
+
+
+def markdown(text: str, **metadata: object) -> dict:
+    return {"cell_type": "markdown", "source": text, "metadata": metadata, "id": "m"}
+
+
+def code(source: str, printed: str) -> dict:
+    output = nbformat.v4.new_output("stream", text=printed)
+    return {"cell_type": "code", "source": source, "metadata": {}, "outputs": [output]}
+
+
+PAGE = [
+    markdown("# Title"),
+    markdown("## One"),
+    code("rate = 0.02", "share 0.934\n"),
+    markdown("## Two"),
+    code("", "other 0.50\n"),
+]
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "said", "problem"),
+    [
+        (2, "It gets 0.93, or 93 %, at 0.02, in $0.77$ and `0.66`.", {}, None),
+        (2, "It gets 0.94.", {}, "printed nowhere"),
+        (4, "It gets 0.93.", {}, "printed nowhere"),  # printed in another section
+        (1, "It gets 0.93.", {}, None),  # the first part may quote all
+        (4, "## Recap\n0.93", {}, None),
+        (2, "They got 0.81.", {"0.81": "paper: Somebody 2020"}, None),
+        (2, "They got 0.81.", {"0.81": "somebody"}, "must begin with"),
+        (2, "There 0.81.", {"0.81": "page: there"}, None),
+        (2, "There 0.82.", {"0.82": "page: there"}, "not printed on page"),
+        (2, "Seeds 0.71.", {"0.71": "results: x.y"}, None),
+        (2, "Seeds 0.72.", {"0.72": "results: x.y"}, "not in the results"),
+        (2, "Nothing.", {"0.72": "results: x.y"}, "not in its text"),
+    ],
+)
+def test_numbers_in_prose_are_held(place: int, text: str, said: dict[str, str], problem: str | None) -> None:
+    cells = [*PAGE[:place], markdown(text, numbers=said), *PAGE[place:]]
+    found = prose.unaccounted(cells, lambda page: {0.81}, lambda where: [0.71])
+    assert (found == []) if problem is None else (len(found) == 1 and problem in found[0])

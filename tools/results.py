@@ -1,0 +1,152 @@
+"""Run a chapter's experiment from several seeds, and store what came out.
+
+    python tools/results.py [NOTEBOOK ...]
+
+A chapter says in a code cell's metadata what is worth knowing from other seeds, by name and expression:
+
+    {"results": {"nonlinear": "share_right(nonlinear)[2]"}}
+
+and holds a cell that assigns `SEED`. For each of `SEEDS`, its code cells run up to the last of these, with that seed,
+in a fresh interpreter; cells that install, measure time, read results, are tagged `remove-cell` or are exercises are
+left out. The numbers go into mhalib/results, with seeds, versions, device, and a hash of the code that ran, so that a
+test can say when they are old.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import notebooks
+import statements
+from nbformat import NotebookNode
+
+import exercises
+
+FOLDER = notebooks.ROOT / "mhalib/results"
+KEY = "results"
+SEEDS = (0, 1, 2, 3, 4)
+LEFT_OUT = {"set-up", exercises.EXERCISE, exercises.SETUP, statements.TIMING, "remove-cell"}
+READS = "mhalib.results"
+DIGITS = 6
+
+
+def asked(notebook: NotebookNode) -> dict[str, str]:
+    """What a chapter wants to know, by name: all `results` of its cells."""
+    found: dict[str, str] = {}
+    for cell in notebook.cells:
+        for name, expression in cell.metadata.get(KEY, {}).items():
+            if name in found:
+                raise ValueError(f"two cells ask for the result {name!r}")
+            found[name] = expression
+    return found
+
+
+def program(notebook: NotebookNode) -> list[tuple[str, dict[str, str]]]:
+    """The code that runs, cell by cell, each with what is asked behind it."""
+    found, last = [], 0
+    for cell in notebook.cells:
+        if cell.cell_type != "code" or LEFT_OUT & set(cell.metadata.get("tags", [])) or READS in cell.source:
+            continue
+        found.append((cell.source, dict(cell.metadata.get(KEY, {}))))
+        if KEY in cell.metadata:
+            last = len(found)
+    return found[:last]
+
+
+def code_key(notebook: NotebookNode) -> str:
+    """A hash of the code that runs, whatever its comments and layout, and of what is asked."""
+    told = [(ast.dump(ast.parse(source)), sorted(names.items())) for source, names in program(notebook)]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+
+
+def run(cells: list[tuple[str, dict[str, str]]], seed: int) -> dict[str, float]:
+    """What is asked, after the cells ran in one namespace with `SEED` set to `seed`."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    found = {}
+    seeded = False
+    for source, names in cells:
+        exec(compile(source, "<cell>", "exec"), namespace)
+        if "SEED" in namespace and not seeded:
+            namespace["SEED"], seeded = seed, True
+        found |= {name: float(eval(expression, namespace)) for name, expression in names.items()}
+    if not seeded:
+        raise ValueError("no cell assigns SEED, so that every run would be the same")
+    return found
+
+
+def measure(path: Path) -> dict[str, Any]:
+    """Everything that is stored of the chapter at `path`: each seed runs in an interpreter of its own."""
+    notebook = nbformat.read(path, as_version=4)
+    cells = program(notebook)
+    runs = []
+    for seed in SEEDS:
+        print(f"{path.stem}: seed {seed}", file=sys.stderr, flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            told, answer = Path(folder) / "told.json", Path(folder) / "answer.json"
+            told.write_text(json.dumps([cells, seed]), encoding="utf-8")
+            command = [sys.executable, __file__, "--one", str(told), str(answer)]
+            environment = {**os.environ, "MPLBACKEND": "agg", "PYTHONHASHSEED": "0"}
+            subprocess.run(command, cwd=path.parent, env=environment, stdout=subprocess.DEVNULL, check=True)
+            runs.append(json.loads(answer.read_text(encoding="utf-8")))
+    *_, last = runs
+    return {
+        "made_by": f"make results CHAPTERS={path.stem[:2]}",
+        "code": code_key(notebook),
+        "seeds": list(SEEDS),
+        "device": last["device"],
+        "versions": last["versions"],
+        "values": {name: [one["values"][name] for one in runs] for name in last["values"]},
+    }
+
+
+def one(told: Path, answer: Path) -> None:
+    """One run, in the interpreter that `measure` started for it."""
+    import torch
+
+    import mhalib
+
+    cells, seed = json.loads(told.read_text(encoding="utf-8"))
+    found = {name: float(f"{value:.{DIGITS}g}") for name, value in run(cells, seed).items()}
+    versions = {"python": platform.python_version(), "torch": torch.__version__.partition("+")[0]}
+    device = mhalib.best_device().type
+    if device == "cuda":
+        device = torch.cuda.get_device_name()
+    answer.write_text(json.dumps({"values": found, "versions": versions, "device": device}), encoding="utf-8")
+
+
+def chapters() -> Iterator[tuple[Path, NotebookNode]]:
+    """The chapters that ask for results."""
+    for path in sorted(notebooks.CHAPTERS.glob("*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        if asked(notebook):
+            yield path, notebook
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--one", nargs=2, type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("notebooks", nargs="*", type=Path, help="all chapters that ask for results, if none is named")
+    arguments = parser.parse_args()
+    if arguments.one:
+        one(*arguments.one)
+        return
+    for path in [name.resolve() for name in arguments.notebooks] or [path for path, _ in chapters()]:
+        stored = json.dumps(measure(path), indent=1, ensure_ascii=False)
+        (FOLDER / f"{path.stem}.json").write_text(stored + "\n", encoding="utf-8")
+        print(f"mhalib/results/{path.stem}.json")
+
+
+if __name__ == "__main__":
+    main()
