@@ -3,10 +3,8 @@ PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.installed
 PORT   ?= 8000
-BUILD  := $(BIN)/jupyter-book build . --all -W -n --keep-going
-SOURCES := _config.yml _toc.yml $(shell find chapters tools -type f -not -path '*/.*' -not -name '*.pyc')
 
-.PHONY: help book test serve notebooks exercises bench lab lint clean
+.PHONY: help book test quick serve notebooks rehearse results exercises bench lab lint clean
 .DELETE_ON_ERROR:
 
 help: ## list these commands
@@ -19,12 +17,9 @@ $(READY): requirements.txt pyproject.toml
 	$(BIN)/python -m pip install --disable-pip-version-check -r requirements.txt
 	@touch $(READY)
 
-_build/html/index.html: $(READY) $(SOURCES)
+book: $(READY) ## build the pages, from nothing if need be; later what changed, or with ALL=1 all
 	@echo "== pages"
-	$(BUILD)
-	@touch $@
-
-book: _build/html/index.html ## build the pages, from nothing if need be
+	$(BIN)/python tools/build.py $(if $(ALL),--all)
 	@echo
 	@echo "The book is built. Open  _build/html/index.html  or run  make serve"
 
@@ -32,9 +27,13 @@ test: $(READY) lint book ## lint, the library's tests, every notebook re-execute
 	@echo "== tests, notebooks and pages"
 	$(BIN)/python -m pytest -n 2 --dist loadfile --nbval --nbval-current-env tests chapters
 
+quick: $(READY) lint book ## lint, and the tests and notebooks that your change touches; BASE=REV says since when
+	@echo "== tests and notebooks that the change touches"
+	$(BIN)/python tools/quick.py $(if $(BASE),--base $(BASE))
+
 lint: $(READY) ## ruff and mypy
 	@echo "== lint"
-	$(BIN)/ruff check .
+	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
@@ -44,6 +43,12 @@ serve: book ## build, then show the book at http://localhost:8000
 
 notebooks: $(READY) ## re-execute every notebook and store its outputs
 	$(BIN)/python tools/notebooks.py
+
+rehearse: $(READY) ## run the chapters again with other machines' arithmetic; CHAPTERS="8 9" chooses
+	$(BIN)/python tools/rehearse.py $(foreach n,$(CHAPTERS),$(wildcard chapters/$(n)_*.ipynb chapters/0$(n)_*.ipynb))
+
+results: $(READY) ## run the chapters' experiments from several seeds; CHAPTERS="8 9" chooses
+	$(BIN)/python tools/results.py $(foreach n,$(CHAPTERS),$(wildcard chapters/$(n)_*.ipynb chapters/0$(n)_*.ipynb))
 
 exercises: $(READY) ## make the students' notebooks from the chapters
 	$(BIN)/python tools/exercises.py

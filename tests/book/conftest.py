@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import notebooks
 import pytest
 from js_coverage import COVERAGE, SCRIPT
 from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, sync_playwright
+from served import HTML, QuietHandler, StrictHandler
 
 from mhalib import widgets
 
-HTML = notebooks.ROOT / "_build/html"
 NO_BROWSER = (
     "NO BROWSER: the built pages were NOT tested. Install Chromium (Debian: apt-get install chromium; "
     "elsewhere: python -m playwright install chromium), or name one with CHROMIUM=/path/to/it"
@@ -54,11 +53,6 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
-class QuietHandler(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the built book on a plain static server, two folders below the server's root."""
@@ -81,14 +75,6 @@ class Instruments:
     page: Page
     errors: list[str] = field(default_factory=list)
     hosts: set[str] = field(default_factory=set)
-
-
-class StrictHandler(QuietHandler):
-    def end_headers(self) -> None:
-        self.send_header(
-            "Content-Security-Policy", "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'"
-        )
-        super().end_headers()
 
 
 @pytest.fixture

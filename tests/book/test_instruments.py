@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import notebooks
 import pytest
 import torch
-from conftest import HTML, StrictHandler
 from playwright.sync_api import Browser, expect
+from served import HTML, StrictHandler
 
 from mhalib import widgets
 from mhalib.widgets import CostCalculator, HeadExplorer, Instrument, page_script, script_file

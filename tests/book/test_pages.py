@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -10,7 +12,7 @@ from urllib.parse import urlsplit
 import book_text
 import notebooks
 import pytest
-from axe_playwright_python.sync_playwright import Axe
+from accessibility import serious_findings
 from playwright.sync_api import Browser, Page, expect
 
 pytestmark = pytest.mark.browser
@@ -21,8 +23,10 @@ CHAPTERS = [name for name, path in SOURCES.items() if path.suffix == ".ipynb"]
 PAGES = [*SOURCES, "search", "genindex"]
 WITH_MATHS = {name for name, path in SOURCES.items() if book_text.formulas(book_text.read(path).prose)}
 HEATMAPS = "chapters/06_per_head_heatmaps"
-VISITS = list(itertools.product(PAGES, ("light", "dark"), (1280, 390)))
+MODES = list(itertools.product(("light", "dark"), (1280, 390)))
+VISITS = [(name, *mode) for name in PAGES for mode in MODES]
 
+LINKS = "[...new Set([...document.querySelectorAll('a')].map(link => link.href))]"
 HEADINGS = """[...document.querySelectorAll('main h1, main h2, main h3, main h4')]
     .filter(heading => heading.offsetParent !== null)  /* the theme keeps a second title for print */
     .map(heading => +heading.tagName[1])"""
@@ -35,7 +39,8 @@ MATHS = """({
     asked: document.querySelectorAll('article .math').length,
     set: document.querySelectorAll('article .math mjx-container').length,
     errors: document.querySelectorAll('mjx-merror').length})"""
-MATHS_DONE = "() => !window.MathJax || (MathJax.startup && MathJax.startup.promise.then(() => true))"
+DONE = """() => (!window.MathJax || (MathJax.startup && MathJax.startup.promise))
+    && Promise.all([window.MathJax?.startup.promise, document.fonts.ready]).then(() => true)"""
 
 
 @dataclass
@@ -45,6 +50,7 @@ class Visit:
     hosts: set[str] = field(default_factory=set)
     failed: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
     width: int = 0
     theme: str = ""
     headings: list[int] = field(default_factory=list)
@@ -62,30 +68,36 @@ def watch(page: Page, visit: Visit) -> None:
     page.on("pageerror", lambda error: visit.errors.append(str(error)))
 
 
+def look(page: Page, visit: Visit) -> None:
+    visit.violations = serious_findings(page)
+    page.wait_for_load_state("networkidle")  # meanwhile it has come
+    visit.links = page.evaluate(LINKS)
+    visit.width = page.evaluate("document.documentElement.scrollWidth")
+    visit.theme = page.evaluate("document.documentElement.dataset.theme")
+    visit.headings = page.evaluate(HEADINGS)
+    visit.images = page.evaluate(IMAGES)
+    visit.cut_tables = page.evaluate(CUT_TABLES)
+    visit.maths = page.evaluate(MATHS)
+
+
 @pytest.fixture(scope="session")
-def visits(browser: Browser, site: str) -> dict[tuple[str, str, int], Visit]:
-    """Every page in every mode, opened once."""
-    done = {}
-    for name, scheme, width in VISITS:
-        visit = done[name, scheme, width] = Visit()
-        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        watch(page, visit)
-        page.goto(f"{site}{name}.html", wait_until="networkidle")
-        page.wait_for_function(MATHS_DONE)
-        visit.width = page.evaluate("document.documentElement.scrollWidth")
-        visit.theme = page.evaluate("document.documentElement.dataset.theme")
-        visit.headings = page.evaluate(HEADINGS)
-        visit.images = page.evaluate(IMAGES)
-        visit.cut_tables = page.evaluate(CUT_TABLES)
-        visit.maths = page.evaluate(MATHS)
-        found = Axe().run(page, options={"preload": False}).response["violations"]  # it would fetch styles itself
-        visit.violations = [
-            f"{rule['impact']}: {rule['id']}: {rule['help']}: {[node['html'][:120] for node in rule['nodes'][:3]]}"
-            for rule in found
-            if rule["impact"] in ("serious", "critical")
-        ]
-        page.close()
-    return done
+def opened(browser: Browser, site: str) -> Callable[[str], dict[tuple[str, int], Visit]]:
+    """Opens a page in every mode, once for all tests of a worker; tools/schedule.py gives a page to one worker."""
+
+    @functools.cache
+    def open_page(name: str) -> dict[tuple[str, int], Visit]:
+        done = {}
+        for scheme, width in MODES:
+            visit = done[scheme, width] = Visit()
+            page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            watch(page, visit)
+            page.goto(f"{site}{name}.html")
+            page.wait_for_function(DONE)
+            look(page, visit)
+            page.close()
+        return done
+
+    return open_page
 
 
 @pytest.fixture(params=VISITS, ids=lambda visit: "-".join(map(str, visit)))
@@ -94,8 +106,8 @@ def mode(request: pytest.FixtureRequest) -> tuple[str, str, int]:
 
 
 @pytest.fixture
-def visit(mode: tuple[str, str, int], visits: dict[tuple[str, str, int], Visit]) -> Visit:
-    return visits[mode]
+def visit(mode: tuple[str, str, int], opened: Callable[[str], dict[tuple[str, int], Visit]]) -> Visit:
+    return opened(mode[0])[mode[1:]]
 
 
 def test_asks_no_other_host(visit: Visit, site: str) -> None:
@@ -146,19 +158,13 @@ def test_axe_finds_nothing_serious(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
-def test_launch_links_lead_to_this_chapter(browser: Browser, site: str, chapter: str) -> None:
-    page = browser.new_page()
-    page.goto(f"{site}{chapter}.html")
-    links = set(page.evaluate("[...document.querySelectorAll('a')].map(a => a.href)"))
-    expected = notebooks.launch_links(notebooks.ROOT / f"{chapter}.ipynb")
-    assert set(expected.values()) <= links
-    exercises = notebooks.launch_links(notebooks.ROOT / "exercises" / f"{Path(chapter).name}.ipynb")
-    for host in ("colab.research.google.com", "mybinder.org", "studiolab.sagemaker.aws"):
-        assert {link for link in links if host in link} <= {
-            *expected.values(),
-            *exercises.values(),
-        }  # the theme's button agrees
-    page.close()
+def test_launch_links_lead_to_this_chapter(opened: Callable[[str], dict[tuple[str, int], Visit]], chapter: str) -> None:
+    expected = set(notebooks.launch_links(notebooks.ROOT / f"{chapter}.ipynb").values())
+    exercises = set(notebooks.launch_links(notebooks.ROOT / "exercises" / f"{Path(chapter).name}.ipynb").values())
+    for visit in opened(chapter).values():
+        assert expected <= set(visit.links)
+        for host in ("colab.research.google.com", "mybinder.org", "studiolab.sagemaker.aws"):
+            assert {link for link in visit.links if host in link} <= expected | exercises  # the theme's button agrees
 
 
 def test_start_page_leads_into_the_book(browser: Browser, site: str) -> None:

@@ -98,6 +98,19 @@ def test_workflows_test_what_is_promised() -> None:
     assert "schedule" in tests[True]  # YAML reads the key `on` as a truth value
 
 
+def test_the_lowest_versions_that_are_promised_are_tested() -> None:
+    project = tomllib.loads(read("pyproject.toml"))["project"]
+    promised = sum(project["optional-dependencies"].values(), project["dependencies"])
+    tested = re.findall(r"^[\w-]+==\S+$", read("tests/lowest.txt"), flags=re.MULTILINE)
+    assert tested == [requirement.replace(">=", "==") for requirement in promised]
+    matrix = yaml.safe_load(read(".github/workflows/test.yml"))["jobs"]["library"]["strategy"]["matrix"]
+    lowest, *_, highest = matrix["python"]
+    assert matrix["include"] == [{"os": "ubuntu-latest", "python": lowest, "constraints": "-c tests/lowest.txt"}]
+    assert project["requires-python"] == f">={lowest}"
+    torch = tested[0].removeprefix("torch==")
+    assert f"Python {lowest} to {highest}, torch {torch} or later" in read("README.md")
+
+
 @pytest.mark.parametrize("name", [name for name in tracked() if "tests/" not in name])
 def test_names_no_machine(name: str) -> None:
     if (notebooks.ROOT / name).suffix in TEXT or name in ("Makefile", ".ci/run"):

@@ -1,0 +1,204 @@
+"""What `make quick` runs after a change: nothing that it touches is left out, and of the rest little is run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import notebooks
+import pytest
+import quick
+import touched
+
+pytest_plugins = ["pytester"]
+
+FILES = {
+    "conftest.py": 'pytest_plugins = ("a_plugin",)',
+    "requirements.txt": "torch",
+    "README.md": "words",
+    "mhalib/__init__.py": "from . import data\nfrom .masks import causal\nfrom .layers import Layer\n",
+    "mhalib/masks.py": "def causal(): return _made()\ndef _made(): return 1\n",
+    "mhalib/layers.py": "from .masks import causal\nclass Layer:\n    def forward(self): return causal()\n",
+    "mhalib/grade/__init__.py": "",
+    "mhalib/grade/worker.py": "print('works')",
+    "mhalib/data/__init__.py": "from .texts import read\nTABLE = {}\nglobals().update(TABLE)\n",
+    "mhalib/data/texts.py": "from pathlib import Path\ndef read(): return Path(__file__).with_suffix('.txt')\n",
+    "mhalib/data/texts.txt": "words",
+    "mhalib/plots.py": "def draw(): pass\n",
+    "tools/a_plugin.py": "def pytest_configure(): pass\n",
+    "tools/chapters.py": 'from pathlib import Path\nROOT = Path(".")\nCHAPTERS = ROOT / "chapters"\n',
+    "tests/book/conftest.py": (
+        "import pytest, chapters\nHTML = chapters.ROOT / '_build/html'\n"
+        "@pytest.fixture\ndef site(): return HTML\n@pytest.fixture\ndef page(site): return site\n"
+    ),
+    "tests/book/test_site.py": "def test_site(page): pass\n",
+    "tests/book/test_words.py": "import chapters\ndef test_words(): chapters.CHAPTERS\n",
+    "tests/book/test_readme.py": "def test_readme(): open('README.md')\n",
+    "tests/library/test_masks.py": "from mhalib import causal\ndef test_causal(): causal()\n",
+    "tests/library/test_layers.py": "import mhalib\ndef test_layer(): mhalib.Layer()\n",
+    "tests/library/test_texts.py": "import mhalib\ndef test_texts(): mhalib.data.read()\n",
+    "tests/library/test_table.py": "from mhalib import data\ndef test_table(): data.made_at_run_time\n",
+    "tests/library/test_grade.py": "def test_grade(): run('python', '-m', 'mhalib.grade.worker')\n",
+    "tests/library/test_plots.py": "import mhalib.plots as p\ndef test_plots(): p.draw()\n",
+    "tests/library/shared.py": "from mhalib.plots import draw\ndef three(): draw()\n",
+    "tests/library/test_shared.py": "import shared\ndef test_shared(): shared.three()\n",
+}
+CHAPTERS = {"01_masks": "%pip install x\nfrom mhalib.masks import causal\ncausal()", "02_none": "print(1)"}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "chapters").mkdir()
+    for name, code in CHAPTERS.items():
+        cells = [
+            {"cell_type": "markdown", "source": "import ("},
+            {"cell_type": "code", "source": code.splitlines(True)},
+        ]
+        (tmp_path / f"chapters/{name}.ipynb").write_text(json.dumps({"cells": cells}), encoding="utf-8")
+    return tmp_path
+
+
+def names(paths: set[Path]) -> set[str]:
+    return {path.stem for path in paths}
+
+
+@pytest.mark.parametrize(
+    ("changed", "touches"),
+    [
+        ("mhalib/masks.py", "test_masks test_layers 01_masks"),  # by name, through another module, in a chapter
+        ("mhalib/layers.py", "test_layers"),
+        ("mhalib/plots.py", "test_plots test_shared"),
+        ("mhalib/data/texts.py", "test_texts test_table"),
+        ("mhalib/data/texts.txt", "test_texts test_table"),
+        ("mhalib/grade/worker.py", "test_grade"),
+        ("mhalib/__init__.py", "test_masks test_layers"),
+        ("tests/library/test_masks.py", "test_masks"),
+        ("tests/library/shared.py", "test_shared"),
+        ("tests/book/conftest.py", "test_site test_words test_readme"),
+        ("tools/chapters.py", "test_site test_words"),
+        ("chapters/02_none.ipynb", "02_none test_words"),
+        ("_build/html/index.html", "test_site"),
+        ("README.md", "test_readme"),
+        ("LICENSE", ""),
+        ("tests/library/test_gone.py", ""),
+    ],
+)
+def test_what_a_file_touches(root: Path, changed: str, touches: str) -> None:
+    assert names(touched.Touched(root).by(changed)) == set(touches.split())
+
+
+@pytest.mark.parametrize("changed", ["conftest.py", "tools/a_plugin.py"])
+def test_what_all_tests_use_touches_all(root: Path, changed: str) -> None:
+    found = touched.Touched(root)
+    assert found.by(changed) == set(found.reached)
+
+
+def test_pages_touch_the_built_pages_and_only_their_own_tests(root: Path) -> None:
+    made = quick.plan(root, ["chapters/02_none.ipynb", "mhalib/plots.py"])
+    assert names(made.whole) == {"test_plots", "test_shared"}
+    assert names(made.of_pages) == {"02_none", "test_words", "test_site"}
+    assert made.pages == {"02_none"}
+    assert names(quick.plan(root, ["_config.yml"]).whole) == {"test_site"}
+    made = quick.plan(root, ["requirements.txt", "chapters/02_none.ipynb"])
+    assert made.whole == set(touched.Touched(root).reached)
+    assert made.of_pages == set()
+    assert quick.plan(root, []).paths == []
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "expected"),
+    [
+        ("test_pages.py::test_fits[chapters/05_shape_checks-light-390]", False),
+        ("test_pages.py::test_fits[chapters/04_reshape_trick-light-390]", True),
+        ("test_notebooks.py::test_is_small[04_reshape_trick]", True),
+        ("test_notebooks.py::test_is_small[05_shape_checks]", False),
+        ("test_04_reshape_trick.py::test_all", False),
+        ("test_pages.py::test_links[05_shape_checks to 04_reshape_trick]", False),
+    ],
+)
+def test_what_is_about_another_page(nodeid: str, expected: bool) -> None:
+    assert quick.is_of_another_page(nodeid, {"05_shape_checks"}, {"05_shape_checks", "04_reshape_trick"}) == expected
+
+
+def git(folder: Path, *words: str) -> None:
+    identity = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
+    subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True)
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    (folder / name).write_text(text, encoding="utf-8")
+
+
+def test_a_change_is_commits_and_edits_and_new_files(tmp_path: Path) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    there.mkdir()
+    git(there, "init", "-q", "-b", "main")
+    for name in ("same", "committed", "edited", "removed", "a name", "later"):
+        write(there, name, "old")
+    write(there, ".gitignore", "ignored")
+    git(there, "add", "-A")
+    git(there, "commit", "-qm", "first")
+    assert quick.changed_files(there) == []
+    git(tmp_path, "clone", "-q", "there", "here")
+    write(there, "later", "new")  # what others did since is no change of mine
+    git(there, "commit", "-qam", "second")
+    git(here, "fetch", "-q")
+    git(here, "checkout", "-qb", "mine")
+    write(here, "committed", "new")
+    git(here, "commit", "-qam", "mine")
+    for name in ("edited", "ignored", "added", "a name"):
+        write(here, name, "new")
+    (here / "removed").unlink()
+    assert quick.changed_files(here) == ["a name", "added", "committed", "edited", "removed"]
+    assert quick.changed_files(here, "HEAD") == ["a name", "added", "edited", "removed"]
+    with pytest.raises(ValueError, match="merge-base no-such-thing HEAD"):
+        quick.changed_files(here, "no-such-thing")
+
+
+EACH_PAGE = """
+import pytest
+@pytest.mark.parametrize("page", ["05_shape_checks", "glossary", "mine"])
+def test_page(page): pass
+"""
+
+
+def test_the_tests_of_other_pages_are_left_out(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(notebooks.ROOT / "tools"))
+    pytester.makepyfile(test_pages=EACH_PAGE, test_whole=EACH_PAGE)
+    options = ["-p", "quick", "--pages", "glossary", "--of-pages", "test_pages.py", "-p", "no:cacheprovider"]
+    ran = pytester.runpytest_subprocess(*options)
+    ran.assert_outcomes(passed=5, deselected=1)
+
+
+@pytest.fixture(scope="module")
+def book() -> touched.Touched:
+    return touched.Touched(notebooks.ROOT)
+
+
+@pytest.mark.parametrize(
+    ("changed", "among", "not_among"),
+    [
+        ("mhalib/attention.py", "test_attention test_reference 04_reshape_trick", "test_glossary test_plots"),
+        ("mhalib/measures/roles.py", "test_measures_roles 12_what_heads_look_at", "test_attention test_pages"),
+        ("mhalib/widgets/head_explorer.js", "test_head_explorer test_live_lab", "test_attention test_grade"),
+        ("mhalib/grade/worker.py", "test_grade", "test_attention 04_reshape_trick"),
+        ("mhalib/weights/translator.safetensors", "test_saved_translator", "test_attention test_pages"),
+        (
+            "chapters/05_shape_checks.ipynb",
+            "05_shape_checks test_notebooks test_notation",
+            "test_grade 04_reshape_trick",
+        ),
+        (quick.BUILT, "test_pages test_exercises", "test_head_explorer test_attention"),
+        ("tests/js_coverage.py", "test_head_explorer", "test_attention"),
+        ("tools/exercises.py", "test_exercises", "test_attention"),
+    ],
+)
+def test_what_files_of_the_book_touch(book: touched.Touched, changed: str, among: str, not_among: str) -> None:
+    """What must be among it, and what must not."""
+    found = names(book.by(changed))
+    assert set(among.split()) <= found
+    assert not set(not_among.split()) & found

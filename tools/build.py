@@ -1,0 +1,75 @@
+"""Build the book's pages into _build/html, and only those that changed where that makes no difference.
+
+    python tools/build.py [--all]
+
+A page is built anew when its own file changed. All are built when something changed that all depend on (the settings,
+the table of contents, the references, tools, instruments, static files, versions), when a page came or went, and after
+a build that failed: Sphinx warns of a page when it reads it, and would not warn again. If a title, heading, label or
+reference of a page changed, tools/book_extension.py has all pages written, for others may quote it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = (  # besides the pages themselves
+    "_config.yml",
+    "_toc.yml",
+    "requirements.txt",
+    "chapters/references.bib",
+    "chapters/_static/**/*",
+    "tools/*.py",
+    "mhalib/widgets/*",
+)
+PAGES = ("chapters/*.ipynb", "chapters/*.md")
+WARNINGS_ARE_ERRORS = ("-W", "-n", "--keep-going")
+
+
+def fingerprints(root: Path, patterns: tuple[str, ...]) -> dict[str, str]:
+    """The files that fit a pattern, each with the hash of what it holds."""
+    files = {path for pattern in patterns for path in root.glob(pattern) if path.is_file()}
+    return {path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(files)}
+
+
+def what_to_build(before: dict, now: dict) -> str:
+    """One of "all", "changed" and "nothing"; `before` is the state of the last build that went well, or empty."""
+    if not before or before["shared"] != now["shared"] or before["pages"].keys() != now["pages"].keys():
+        return "all"
+    return "nothing" if before == now else "changed"
+
+
+def build(root: Path, everything: bool = False) -> int:
+    """Build what is to be built; the exit status."""
+    state = root / "_build/state.json"
+    built = state.exists() and (root / "_build/html/index.html").exists()
+    before = json.loads(state.read_text(encoding="utf-8")) if built and not everything else {}
+    now = {"shared": fingerprints(root, SHARED), "pages": fingerprints(root, PAGES)}
+    what = what_to_build(before, now)
+    if what == "nothing":
+        print("no page changed")
+        return 0
+    state.unlink(missing_ok=True)
+    for page in (page for page in now["pages"] if what == "changed" and before["pages"][page] != now["pages"][page]):
+        os.utime(root / page)  # Sphinx goes by times, and what git or a copy put back may have an old one
+    command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(root), *WARNINGS_ARE_ERRORS]
+    status = subprocess.run([*command, "--all"] if what == "all" else command, check=False).returncode
+    if status == 0:
+        state.write_text(json.dumps(now), encoding="utf-8")
+    return status
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--all", action="store_true", help="build every page")
+    return build(ROOT, parser.parse_args().all)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

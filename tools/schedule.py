@@ -1,0 +1,74 @@
+"""Which worker runs which tests, and when: a plugin of pytest, for `-n 2 --dist loadfile`.
+
+A file stays on one worker, so that what its tests share is made once. Only the pages' tests are dealt out page by page.
+What takes longest starts first, so that the workers end together on what is short.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from xdist.scheduler import LoadFileScheduling
+
+PAGES = "tests/book/test_pages.py"
+PAGE = re.compile(r"\[(?P<page>.+?)(?:-(?:light|dark)-\d+)?\]$")
+A_NOTEBOOK, A_PAGE, A_TEST = 40.0, 8.0, 0.05  # seconds, of what has no line below
+SECONDS = {  # of what takes 10 or more, on one of two cores; the order is what counts
+    "tests/library/test_grade.py": 170,
+    "chapters/14_which_heads_matter.ipynb": 145,
+    "chapters/08_translator.ipynb": 116,
+    "chapters/09_small_gpt.ipynb": 95,
+    "tests/book/test_colab.py": 90,
+    "chapters/01_why_more_than_one_head.ipynb": 80,
+    "chapters/13_are_heads_different.ipynb": 80,
+    "chapters/10_seeing_with_heads.ipynb": 75,
+    "chapters/11_two_modalities.ipynb": 70,
+    "tests/book/test_reshape_stepper.py": 60,
+    "tests/book/test_live_lab.py": 35,
+    "tests/book/test_attention_playground.py": 30,
+    "tests/book/test_head_explorer.py": 25,
+    "tests/book/test_instruments.py": 25,
+    "tests/book/test_cost_calculator.py": 20,
+    "tests/book/test_schedule.py": 20,
+    "tests/book/test_build.py": 15,
+    "tests/library/test_devices.py": 15,
+    "tests/library/test_train.py": 15,
+    "tests/book/test_quick.py": 10,
+    "tests/library/test_checks.py": 10,
+}
+
+
+def unit(nodeid: str) -> str:
+    """What stays together: the tests of a file, and of the pages' tests those of one page."""
+    file, _, test = nodeid.partition("::")
+    page = PAGE.search(test) if file == PAGES else None
+    return f"{file}::{page['page']}" if page else file
+
+
+def seconds(name: str, num_tests: int) -> float:
+    """About how long a unit takes."""
+    if "::" in name:
+        return A_PAGE
+    return SECONDS.get(name, A_NOTEBOOK if name.endswith(".ipynb") else A_TEST * num_tests)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class LongestFirst(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return unit(nodeid)
+
+        def _assign_work_unit(self, node: Any) -> None:
+            longest = max(self.workqueue, key=lambda name: seconds(name, len(self.workqueue[name])))
+            self.workqueue.move_to_end(longest, last=False)
+            super()._assign_work_unit(node)
+
+    return LongestFirst(config, log)
