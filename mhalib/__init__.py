@@ -1,6 +1,20 @@
 """The package of the book "Attention, Head by Head": multi-head attention, its references and its pictures."""
 
-from . import bench, blocks, data, decoding, measures, models, positions, pretrained, reference, saved, scores, train
+from . import (
+    bench,
+    blocks,
+    data,
+    decoding,
+    measures,
+    models,
+    positions,
+    pretrained,
+    reference,
+    results,
+    saved,
+    scores,
+    train,
+)
 from .attention import (
     MultiHeadAttention,
     attend,
@@ -48,6 +62,7 @@ __all__ = [
     "positions",
     "pretrained",
     "reference",
+    "results",
     "saved",
     "score_grid",
     "scores",

@@ -57,18 +57,17 @@ def require_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> N
     if k.shape[-2] != v.shape[-2]:
         raise ValueError(f"each key needs a value: {k.shape[-2]} keys, {v.shape[-2]} values")
     if mask is not None:
-        require_mask(mask, torch.Size((*q.shape[:-1], k.shape[-2])), q.device)
+        require_mask(mask, (*q.shape[:-1], k.shape[-2]), q.device)
 
 
-def require_mask(mask: Tensor, weights_shape: torch.Size, device: torch.device) -> None:
+def require_mask(mask: Tensor, weights_shape: tuple[int, ...], device: torch.device) -> None:
     """Raise unless `mask` is boolean (TypeError), on `device`, and broadcasts to `weights_shape` (ValueError)."""
     require_tensor("mask", mask)
     if mask.dtype != torch.bool:
         raise TypeError(f"mask must be boolean (True = may attend), got {mask.dtype}")
     if mask.device != device:
         raise ValueError(f"mask is on {mask.device}, but the scores are on {device}")
-    fits = mask.dim() <= len(weights_shape) and all(
-        have in (1, want) for have, want in zip(reversed(mask.shape), reversed(weights_shape), strict=False)
-    )
+    last = weights_shape[max(len(weights_shape) - mask.dim(), 0) :]  # the axes that the mask names
+    fits = len(last) == mask.dim() and all(have in (1, want) for have, want in zip(mask.shape, last, strict=True))
     if not fits:
         raise ValueError(f"mask has shape {tuple(mask.shape)}, which does not broadcast to {tuple(weights_shape)}")

@@ -279,7 +279,7 @@ class MultiHeadAttention(nn.Module):
                     f"mask has three axes, {tuple(mask.shape)}, and does not say which is missing: "
                     "write mask[:, None] for one matrix per example, mask[None] for one per head"
                 )
-            require_mask(mask, torch.Size((batch_size, self.num_heads, num_queries, num_kvpairs)), queries.device)
+            require_mask(mask, (batch_size, self.num_heads, num_queries, num_kvpairs), queries.device)
         if valid_lens is None:
             return mask
         real = padding_mask(valid_lens, num_kvpairs)

@@ -66,7 +66,7 @@ class HarvardMultiHeadAttention(nn.Module):
         batch_size = query.shape[0]
         q, k, v = (
             linear(x).view(batch_size, -1, self.h, self.d_k).transpose(1, 2)
-            for linear, x in zip(self.linears, (query, key, value), strict=False)
+            for linear, x in zip(self.linears[:3], (query, key, value), strict=True)
         )
         scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_k)
         if mask is not None:

@@ -126,7 +126,7 @@ def test_autocast_gives_the_same_weights_when_no_gradient_is_wanted(device):
     torch.testing.assert_close(weights, expected, rtol=0, atol=0)  # in one dtype: on a GPU, autocast's float32
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, in forward mode
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*torch.jit.script:FutureWarning")  # torch's own
 @pytest.mark.parametrize("grad", [True, False])
 def test_attend_under_vmap_and_forward_mode(grad):
     q, k, v = _random("cpu", (5, 3), (7, 3), (7, 2), lead=(4, 2))

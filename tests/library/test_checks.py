@@ -1,12 +1,14 @@
 """The exercises' checkers: what is right passes however it is written, and what is wrong is named."""
 
 import functools
+import gc
 import inspect
 import math
 import random
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 
 import numpy as np
@@ -15,6 +17,7 @@ import torch
 import torch.nn.functional as F
 
 from mhalib.checks import EXERCISES, CheckFailed, Exercise, Finding, Mistake
+from mhalib.checks._call import call
 
 SEEDS = range(5)
 LONGEST = 2_500
@@ -714,22 +717,62 @@ def test_an_unsteady_result_is_explained():
     assert "two different results" in finding.message
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timer on this platform")
-def test_an_endless_loop_is_stopped(monkeypatch):
+has_timer = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timer on this platform")
+ENDLESS = {
+    "plain": "while True: pass",
+    "of numbers": "while True:\n    try:\n        n = n + 1\n    except Exception:\n        continue",
+    "of tensors": "while True:\n    try:\n        x = x + 1\n    except Exception:\n        continue",
+    "of calls": "while True:\n    try:\n        len(x)\n    except Exception:\n        pass",
+}
+CATCHES_ALL = {
+    "numbers": "while True:\n    try:\n        n = n + 1\n    except:\n        continue",
+    "calls": "while True:\n    try:\n        len(x)\n    except:\n        pass",
+    "sleep": "while True:\n    try:\n        while True: time.sleep(0.01)\n    except BaseException: pass",
+    "a loop": "while True:\n  try:\n    while True:\n      try: len(x)\n      except: pass\n  except: pass",
+    "finally": "while True:\n    try:\n        len(x)\n    finally:\n        continue",
+}
+hears_all = pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 hears no alarm between two `try`")
+
+
+@has_timer
+@pytest.mark.parametrize(
+    "body",
+    [pytest.param(body, id=name) for name, body in ENDLESS.items()]
+    + [pytest.param(body, id=f"catches all, {name}", marks=hears_all) for name, body in CATCHES_ALL.items()],
+)
+def test_an_endless_loop_is_stopped(body, monkeypatch):
     monkeypatch.setattr(split, "seconds", 0.3)
-
-    def endless(x, num_heads):
-        while True:
-            try:
-                x = x + 1
-            except Exception:  # does not catch it
-                continue
-
-    before, start = signal.getsignal(signal.SIGALRM), time.monotonic()
-    finding = split.examine(endless)
+    space = {"time": time}
+    exec(f"def endless(x, num_heads):\n    n = 0\n{textwrap.indent(body, '    ')}", space)
+    before, tracer, start = signal.getsignal(signal.SIGALRM), sys.gettrace(), time.monotonic()
+    finding = split.examine(space["endless"])
     assert finding.kind == "too slow"
     assert "no result after 0.3 seconds. Does a loop never end?" in finding.message
     assert time.monotonic() - start < 5
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+    assert sys.gettrace() is tracer
+
+
+@has_timer
+def test_an_alarm_at_the_end_of_a_call_breaks_nothing():
+    def busy():
+        end = time.perf_counter() + 0.002
+        while time.perf_counter() < end:
+            pass
+
+    def forever():
+        while True:
+            pass
+
+    before = signal.getsignal(signal.SIGALRM)
+    gc.disable()  # for 400 alarms, one of which might ring while an object is finalized
+    try:
+        kinds = {call(busy, {}, 0.0015 + 5e-6 * n).kind for n in range(200)}
+        assert kinds == {"returned", "too slow"}
+        assert {call(forever, {}, 0.002).kind for _ in range(200)} == {"too slow"}
+    finally:
+        gc.enable()
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
 

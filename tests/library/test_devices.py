@@ -5,10 +5,13 @@ import shutil
 import pytest
 import torch
 
-from mhalib import MultiHeadAttention, attend, best_device, causal_mask
+from mhalib import MultiHeadAttention, attend, best_device, causal_mask, models
 
 BOTH = pytest.mark.parametrize("need_weights", [True, False])
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}
+QUIET = pytest.mark.filterwarnings(  # of torch's own warnings, while it traces
+    "ignore::DeprecationWarning", "ignore:Guards may run slower on Python 3.13.0:RuntimeWarning"
+)
 can_compile = any(map(shutil.which, ("c++", "g++", "clang++", "cl")))
 
 
@@ -74,7 +77,7 @@ def test_autocast(need_weights, device):
 
 
 @pytest.mark.skipif(not can_compile, reason="torch.compile needs a C++ compiler")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, while it compiles
+@QUIET
 @BOTH
 def test_one_compiled_graph_gives_the_same(need_weights, device):
     layer, x, lengths = _layer_and_input(device)
@@ -83,6 +86,34 @@ def test_one_compiled_graph_gives_the_same(need_weights, device):
     expected, expected_weights = layer(x, x, x, lengths, **call)
     torch.testing.assert_close(output, expected)
     torch.testing.assert_close(weights, expected_weights)
+
+
+def _compiled(module, inputs, options):
+    torch.compiler.reset()
+    return torch.compile(module, backend="eager", fullgraph=True)  # without the compiler of C++
+
+
+def _exported(module, inputs, options):
+    return torch.export.export(module, inputs, options).module()
+
+
+X, IDS = torch.linspace(-1, 1, 60).reshape(2, 3, 10), torch.tensor([[3, 1, 4, 1], [5, 9, 2, 6]])
+TRACED = {  # what is called, with what
+    "a layer": (lambda: MultiHeadAttention(10, 5), (X, X, X), {"mask": causal_mask(3)}),
+    "a rotary GPT": (lambda: models.GPT(11, positions="rotary"), (IDS,), {}),
+    "a GPT": (lambda: models.GPT(11), (IDS,), {"need_weights": True}),
+    "a Transformer": (lambda: models.Transformer(11, 13), (IDS, IDS[:, :3], torch.tensor([4, 2])), {}),
+}
+
+
+@QUIET
+@pytest.mark.parametrize("trace", [_compiled, _exported])
+@pytest.mark.parametrize("name", TRACED)
+def test_a_mask_of_few_axes_can_be_traced(name, trace):
+    torch.manual_seed(0)
+    make, inputs, options = TRACED[name]
+    module = make().eval()
+    torch.testing.assert_close(trace(module, inputs, options)(*inputs, **options), module(*inputs, **options))
 
 
 def _layer_and_input(device):

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -355,7 +356,14 @@ class Graded:
         outside = folder / "outside.txt"
         outside.write_text("untouched", encoding="ascii")
         package = Path(_sandbox.__file__).parents[1]
-        places = [outside, self.folder, self.out.parent, package, package.parent / "chapters", package / "attention.py"]
+        places = [
+            outside,
+            self.folder,
+            self.out.parent,
+            package,
+            package.parent / "pyproject.toml",
+            package / "attention.py",
+        ]
         places = ["/etc/passwd", "/etc/shadow", "/proc/1/environ", "/proc/1/mem", "/var", *map(str, places)]
         start = f"PLACES = {places!r}\n"
         work = {
@@ -516,26 +524,6 @@ def points(rows: list[Row]) -> dict[tuple[str, str], int]:
     return {(row.student, row.exercise): row.points for row in rows}
 
 
-def test_a_changed_notebook_or_seed_or_a_damaged_entry_is_graded_anew(sandboxed, tmp_path, monkeypatch):
-    folder, out = hand_in(tmp_path / "s", {"a": HONEST, "b": HONEST}), tmp_path / "grades.csv"
-    done = []
-    real = _class._grade
-    monkeypatch.setattr(_class, "_grade", lambda student, *rest: done.append(student) or real(student, *rest))
-    assert set(points(grade(folder, out)).values()) == {1}
-    assert sorted(done) == ["a", "b"]
-    hand_in(folder, {"b": in_the_function("return weights")})
-    assert points(grade(folder, out))["b", "weighted_average"] == 0
-    assert done[2:] == ["b"]
-    for entry in (tmp_path / "grades.csv.progress").glob("*.json"):
-        entry.write_text("[{", encoding="ascii")
-    grade(folder, out)
-    assert sorted(done[3:]) == ["a", "b"]
-    grade(folder, out, seed="another")
-    assert sorted(done[5:]) == ["a", "b"]
-    grade(folder, out, seed="another", limits=Limits(memory_mb=MEMORY_MB, call_seconds=9))
-    assert sorted(done[7:]) == ["a", "b"]
-
-
 def command(folder: Path, out: Path, *more: str) -> list[str]:
     return [sys.executable, "-m", "mhalib.grade", str(folder), "--out", str(out), "--seed", SEED, *more]
 
@@ -681,6 +669,31 @@ def counted(monkeypatch):
 
     monkeypatch.setattr(_class, "_grade", one_point_each)
     monkeypatch.setattr(_class, "require_working", lambda *_: None)
+
+
+def test_a_changed_notebook_or_seed_or_a_damaged_entry_is_graded_anew(counted, tmp_path, monkeypatch):
+    folder, out = hand_in(tmp_path / "s", {"a": HONEST, "b": HONEST}), tmp_path / "grades.csv"
+    done = []
+    real = _class._grade
+
+    def right_or_not(student, cells, *rest):
+        done.append(student)
+        return [replace(row, points=int(RIGHT in cells.values())) for row in real(student, cells, *rest)]
+
+    monkeypatch.setattr(_class, "_grade", right_or_not)
+    assert set(points(grade(folder, out)).values()) == {1}
+    assert sorted(done) == ["a", "b"]
+    hand_in(folder, {"b": in_the_function("return weights")})
+    assert points(grade(folder, out))["b", "weighted_average"] == 0
+    assert done[2:] == ["b"]
+    for entry in (tmp_path / "grades.csv.progress").glob("*.json"):
+        entry.write_text("[{", encoding="ascii")
+    grade(folder, out)
+    assert sorted(done[3:]) == ["a", "b"]
+    grade(folder, out, seed="another")
+    assert sorted(done[5:]) == ["a", "b"]
+    grade(folder, out, seed="another", limits=Limits(memory_mb=MEMORY_MB, call_seconds=9))
+    assert sorted(done[7:]) == ["a", "b"]
 
 
 OTHER_CHAPTER = ["checks.split_heads(split_heads)\nchecks.merge_heads(merge_heads)"]

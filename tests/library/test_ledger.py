@@ -570,8 +570,8 @@ def test_views_copies_and_bytes_are_what_the_memory_says(device):
     made = []
 
     def moves(x):
-        keep = [x, x.transpose(1, 2), x.transpose(1, 2).contiguous(), x * 2, x[:, 1:4], x.reshape(14, 15), x.double()]
-        keep += [x.unflatten(-1, (3, 5)).transpose(1, 2).reshape(6, 7, 5), x[:, ::2].clone(), x.chunk(3, -1)[1]]
+        keep = [x, x.transpose(1, 2), x.transpose(1, 2).contiguous(), x * 2, x[1:, 1:4], x.reshape(14, 15), x.double()]
+        keep += [x.unflatten(-1, (3, 5)).transpose(1, 2).reshape(6, 7, 5), x[1:, ::2].clone(), x.chunk(3, -1)[1]]
         made.extend(keep)
 
     x = _inputs((2, 7, 15), device=device)[0]

@@ -415,14 +415,14 @@ def test_a_killed_process_leaves_a_valid_checkpoint(tmp_path):
         return subprocess.run(command, env=environment, timeout=300).returncode
 
     assert run("nowhere", "", "whole") == 0
-    expected = torch.load(tmp_path / "whole")
+    expected = torch.load(tmp_path / "whole", weights_only=True)
     assert expected.pop("first step") == 1
     for place, first_step in (("step", 10), ("saving", 7)):
         assert run(place, place + ".pt", "unused") == -signal.SIGKILL
         assert (tmp_path / (place + ".pt")).exists()
         assert (tmp_path / (place + ".pt.part")).exists() == (place == "saving")
         assert run("nowhere", place + ".pt", place) == 0
-        found = torch.load(tmp_path / place)
+        found = torch.load(tmp_path / place, weights_only=True)
         assert found.pop("first step") == first_step
         assert found.keys() == expected.keys()
         assert all(torch.equal(found[name], expected[name]) for name in expected)
