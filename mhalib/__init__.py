@@ -1,52 +1,98 @@
-"""The package of the book "Attention, Head by Head": multi-head attention, its references and its pictures."""
+"""The package of the book "Attention, Head by Head": multi-head attention, its references and its pictures.
 
-from . import (
-    bench,
-    blocks,
-    data,
-    decoding,
-    measures,
-    models,
-    positions,
-    pretrained,
-    reference,
-    results,
-    saved,
-    scores,
-    train,
-)
-from .attention import (
-    MultiHeadAttention,
-    attend,
-    masked_softmax,
-    merge_heads,
-    split_heads,
-    transpose_output,
-    transpose_qkv,
-)
-from .cache import KeyValueCache
-from .devices import best_device
-from .gates import Head, gated, heads_of, switched_off
-from .masks import causal_mask, padding_mask
-from .overlays import attention_on_picture
-from .plots import head_heatmap, head_heatmaps, head_wall, number_grid, score_grid
-from .shapes import check_shape, ledger
+Everything here is loaded when it is first used: `import mhalib` takes little more than `import torch`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
 
 __version__ = "0.3.0"
 
+if TYPE_CHECKING:
+    from . import (
+        attention,
+        bench,
+        classroom,
+        data,
+        decoding,
+        evaluation,
+        measures,
+        models,
+        plots,
+        pretrained,
+        reference,
+        results,
+        saved,
+        shapes,
+        train,
+        widgets,
+    )
+    from .attention import (
+        Band,
+        KeyValueCache,
+        MultiHeadAttention,
+        attend,
+        causal_mask,
+        masked_softmax,
+        merge_heads,
+        padding_mask,
+        split_heads,
+        transpose_output,
+        transpose_qkv,
+    )
+    from .devices import best_device
+    from .measures import Head, gated, heads_of, switched_off
+    from .overlays import attention_on_picture
+    from .plots import head_heatmap, head_heatmaps, head_wall, number_grid, score_grid
+    from .shapes import check_shape, ledger
+
+_MODULES = (
+    "attention",
+    "bench",
+    "classroom",
+    "data",
+    "decoding",
+    "evaluation",
+    "measures",
+    "models",
+    "plots",
+    "pretrained",
+    "reference",
+    "results",
+    "saved",
+    "shapes",
+    "train",
+    "widgets",
+)
+_HOMES = {
+    **dict.fromkeys(("Band", "KeyValueCache", "MultiHeadAttention", "attend", "causal_mask"), "attention"),
+    **dict.fromkeys(("masked_softmax", "merge_heads", "padding_mask", "split_heads"), "attention"),
+    **dict.fromkeys(("transpose_output", "transpose_qkv"), "attention"),
+    **dict.fromkeys(("Head", "gated", "heads_of", "switched_off"), "measures"),
+    **dict.fromkeys(("head_heatmap", "head_heatmaps", "head_wall", "number_grid", "score_grid"), "plots"),
+    **dict.fromkeys(("check_shape", "ledger"), "shapes"),
+    "attention_on_picture": "overlays",
+    "best_device": "devices",
+}
+
 __all__ = [
+    "Band",
     "Head",
     "KeyValueCache",
     "MultiHeadAttention",
     "attend",
+    "attention",
     "attention_on_picture",
     "bench",
     "best_device",
-    "blocks",
     "causal_mask",
     "check_shape",
+    "classroom",
     "data",
     "decoding",
+    "evaluation",
     "gated",
     "head_heatmap",
     "head_heatmaps",
@@ -59,16 +105,31 @@ __all__ = [
     "models",
     "number_grid",
     "padding_mask",
-    "positions",
+    "plots",
     "pretrained",
     "reference",
     "results",
     "saved",
     "score_grid",
-    "scores",
+    "shapes",
     "split_heads",
     "switched_off",
     "train",
     "transpose_output",
     "transpose_qkv",
+    "widgets",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name in _HOMES:
+        found = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = found
+        return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

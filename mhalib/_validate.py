@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import numbers
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -12,6 +14,8 @@ def require_tensor(name: str, value: object, rank: int | None = None) -> None:
     """Raise unless `value` is a tensor (TypeError) with `rank` axes (ValueError)."""
     if not isinstance(value, torch.Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}: {value!r:.80}")
+    if value.is_nested:
+        raise TypeError(f"{name} is a nested tensor: pad it, and give valid_lens")
     if rank is not None and value.dim() != rank:
         raise ValueError(f"{name} must have {rank} axes, got shape {tuple(value.shape)}")
 
@@ -36,6 +40,41 @@ def require_divisible(width_name: str, width: int, num_heads: int) -> None:
     """Raise ValueError unless `num_heads` divides `width`, as heads of equal width need."""
     if width % num_heads:
         raise ValueError(f"{width_name}={width} is not divisible by num_heads={num_heads}")
+
+
+def require_scale(scale: object) -> None:
+    """Raise unless `scale` is `None` or a number (TypeError), positive and finite (ValueError)."""
+    if scale is None:
+        return
+    require_positive("scale", scale)
+
+
+def require_positive(name: str, value: object) -> None:
+    """Raise unless `value` is a number (TypeError), positive and finite (ValueError)."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be a number, got {type(value).__name__}: {value!r:.80}")
+    if not 0 < value < math.inf:
+        raise ValueError(f"{name}={value} must be positive and finite")
+
+
+def require_width(name: str, x: object, width: int) -> None:
+    """Raise unless `x` is a tensor (TypeError) of shape (B, N, width) (ValueError)."""
+    require_tensor(name, x, rank=3)
+    if x.shape[-1] != width:  # type: ignore[attr-defined]
+        raise ValueError(f"{name} has width {x.shape[-1]}, but the layer was made for {width}")  # type: ignore[attr-defined]
+
+
+def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Raise ValueError unless `value` is one of `choices`."""
+    if value not in choices:
+        raise ValueError(f"{name}={value!r} must be one of {tuple(choices)}")
+
+
+def require_scores(scores: object) -> None:
+    """Raise TypeError unless `scores` is a tensor of floating-point numbers."""
+    require_tensor("scores", scores)
+    if not scores.is_floating_point():  # type: ignore[attr-defined]
+        raise TypeError(f"scores must hold floating-point numbers, got {scores.dtype}")  # type: ignore[attr-defined]
 
 
 def require_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:

@@ -146,7 +146,7 @@ def sample(
         require_count("top_k", top_k)
     caches = model.new_caches() if use_cache else None
     num_read = prompt.shape[1] + num_tokens - 1  # the last token is not read
-    limit = model.settings["max_tokens"] if model.settings["positions"] == "learned" else None
+    limit = model.tokens.positions.max_tokens
     if use_cache and limit is not None and num_read > limit:
         raise ValueError(
             f"a prompt of {prompt.shape[1]} and num_tokens={num_tokens} need {num_read} positions, but the model has "

@@ -17,8 +17,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from .gates import Head
-from .measures.pruning import prune_heads, removed_heads
+from .measures import Head, prune_heads, removed_heads
 from .models import MODELS, Model
 
 FOLDER = Path(__file__).parent / "weights"

@@ -16,8 +16,8 @@ import torch
 
 from mhalib import saved
 from mhalib.data import ENGLISH, FRENCH, repeats, translations
+from mhalib.evaluation import exact_match, next_token_accuracy, token_loss
 from mhalib.models import GPT, Model, Transformer
-from mhalib.scores import exact_match, next_token_accuracy, token_loss
 from mhalib.train import fit
 
 RECIPES: dict[str, Callable[[], tuple[Model, saved.About]]] = {}

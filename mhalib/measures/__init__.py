@@ -9,8 +9,10 @@ as if it looked at something.
 """
 
 from .distances import head_map, head_similarity, js_distance
+from .gates import Head, gated, heads_of, layers_of, switched_off
 from .hard_concrete import HardConcreteGate
 from .importance import head_importance
+from .induction import induction_score, induction_targets
 from .patterns import attention_to, confidence, diagonal_dominance, head_entropy, maximum_at
 from .pruning import prune_heads, removed_heads
 from .roles import HeadRole, head_roles
@@ -19,19 +21,26 @@ from .targets import rarest_tokens
 
 __all__ = [
     "HardConcreteGate",
+    "Head",
     "HeadRole",
     "attention_to",
     "confidence",
     "diagonal_dominance",
+    "gated",
     "head_entropy",
     "head_importance",
     "head_map",
     "head_roles",
     "head_similarity",
+    "heads_of",
+    "induction_score",
+    "induction_targets",
     "js_distance",
+    "layers_of",
     "maximum_at",
     "prune_heads",
     "rarest_tokens",
     "real_cells",
     "removed_heads",
+    "switched_off",
 ]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..attention import MultiHeadAttention
-from ..gates import attention_layers
+from .gates import layers_of
 from .rows import result_dtype
 
 MODES = ("example", "token")
@@ -58,12 +58,12 @@ def head_importance(
     """
     if mode not in MODES:
         raise ValueError(f"mode={mode!r} must be one of {MODES}")
-    layers = attention_layers(model)
+    layers = layers_of(model)
     places = [(kind, number, layer) for kind, of_kind in layers.items() for number, layer in enumerate(of_kind)]
     sums = {
         kind: torch.zeros(
             len(of_kind),
-            max(layer.num_hiddens // layer.head_dim for layer in of_kind),
+            max(layer.num_heads_made for layer in of_kind),
             dtype=result_dtype(of_kind[0].W_o.weight.dtype),
             device=of_kind[0].W_o.weight.device,
         )
@@ -94,20 +94,20 @@ def head_importance(
 
 @contextmanager
 def _watched(layers: list[MultiHeadAttention]) -> Iterator[list[list[Tensor]]]:
-    """What the heads of each layer found, (B, Q, h * d), for every call inside; a gradient can be asked for it."""
+    """What the heads of each layer found, (B, h, Q, d), for every call inside; a gradient can be asked for it."""
     found: list[list[Tensor]] = [[] for _ in layers]
 
-    def watch(seen: list[Tensor]) -> Callable[[nn.Module, tuple[Tensor]], tuple[Tensor]]:
-        def hook(_: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
-            x = inputs[0] if inputs[0].requires_grad else inputs[0].detach().requires_grad_()
+    def watch(seen: list[Tensor]) -> Callable[[Tensor], Tensor]:
+        def keep(x: Tensor) -> Tensor:
+            x = x if x.requires_grad else x.detach().requires_grad_()
             seen.append(x)
-            return (x,)
+            return x
 
-        return hook
+        return keep
 
-    with ExitStack() as hooks:
+    with ExitStack() as handles:
         for layer, seen in zip(layers, found, strict=True):
-            hooks.callback(layer.W_o.register_forward_pre_hook(watch(seen)).remove)
+            handles.callback(layer.on_heads(watch(seen)).remove)
         yield found
 
 
@@ -126,12 +126,8 @@ def _count_examples(losses: Tensor, found: list[list[Tensor]]) -> int:
 
 def _per_example(seen: list[tuple[Tensor, Tensor | None]], layer: MultiHeadAttention, mode: str) -> Tensor:
     """(B, h). A layer that is called several times, as in decoding step by step, has all its calls' queries."""
-    products = [
-        (x * slope).unflatten(-1, (layer.num_heads, layer.head_dim)).sum(-1)  # (B, Q, h)
-        for x, slope in seen
-        if slope is not None
-    ]
+    products = [(x * slope).sum(-1) for x, slope in seen if slope is not None]  # (B, h, Q)
     if not products:
         return seen[0][0].new_zeros(len(seen[0][0]), layer.num_heads)
-    joined = torch.cat(products, 1)
-    return joined.sum(1).abs() if mode == "example" else joined.abs().sum(1)
+    joined = torch.cat(products, -1)
+    return joined.sum(-1).abs() if mode == "example" else joined.abs().sum(-1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, special
 
 from .._validate import require_count
-from .rows import maxima, mean_over_rows, real_weights
+from .rows import maxima, mean_over_rows, real_weights, require_sums
 from .targets import find_targets, offsets, require_square
 
 NO_ROW = "no query of some head has a key to look at"
@@ -60,6 +60,7 @@ def confidence(weights: Tensor, mask: Tensor | None = None) -> Tensor:
     Source: Voita et al. 2019, section 4.
     """
     inside, cells = real_weights(weights, mask)
+    require_sums(weights, inside)
     return mean_over_rows(inside.amax(-1), cells.any(-1), NO_ROW, weights.dtype)
 
 
@@ -85,6 +86,7 @@ def attention_to(weights: Tensor, what: str | int | Tensor, mask: Tensor | None 
     Source: Clark et al. 2019, sections 3.1 and 3.2. They average over all tokens, also those that have no such key.
     """
     inside, cells = real_weights(weights, mask)
+    require_sums(weights, inside)
     targets = find_targets(what, cells) & cells
     given = inside.masked_fill(~targets, 0.0).sum(-1)
     return mean_over_rows(given, targets.any(-1), _no_target(what), weights.dtype)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .._validate import require_mask, require_tensor
-from ..masks import causal_mask, padding_mask
+from ..attention import causal_mask, padding_mask
 
 
 def real_cells(
@@ -64,10 +64,24 @@ def real_weights(weights: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     inside = weights.detach().double().masked_fill(~cells, 0.0)
     wrong = inside[~((inside >= 0) & inside.isfinite())]
     if wrong.numel():
-        raise ValueError(f"weights must be finite and not negative inside the mask, got {wrong[0].item()}")
+        raise ValueError(
+            f"weights must be finite and not negative inside the mask, got {wrong[0].item()}: are heads mixed?"
+        )
     if not cells.any(-1).any(-1).any(0).all():
         raise ValueError(f"no query of some head has a key to look at: weights {tuple(weights.shape)} with this mask")
     return inside, cells
+
+
+def require_sums(weights: Tensor, inside: Tensor) -> None:
+    """Raise ValueError if a row sums to more than 1 inside the mask: then heads were mixed after the softmax.
+
+    `weights` are as given, for their type: rows of float16 and bfloat16 sum to 1 less exactly.
+    """
+    largest = float(inside.sum(-1).amax()) if inside.numel() else 0.0
+    if largest > 1 + (1e-3 if weights.dtype in (torch.float32, torch.float64) else 3e-2):
+        raise ValueError(
+            f"rows of weights must sum to 1, as those of a layer with rows_sum_to_one do: one sums to {largest:.4g}"
+        )
 
 
 def mean_over_rows(values: Tensor, rows: Tensor, reason: str, dtype: torch.dtype) -> Tensor:

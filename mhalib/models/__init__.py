@@ -7,10 +7,29 @@ Weights come as a dict from kind to a list with one tensor (B, h, Q, K) per laye
 
 from ._base import Model, Weights
 from .bert import BERT
+from .blocks import DecoderCache, DecoderLayer, EncoderLayer, FeedForward, SkipConnection
+from .description import Description
 from .gpt import GPT
 from .pictures import Captioner, PictureReader, ViT, patches
 from .transformer import Transformer
 
 MODELS = {kind.__name__: kind for kind in (Transformer, GPT, BERT, ViT, Captioner, PictureReader)}
 
-__all__ = ["BERT", "GPT", "MODELS", "Captioner", "Model", "PictureReader", "Transformer", "ViT", "Weights", "patches"]
+__all__ = [
+    "BERT",
+    "GPT",
+    "MODELS",
+    "Captioner",
+    "DecoderCache",
+    "DecoderLayer",
+    "Description",
+    "EncoderLayer",
+    "FeedForward",
+    "Model",
+    "PictureReader",
+    "SkipConnection",
+    "Transformer",
+    "ViT",
+    "Weights",
+    "patches",
+]

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from .._validate import require_count, require_tensor
-from ..attention import MultiHeadAttention
-from ..blocks import DecoderCache, DecoderLayer, EncoderLayer
-from ..cache import KeyValueCache
-from ..masks import causal_mask
-from ..positions import LearnedPositions, SinusoidalPositions
+from ..attention import Band, Cache, MultiHeadAttention, make_positions
+from ..attention.layer import Mask
+from .blocks import DecoderCache, DecoderLayer, EncoderLayer
+from .description import Described, Description
 
 Weights = dict[str, list[Tensor]]
 ENCODER, DECODER, CROSS = "encoder self", "decoder self", "cross"
-POSITIONS = ("learned", "sinusoidal", "rotary")
 
 
 class Model(nn.Module):
@@ -26,10 +25,16 @@ class Model(nn.Module):
     """
 
     settings: dict[str, Any]
+    usual: ClassVar[Description] = Description()
+    """What its layers are like, unless it is told otherwise."""
+    fixed: ClassVar[tuple[str, ...]] = ()
+    """Entries of the description that it does not leave open."""
 
-    def _remember(self, arguments: dict[str, Any]) -> None:
-        """Keep the arguments of `__init__`, given as `locals()`."""
-        self.settings = {name: value for name, value in arguments.items() if name not in ("self", "__class__")}
+    def __init__(self, sizes: Sequence[float], described: Described, **own: Any) -> None:
+        """Keep what the model is made with: `sizes` and `described` of its layers, `own` besides."""
+        super().__init__()
+        self.design = self.usual.changed(sizes, described, self.fixed)
+        self.settings = {**own, **self.design.without(*self.fixed)}
 
     def attention_layers(self) -> dict[str, list[MultiHeadAttention]]:
         """The attention layers by kind, in the places in which their weights are returned."""
@@ -42,20 +47,19 @@ class Model(nn.Module):
 
 
 class Tokens(nn.Module):
-    """A vector for each token, and, unless they are rotary, its position. Errors call the tokens by `name`."""
+    """A vector for each token, with its position where positions act on vectors. Errors call the tokens by `name`."""
 
-    def __init__(self, num_words: int, num_hiddens: int, max_tokens: int, positions: str, name: str = "tokens") -> None:
+    def __init__(self, num_words: int, design: Description, name: str = "tokens") -> None:
         super().__init__()
         require_count("num_words", num_words)
         self.num_words, self.name = num_words, name
-        self.embedding = nn.Embedding(num_words, num_hiddens)
-        self.positions = position_module(positions, max_tokens, num_hiddens)
+        self.embedding = nn.Embedding(num_words, design.num_hiddens)
+        self.positions = make_positions(design.positions, design.max_tokens, design.num_hiddens)
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
         """(B, N) ids -> (B, N, D)."""
         require_ids(self.name, tokens, self.num_words)
-        x = self.embedding(tokens)
-        return x if self.positions is None else self.positions(x, start)
+        return self.positions(self.embedding(tokens), start)
 
 
 def require_ids(name: str, tokens: Tensor, num_words: int) -> None:
@@ -72,41 +76,18 @@ def require_ids(name: str, tokens: Tensor, num_words: int) -> None:
         raise ValueError(f"{name} holds {wrong}, but ids go from 0 to {num_words - 1}")
 
 
-def position_module(positions: str, max_tokens: int, num_hiddens: int) -> LearnedPositions | SinusoidalPositions | None:
-    """What adds positions to tokens; `None` for rotary ones, which the layers themselves apply."""
-    if positions not in POSITIONS:
-        raise ValueError(f"positions={positions!r} must be one of {POSITIONS}")
-    if positions == "learned":
-        return LearnedPositions(max_tokens, num_hiddens)
-    return SinusoidalPositions() if positions == "sinusoidal" else None
-
-
 class _Stack(nn.Module):
     """Layers in a row; with norm="pre", a last normalisation."""
 
     kind: type[EncoderLayer] | type[DecoderLayer]
 
-    def __init__(
-        self,
-        num_layers: int,
-        num_hiddens: int,
-        num_heads: int,
-        ffn_num_hiddens: int,
-        dropout: float,
-        *,
-        norm: str = "pre",
-        rotary: bool = False,
-    ) -> None:
+    def __init__(self, design: Description) -> None:
         super().__init__()
-        require_count("num_layers", num_layers)
-        self.layers = nn.ModuleList(
-            self.kind(num_hiddens, num_heads, ffn_num_hiddens, dropout, norm=norm, rotary=rotary)
-            for _ in range(num_layers)
-        )
-        self.norm = nn.LayerNorm(num_hiddens) if norm == "pre" else nn.Identity()
+        self.layers = nn.ModuleList(self.kind.described(design) for _ in range(design.num_layers))
+        self.norm = nn.LayerNorm(design.num_hiddens) if design.norm == "pre" else nn.Identity()
 
     @property
-    def attention_layers(self) -> list[MultiHeadAttention]:
+    def self_attention(self) -> list[MultiHeadAttention]:
         return [cast(MultiHeadAttention, layer.attention) for layer in self.layers]
 
 
@@ -120,9 +101,9 @@ class Encoder(_Stack):
         x: Tensor,
         valid_lens: Tensor | None = None,
         *,
-        mask: Tensor | None = None,
+        mask: Mask | None = None,
         need_weights: bool = False,
-        caches: list[KeyValueCache] | None = None,
+        caches: Sequence[Cache] | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         """(B, N, D) -> (B, N, D), and the layers' weights, an empty list unless asked for."""
         kept = []
@@ -144,7 +125,7 @@ class Decoder(_Stack):
         memory: Tensor,
         memory_lens: Tensor | None = None,
         *,
-        mask: Tensor | None = None,
+        mask: Mask | None = None,
         need_weights: bool = False,
         caches: list[DecoderCache] | None = None,
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
@@ -159,12 +140,12 @@ class Decoder(_Stack):
             cross.append(cross_weights)
         return self.norm(x), *((own, cross) if need_weights else ([], []))
 
-    def new_caches(self) -> list[DecoderCache]:
-        """An empty cache for each layer."""
-        return [DecoderCache(KeyValueCache(), KeyValueCache()) for _ in self.layers]
+    def new_caches(self, max_tokens: int = 0) -> list[DecoderCache]:
+        """An empty cache for each layer, with memory for `max_tokens` taken ahead."""
+        return [cast(DecoderLayer, layer).new_cache(max_tokens) for layer in self.layers]
 
     @property
-    def cross_attention_layers(self) -> list[MultiHeadAttention]:
+    def cross_attention(self) -> list[MultiHeadAttention]:
         return [cast(MultiHeadAttention, layer.cross_attention) for layer in self.layers]
 
 
@@ -214,8 +195,9 @@ class EncoderDecoder(Model):
         """
         start = num_cached(caches)
         x = self.target(target, start)
-        mask = causal_mask(x.shape[1], start + x.shape[1], offset=start, device=x.device)
-        x, own, cross = self.decoder(x, memory, source_lens, mask=mask, need_weights=need_weights, caches=caches)
+        x, own, cross = self.decoder(
+            x, memory, source_lens, mask=Band(offset=start), need_weights=need_weights, caches=caches
+        )
         return self.readout(x), {DECODER: own, CROSS: cross}
 
     def forward(
@@ -226,19 +208,19 @@ class EncoderDecoder(Model):
         logits, decoder_weights = self.decode(target, memory, source_lens, need_weights=need_weights)
         return logits, {**encoder_weights, **decoder_weights} if need_weights else None
 
-    def new_caches(self) -> list[DecoderCache]:
-        """Empty caches for `decode`."""
-        return self.decoder.new_caches()
+    def new_caches(self, max_tokens: int = 0) -> list[DecoderCache]:
+        """Empty caches for `decode`, with memory for `max_tokens` taken ahead."""
+        return self.decoder.new_caches(max_tokens)
 
     def attention_layers(self) -> dict[str, list[MultiHeadAttention]]:
         return {
-            ENCODER: self.encoder.attention_layers,
-            DECODER: self.decoder.attention_layers,
-            CROSS: self.decoder.cross_attention_layers,
+            ENCODER: self.encoder.self_attention,
+            DECODER: self.decoder.self_attention,
+            CROSS: self.decoder.cross_attention,
         }
 
 
-def num_cached(caches: list[DecoderCache] | list[KeyValueCache] | None) -> int:
+def num_cached(caches: list[DecoderCache] | Sequence[Cache] | None) -> int:
     """How many tokens the first layer has seen."""
     if not caches:
         return 0

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import Unpack
 
+from .._validate import require_count, require_positive
 from ..attention import MultiHeadAttention
-from ._base import ENCODER, Encoder, Model, Tokens, Weights
+from ._base import ENCODER, Encoder, Model, Tokens, Weights, require_ids
+from .description import Described, Description
 
 
 class BERT(Model):
@@ -14,12 +17,9 @@ class BERT(Model):
 
     Args:
         num_words: how many different tokens there are.
-        num_hiddens: D.
-        num_heads: h.
-        num_layers: how many layers.
-        ffn_num_hiddens: width inside the feed-forward networks.
-        dropout: of the tokens' vectors and of each sublayer's result, in training.
-        max_tokens: how long a text may be.
+        sizes, described: what the layers are like, by place (num_hiddens, num_heads, num_layers, ffn_num_hiddens,
+            dropout) or by name, see `mhalib.models.Description`; `norm` and `positions` are not open. Usual are
+            64, 4, 2, 256, 0, and max_tokens=64. The tokens' vectors are dropped too.
         num_segments: how many texts may stand side by side, each marked by a vector of its own.
         norm_eps: what the normalisations add to a variance.
 
@@ -27,26 +27,25 @@ class BERT(Model):
         TypeError, ValueError: an argument is not of this kind.
     """
 
+    usual = Description(num_layers=2, ffn_num_hiddens=256, norm="post")
+    fixed = ("norm", "positions")
+
     def __init__(
         self,
         num_words: int,
-        num_hiddens: int = 64,
-        num_heads: int = 4,
-        num_layers: int = 2,
-        ffn_num_hiddens: int = 256,
-        dropout: float = 0.0,
-        *,
-        max_tokens: int = 64,
+        *sizes: float,
         num_segments: int = 2,
         norm_eps: float = 1e-12,
+        **described: Unpack[Described],
     ) -> None:
-        super().__init__()
-        self._remember(locals())
-        self.tokens = Tokens(num_words, num_hiddens, max_tokens, "learned")
-        self.segments = nn.Embedding(num_segments, num_hiddens)
-        self.norm = nn.LayerNorm(num_hiddens)
-        self.dropout = nn.Dropout(dropout)
-        self.encoder = Encoder(num_layers, num_hiddens, num_heads, ffn_num_hiddens, dropout, norm="post")
+        super().__init__(sizes, described, num_words=num_words, num_segments=num_segments, norm_eps=norm_eps)
+        require_count("num_segments", num_segments)
+        require_positive("norm_eps", norm_eps)
+        self.tokens = Tokens(num_words, self.design)
+        self.segments = nn.Embedding(num_segments, self.design.num_hiddens)
+        self.norm = nn.LayerNorm(self.design.num_hiddens)
+        self.dropout = nn.Dropout(self.design.dropout)
+        self.encoder = Encoder(self.design)
         for module in self.modules():
             if isinstance(module, nn.LayerNorm):
                 module.eps = norm_eps
@@ -71,9 +70,14 @@ class BERT(Model):
             (B, N, D), and {"encoder self": weights per layer} or `None`.
         """
         x = self.tokens(tokens)
-        x = x + self.segments(torch.zeros_like(tokens) if segments is None else segments)
+        if segments is None:
+            segments = torch.zeros_like(tokens)
+        require_ids("segments", segments, self.segments.num_embeddings)
+        if segments.shape != tokens.shape:
+            raise ValueError(f"segments has shape {tuple(segments.shape)}, but tokens has {tuple(tokens.shape)}")
+        x = x + self.segments(segments)
         x, weights = self.encoder(self.dropout(self.norm(x)), valid_lens, need_weights=need_weights)
         return x, {ENCODER: weights} if need_weights else None
 
     def attention_layers(self) -> dict[str, list[MultiHeadAttention]]:
-        return {ENCODER: self.encoder.attention_layers}
+        return {ENCODER: self.encoder.self_attention}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from collections.abc import Sequence
 
-from ..attention import MultiHeadAttention
-from ..cache import KeyValueCache
-from ..masks import causal_mask
+from torch import Tensor, nn
+from typing_extensions import Unpack
+
+from ..attention import Band, Cache, MultiHeadAttention
 from ._base import DECODER, Encoder, Model, Tokens, Weights, num_cached
+from .description import Described, Description
 
 
 class GPT(Model):
@@ -15,42 +17,23 @@ class GPT(Model):
 
     Args:
         num_words: how many different tokens there are.
-        num_hiddens: D.
-        num_heads: h.
-        num_layers: how many layers.
-        ffn_num_hiddens: width inside the feed-forward networks; 0 makes a model of attention alone.
-        dropout: of each sublayer's result, in training.
-        max_tokens: how long a sequence may be, with learned positions.
-        norm: "pre" or "post", see `mhalib.blocks.SkipConnection`.
-        positions: "learned", "sinusoidal" or "rotary".
+        sizes, described: what the layers are like, by place (num_hiddens, num_heads, num_layers, ffn_num_hiddens,
+            dropout) or by name, see `mhalib.models.Description`. Usual are 64, 4, 2, 256, 0, and max_tokens=64.
 
     Raises:
         TypeError, ValueError: an argument is not of this kind.
     """
 
-    def __init__(
-        self,
-        num_words: int,
-        num_hiddens: int = 64,
-        num_heads: int = 4,
-        num_layers: int = 2,
-        ffn_num_hiddens: int = 256,
-        dropout: float = 0.0,
-        *,
-        max_tokens: int = 64,
-        norm: str = "pre",
-        positions: str = "learned",
-    ) -> None:
-        super().__init__()
-        self._remember(locals())
-        self.tokens = Tokens(num_words, num_hiddens, max_tokens, positions)
-        self.decoder = Encoder(
-            num_layers, num_hiddens, num_heads, ffn_num_hiddens, dropout, norm=norm, rotary=positions == "rotary"
-        )
-        self.readout = nn.Linear(num_hiddens, num_words)
+    usual = Description(num_layers=2, ffn_num_hiddens=256)
+
+    def __init__(self, num_words: int, *sizes: float, **described: Unpack[Described]) -> None:
+        super().__init__(sizes, described, num_words=num_words)
+        self.tokens = Tokens(num_words, self.design)
+        self.decoder = Encoder(self.design)
+        self.readout = nn.Linear(self.design.num_hiddens, num_words)
 
     def forward(
-        self, tokens: Tensor, *, need_weights: bool = False, caches: list[KeyValueCache] | None = None
+        self, tokens: Tensor, *, need_weights: bool = False, caches: Sequence[Cache] | None = None
     ) -> tuple[Tensor, Weights | None]:
         """What comes after each token.
 
@@ -64,13 +47,12 @@ class GPT(Model):
         """
         start = num_cached(caches)
         x = self.tokens(tokens, start)
-        mask = causal_mask(x.shape[1], start + x.shape[1], offset=start, device=x.device)
-        x, weights = self.decoder(x, mask=mask, need_weights=need_weights, caches=caches)
+        x, weights = self.decoder(x, mask=Band(offset=start), need_weights=need_weights, caches=caches)
         return self.readout(x), {DECODER: weights} if need_weights else None
 
-    def new_caches(self) -> list[KeyValueCache]:
-        """An empty cache for each layer."""
-        return [KeyValueCache() for _ in self.decoder.layers]
+    def new_caches(self, max_tokens: int = 0) -> list[Cache]:
+        """An empty cache for each layer, with memory for `max_tokens` taken ahead."""
+        return [layer.new_cache(max_tokens) for layer in self.decoder.self_attention]
 
     def attention_layers(self) -> dict[str, list[MultiHeadAttention]]:
-        return {DECODER: self.decoder.attention_layers}
+        return {DECODER: self.decoder.self_attention}

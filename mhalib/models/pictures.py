@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
+from typing_extensions import Unpack
 
 from .._validate import require_count, require_tensor
-from ..attention import MultiHeadAttention
-from ..masks import padding_mask
-from ..positions import LearnedPositions
+from ..attention import LearnedPositions, MultiHeadAttention, padding_mask
 from ._base import CROSS, DECODER, ENCODER, Decoder, Encoder, EncoderDecoder, Model, Tokens, Weights
+from .description import Described, Description
 
 
 def patches(images: Tensor, patch_size: int) -> Tensor:
@@ -56,12 +58,9 @@ class ViT(Model):
         num_classes: how many answers there are.
         height, width: of the pictures, in pixels.
         patch_size: side of a patch; divides height and width.
-        num_hiddens: D.
-        num_heads: h.
-        num_layers: how many layers.
-        ffn_num_hiddens: width inside the feed-forward networks.
-        dropout: of each sublayer's result, in training.
-        norm: "pre" or "post".
+        sizes, described: what the layers are like, by place (num_hiddens, num_heads, num_layers, ffn_num_hiddens,
+            dropout) or by name, see `mhalib.models.Description`; `positions` and `max_tokens` are not open. Usual are
+            64, 4, 2, 128, 0.1.
 
     Raises:
         TypeError, ValueError: an argument is not of this kind.
@@ -69,27 +68,24 @@ class ViT(Model):
     Source: Dosovitskiy et al. 2021.
     """
 
+    usual = Description(num_layers=2, dropout=0.1)
+    fixed = ("positions", "max_tokens")
+
     def __init__(
         self,
         num_classes: int = 10,
         height: int = 8,
         width: int = 8,
         patch_size: int = 2,
-        num_hiddens: int = 64,
-        num_heads: int = 4,
-        num_layers: int = 2,
-        ffn_num_hiddens: int = 128,
-        dropout: float = 0.1,
-        *,
-        norm: str = "pre",
+        *sizes: float,
+        **described: Unpack[Described],
     ) -> None:
-        super().__init__()
+        super().__init__(sizes, described, num_classes=num_classes, height=height, width=width, patch_size=patch_size)
         require_count("num_classes", num_classes)
-        self._remember(locals())
-        self.patches = Patches(height, width, patch_size, num_hiddens)
-        self.class_token = nn.Parameter(torch.randn(1, 1, num_hiddens) * 0.3)
-        self.encoder = Encoder(num_layers, num_hiddens, num_heads, ffn_num_hiddens, dropout, norm=norm)
-        self.readout = nn.Linear(num_hiddens, num_classes)
+        self.patches = Patches(height, width, patch_size, self.design.num_hiddens)
+        self.class_token = nn.Parameter(torch.randn(1, 1, self.design.num_hiddens) * 0.3)
+        self.encoder = Encoder(self.design)
+        self.readout = nn.Linear(self.design.num_hiddens, num_classes)
 
     def forward(self, images: Tensor, *, need_weights: bool = False) -> tuple[Tensor, Weights | None]:
         """images (B, height, width) -> logits (B, num_classes), and weights or `None`.
@@ -102,7 +98,7 @@ class ViT(Model):
         return self.readout(x[:, 0]), {ENCODER: weights} if need_weights else None
 
     def attention_layers(self) -> dict[str, list[MultiHeadAttention]]:
-        return {ENCODER: self.encoder.attention_layers}
+        return {ENCODER: self.encoder.self_attention}
 
 
 class Captioner(EncoderDecoder):
@@ -111,9 +107,16 @@ class Captioner(EncoderDecoder):
     Args:
         num_words: how many different tokens a caption has.
         height, width, patch_size: of the pictures.
-        max_tokens: how long a caption may be.
-        num_hiddens, num_heads, num_layers, ffn_num_hiddens, dropout, norm: as in `mhalib.models.Transformer`.
+        sizes, described: what the layers are like, by place (num_hiddens, num_heads, num_layers, ffn_num_hiddens,
+            dropout) or by name, see `mhalib.models.Description`; `positions` is not open. Usual are 64, 4, 1, 128, 0,
+            and max_tokens=8, how long a caption may be.
+
+    Raises:
+        TypeError, ValueError: an argument is not of this kind.
     """
+
+    usual = Description(max_tokens=8)
+    fixed = ("positions",)
 
     def __init__(
         self,
@@ -121,23 +124,15 @@ class Captioner(EncoderDecoder):
         height: int,
         width: int,
         patch_size: int = 4,
-        num_hiddens: int = 64,
-        num_heads: int = 4,
-        num_layers: int = 1,
-        ffn_num_hiddens: int = 128,
-        dropout: float = 0.0,
-        *,
-        max_tokens: int = 8,
-        norm: str = "pre",
+        *sizes: float,
+        **described: Unpack[Described],
     ) -> None:
-        super().__init__()
-        self._remember(locals())
-        sizes = (num_layers, num_hiddens, num_heads, ffn_num_hiddens, dropout)
-        self.patches = Patches(height, width, patch_size, num_hiddens)
-        self.target = Tokens(num_words, num_hiddens, max_tokens, "learned")
-        self.encoder = Encoder(*sizes, norm=norm)
-        self.decoder = Decoder(*sizes, norm=norm)
-        self.readout = nn.Linear(num_hiddens, num_words)
+        super().__init__(sizes, described, num_words=num_words, height=height, width=width, patch_size=patch_size)
+        self.patches = Patches(height, width, patch_size, self.design.num_hiddens)
+        self.target = Tokens(num_words, self.design)
+        self.encoder = Encoder(self.design)
+        self.decoder = Decoder(self.design)
+        self.readout = nn.Linear(self.design.num_hiddens, num_words)
 
     def embed_source(self, source: Tensor) -> Tensor:
         """Pictures (B, height, width) -> (B, patches, D)."""
@@ -151,10 +146,14 @@ class PictureReader(Model):
         num_words: how many different tokens questions have.
         num_answers: how many answers there are.
         height, width, patch_size: of the pictures.
-        max_tokens: how long a question may be.
-        num_hiddens, num_heads, ffn_num_hiddens, dropout, norm: as in `mhalib.models.Transformer`.
-        num_layers: of the encoder of patches; cross-attention has one layer.
+        sizes, described: as in `Captioner`. `num_layers` are of the encoder of patches; cross-attention has one layer.
+
+    Raises:
+        TypeError, ValueError: an argument is not of this kind.
     """
+
+    usual = Description(max_tokens=8)
+    fixed = ("positions",)
 
     def __init__(
         self,
@@ -163,24 +162,17 @@ class PictureReader(Model):
         height: int,
         width: int,
         patch_size: int = 4,
-        num_hiddens: int = 64,
-        num_heads: int = 4,
-        num_layers: int = 1,
-        ffn_num_hiddens: int = 128,
-        dropout: float = 0.0,
-        *,
-        max_tokens: int = 8,
-        norm: str = "pre",
+        *sizes: float,
+        **described: Unpack[Described],
     ) -> None:
-        super().__init__()
+        own = {"height": height, "width": width, "patch_size": patch_size}
+        super().__init__(sizes, described, num_words=num_words, num_answers=num_answers, **own)
         require_count("num_answers", num_answers)
-        self._remember(locals())
-        sizes = (num_hiddens, num_heads, ffn_num_hiddens, dropout)
-        self.patches = Patches(height, width, patch_size, num_hiddens)
-        self.question = Tokens(num_words, num_hiddens, max_tokens, "learned")
-        self.encoder = Encoder(num_layers, *sizes, norm=norm)
-        self.reader = Decoder(1, *sizes, norm=norm)
-        self.readout = nn.Linear(num_hiddens, num_answers)
+        self.patches = Patches(height, width, patch_size, self.design.num_hiddens)
+        self.question = Tokens(num_words, self.design)
+        self.encoder = Encoder(self.design)
+        self.reader = Decoder(replace(self.design, num_layers=1))
+        self.readout = nn.Linear(self.design.num_hiddens, num_answers)
 
     def forward(
         self, images: Tensor, questions: Tensor, question_lens: Tensor | None = None, *, need_weights: bool = False
@@ -204,7 +196,7 @@ class PictureReader(Model):
 
     def attention_layers(self) -> dict[str, list[MultiHeadAttention]]:
         return {
-            ENCODER: self.encoder.attention_layers,
-            DECODER: self.reader.attention_layers,
-            CROSS: self.reader.cross_attention_layers,
+            ENCODER: self.encoder.self_attention,
+            DECODER: self.reader.self_attention,
+            CROSS: self.reader.cross_attention,
         }

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from torch import Tensor, nn
+from typing_extensions import Unpack
 
 from ._base import Decoder, Encoder, EncoderDecoder, Tokens
+from .description import Described, Description
 
 
 class Transformer(EncoderDecoder):
@@ -12,42 +14,22 @@ class Transformer(EncoderDecoder):
 
     Args:
         source_size, target_size: how many different tokens there are on each side.
-        num_hiddens: D.
-        num_heads: h, in every attention layer.
-        num_layers: of the encoder, and of the decoder.
-        ffn_num_hiddens: width inside the feed-forward networks.
-        dropout: of each sublayer's result, in training.
-        max_tokens: how long a sequence may be, with learned positions.
-        norm: "pre" or "post", see `mhalib.blocks.SkipConnection`.
-        positions: "learned", "sinusoidal" or "rotary".
+        sizes, described: what the layers are like, by place (num_hiddens, num_heads, num_layers, ffn_num_hiddens,
+            dropout) or by name, see `mhalib.models.Description`. Usual are 64, 4, 1, 128, 0, and max_tokens=16.
 
     Raises:
         TypeError, ValueError: an argument is not of this kind.
     """
 
-    def __init__(
-        self,
-        source_size: int,
-        target_size: int,
-        num_hiddens: int = 64,
-        num_heads: int = 4,
-        num_layers: int = 1,
-        ffn_num_hiddens: int = 128,
-        dropout: float = 0.0,
-        *,
-        max_tokens: int = 16,
-        norm: str = "pre",
-        positions: str = "learned",
-    ) -> None:
-        super().__init__()
-        self._remember(locals())
-        sizes = (num_layers, num_hiddens, num_heads, ffn_num_hiddens, dropout)
-        rotary = positions == "rotary"
-        self.source = Tokens(source_size, num_hiddens, max_tokens, positions, "source")
-        self.target = Tokens(target_size, num_hiddens, max_tokens, positions, "target")
-        self.encoder = Encoder(*sizes, norm=norm, rotary=rotary)
-        self.decoder = Decoder(*sizes, norm=norm, rotary=rotary)
-        self.readout = nn.Linear(num_hiddens, target_size)
+    usual = Description(max_tokens=16)
+
+    def __init__(self, source_size: int, target_size: int, *sizes: float, **described: Unpack[Described]) -> None:
+        super().__init__(sizes, described, source_size=source_size, target_size=target_size)
+        self.source = Tokens(source_size, self.design, "source")
+        self.target = Tokens(target_size, self.design, "target")
+        self.encoder = Encoder(self.design)
+        self.decoder = Decoder(self.design)
+        self.readout = nn.Linear(self.design.num_hiddens, target_size)
 
     def embed_source(self, source: Tensor) -> Tensor:
         """(B, K) ids -> (B, K, D)."""

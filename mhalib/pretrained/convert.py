@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -101,7 +101,7 @@ def build(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BERT:
     sizes = {name: _count(config, key) for name, key in family.sizes.items()}
     sizes["max_tokens"] -= first  # RoBERTa never uses the positions before
     with torch.device("meta"):  # made without memory, and given the checkpoint's
-        model = BERT(**{"num_segments": 1, **sizes}, norm_eps=float(config.get("layer_norm_eps", 1e-12)))
+        model = BERT(**cast("Any", {"num_segments": 1, **sizes}), norm_eps=float(config.get("layer_norm_eps", 1e-12)))
     names = _names(family, model)
     found = _find(tensors, names)
     found["tokens.positions.table"] = found["tokens.positions.table"][first:]

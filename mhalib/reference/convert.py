@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from .._validate import require_tensor
 from ..attention import MultiHeadAttention
+from ._known import require_known, require_no_turning
 
 D2L_NAMES = ("W_q", "W_k", "W_v", "W_o")
 HARVARD_NAMES = ("linears.0", "linears.1", "linears.2", "linears.3")
@@ -24,32 +25,51 @@ def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
     Its masks mean the opposite: pass `key_padding_mask=~mask`. By default it averages the heads' weights:
     call it with `average_attn_weights=False` for (B, h, Q, K).
 
+    Heads that share keys and values get copies of them. Torch's heads fill the width D: where those of `layer` do not,
+    as after pruning, heads of zeros stand behind them, whose weights are even and whose output is 0.
+
     Raises:
-        ValueError: `query_size` is not `num_hiddens`, which torch's layer cannot express.
+        TypeError: `layer` is no `MultiHeadAttention`, or a variant of it.
+        ValueError: torch's layer cannot express it: `query_size` is not D, heads are wider than D or do not divide it,
+            values have another width than keys, the scale is another than 1/√d, or positions are rotary.
     """
-    if layer.W_q.in_features != layer.num_hiddens:
+    require_known("layer", layer)
+    require_no_turning("layer", layer, "torch.nn.MultiheadAttention")
+    D, d = layer.num_hiddens, layer.head_dim
+    if layer.query_size != D:
         raise ValueError(
-            f"torch.nn.MultiheadAttention needs queries of width num_hiddens={layer.num_hiddens}, "
-            f"but query_size={layer.W_q.in_features}"
+            f"torch.nn.MultiheadAttention needs queries of width num_hiddens={D}, but query_size={layer.query_size}"
         )
+    if layer.value_dim != d or D % d or layer.num_heads * d > D:
+        raise ValueError(
+            f"torch.nn.MultiheadAttention needs heads that fill num_hiddens={D}, but layer has {layer.num_heads} heads "
+            f"with head_dim={d} and value_dim={layer.value_dim}"
+        )
+    _require_usual_scale(layer, "torch.nn.MultiheadAttention")
     twin = nn.MultiheadAttention(
-        layer.num_hiddens,
-        layer.num_heads,
+        D,
+        D // d,
         dropout=layer.dropout,
-        bias=layer.W_q.bias is not None,
-        kdim=layer.W_k.in_features,
-        vdim=layer.W_v.in_features,
+        bias=layer.W_o.bias is not None,
+        kdim=layer.key_size,
+        vdim=layer.value_size,
         batch_first=True,
-        device=layer.W_q.weight.device,
-        dtype=layer.W_q.weight.dtype,
+        device=layer.W_o.weight.device,
+        dtype=layer.W_o.weight.dtype,
     )
-    projections = (layer.W_q, layer.W_k, layer.W_v)
+    slices = [layer.head_slices(head) for head in range(layer.num_heads)]
     with torch.no_grad():
-        for target, projection in zip(_torch_weights(twin), projections, strict=True):
-            target.copy_(projection.weight)
-        twin.out_proj.weight.copy_(layer.W_o.weight)
+        for part in twin.parameters():
+            part.zero_()
+        rows = {name: [getattr(one, name[-1]) for one in slices] for name in ("W_q", "W_k", "W_v")}
+        for place, (name, target) in enumerate(zip(rows, _torch_weights(twin), strict=True)):
+            projection = getattr(layer, name)
+            for head, own in enumerate(rows[name]):
+                target[head * d : (head + 1) * d] = projection.weight[own]
+                if projection.bias is not None:
+                    twin.in_proj_bias[place * D + head * d : place * D + (head + 1) * d] = projection.bias[own]
+        twin.out_proj.weight[:, : layer.num_heads * d] = layer.W_o.weight
         if layer.W_o.bias is not None:
-            twin.in_proj_bias.copy_(torch.cat([projection.bias for projection in projections]))
             twin.out_proj.bias.copy_(layer.W_o.bias)
     return twin.train(layer.training)
 
@@ -60,6 +80,8 @@ def from_torch(twin: nn.MultiheadAttention) -> MultiHeadAttention:
     Raises:
         ValueError: `twin` was made with `add_bias_kv` or `add_zero_attn`, which this book's layer lacks.
     """
+    if not isinstance(twin, nn.MultiheadAttention):
+        raise TypeError(f"twin must be a torch.nn.MultiheadAttention, got {type(twin).__name__}: {twin!r:.80}")
     if twin.bias_k is not None or twin.add_zero_attn:
         raise ValueError(
             "torch's layer adds a key of its own, which MultiHeadAttention cannot: "
@@ -86,7 +108,14 @@ def from_torch(twin: nn.MultiheadAttention) -> MultiHeadAttention:
 
 
 def to_d2l(layer: MultiHeadAttention) -> dict[str, Tensor]:
-    """The state dict of D2L's `MultiHeadAttention`. It hides with `valid_lens`, like this book's layer."""
+    """The state dict of D2L's `MultiHeadAttention`. It hides with `valid_lens`, like this book's layer.
+
+    Raises:
+        TypeError: `layer` is no `MultiHeadAttention`, or a variant of it.
+        ValueError: D2L's layer cannot express it: heads share keys and values, are not D / h wide or have another
+            scale, or positions are rotary.
+    """
+    _require_usual(layer, "D2L's layer")
     return _renamed(layer.state_dict(), D2L_NAMES, D2L_NAMES)
 
 
@@ -103,8 +132,11 @@ def to_harvard(layer: MultiHeadAttention) -> dict[str, Tensor]:
     """The state dict of `MultiHeadedAttention` in The Annotated Transformer, whose layers always have biases.
 
     Raises:
-        ValueError: the input widths of `layer` are not all `num_hiddens`.
+        TypeError: `layer` is no `MultiHeadAttention`, or a variant of it.
+        ValueError: that layer cannot express it: the input widths are not all `num_hiddens`, heads share keys and
+            values, are not D / h wide or have another scale, or positions are rotary.
     """
+    _require_usual(layer, "The Annotated Transformer's layer")
     state = layer.state_dict()
     for name in D2L_NAMES:
         if state[f"{name}.weight"].shape[1] != layer.num_hiddens:
@@ -123,6 +155,24 @@ def from_harvard(state_dict: Mapping[str, Tensor], num_heads: int, dropout: floa
         ValueError: an entry is missing, unknown or of the wrong shape, or `num_heads` does not divide D.
     """
     return _from_state_dict(state_dict, HARVARD_NAMES, num_heads, dropout)
+
+
+def _require_usual(layer: MultiHeadAttention, other: str) -> None:
+    """Raise unless the layer is h heads that are D / h wide, each with its own keys and values, and nothing more."""
+    require_known("layer", layer)
+    require_no_turning("layer", layer, other)
+    _require_usual_scale(layer, other)
+    widths = (layer.num_heads * layer.head_dim, layer.num_heads * layer.value_dim)
+    if widths != (layer.num_hiddens, layer.num_hiddens) or layer.num_kv_heads != layer.num_heads:
+        raise ValueError(
+            f"{other} needs {layer.num_heads} heads that fill num_hiddens={layer.num_hiddens}, but layer has "
+            f"head_dim={layer.head_dim}, value_dim={layer.value_dim} and num_kv_heads={layer.num_kv_heads}"
+        )
+
+
+def _require_usual_scale(layer: MultiHeadAttention, other: str) -> None:
+    if layer.scale != layer.head_dim**-0.5:
+        raise ValueError(f"{other} divides scores by the root of head_dim={layer.head_dim}, but scale={layer.scale}")
 
 
 def _torch_weights(twin: nn.MultiheadAttention) -> tuple[Tensor, ...]:

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from .._arrays import real_array
 from .._validate import require_count
-from ..attention import attend
-from ..masks import causal_mask, padding_mask
+from ..attention import attend, causal_mask, padding_mask
 from ._instrument import Instrument
 
 MASKS = ("none", "causal", "valid length")

@@ -62,7 +62,7 @@ def test_the_layers_of_chapter_7_are_the_library_s(norm: str) -> None:
         with torch.no_grad():
             for parameter in mine.parameters():  # born as 0 and 1, norms could be exchanged unseen
                 parameter.add_(torch.randn_like(parameter) * 0.2)
-        block = getattr(mhalib.blocks, name)(12, 3, 20, norm=norm)
+        block = getattr(mhalib.models, name)(12, 3, 20, norm=norm)
         block.load_state_dict(mine.state_dict())
         for ours, theirs in zip(mine(*inputs, mask=mask), block(*inputs, mask=mask, need_weights=True), strict=True):
             torch.testing.assert_close(ours, theirs)

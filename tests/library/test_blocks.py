@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from mhalib import causal_mask, padding_mask
-from mhalib.blocks import DecoderLayer, EncoderLayer, FeedForward, SkipConnection
-from mhalib.positions import RotaryAttention
+from mhalib.models import DecoderLayer, EncoderLayer, FeedForward, SkipConnection
 from mhalib.reference import multi_head_attention_loops, to_torch
 
 D, HEADS, WIDE = 12, 3, 20
@@ -188,11 +187,11 @@ def test_without_a_feed_forward_network_attention_is_all():
 
 
 def test_rotary_is_in_self_attention_only():
-    layer = DecoderLayer(D, HEADS, WIDE, rotary=True)
-    assert isinstance(layer.attention, RotaryAttention)
-    assert not isinstance(layer.cross_attention, RotaryAttention)
-    assert isinstance(EncoderLayer(D, HEADS, WIDE, rotary=True).attention, RotaryAttention)
-    assert not isinstance(EncoderLayer(D, HEADS, WIDE).attention, RotaryAttention)
+    layer = DecoderLayer(D, HEADS, WIDE, positions="rotary")
+    assert layer.attention.positions is not None
+    assert layer.cross_attention.positions is None
+    assert EncoderLayer(D, HEADS, WIDE, positions="rotary").attention.positions is not None
+    assert EncoderLayer(D, HEADS, WIDE).attention.positions is None
 
 
 def test_dropout_is_of_the_sublayers_results_in_training():

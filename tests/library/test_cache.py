@@ -7,9 +7,7 @@ import pytest
 import torch
 
 from mhalib import KeyValueCache, MultiHeadAttention, causal_mask
-from mhalib.blocks import DecoderCache, DecoderLayer, EncoderLayer
-from mhalib.models import GPT, Captioner, Transformer
-from mhalib.positions import RotaryAttention
+from mhalib.models import GPT, Captioner, DecoderCache, DecoderLayer, EncoderLayer, Transformer
 
 CHUNKS = [(1, 1, 1, 1, 1, 1, 1), (7,), (3, 4), (2, 1, 4), (5, 1, 1)]  # all of 7 tokens
 CLOSE = {"rtol": 0, "atol": 1e-6}
@@ -40,9 +38,9 @@ def test_a_cache_holds_what_it_was_given():
     k, v = torch.randn(2, 3, 7, 5), torch.randn(2, 3, 7, 4)
     cache = KeyValueCache()
     assert len(cache) == 0
-    cache.extend(k[:, :, :2], v[:, :, :2])
+    cache.append(k[:, :, :2], v[:, :, :2])
     assert len(cache) == 2
-    all_k, all_v = cache.extend(k[:, :, 2:], v[:, :, 2:])
+    all_k, all_v = cache.append(k[:, :, 2:], v[:, :, 2:])
     assert len(cache) == 7
     assert torch.equal(all_k, k)
     assert torch.equal(all_v, v)
@@ -53,11 +51,11 @@ def test_reorder_picks_examples(rows):
     torch.manual_seed(0)
     k, v = torch.randn(2, 3, 7, 5), torch.randn(2, 3, 7, 4)
     cache = KeyValueCache()
-    cache.extend(k, v)
+    cache.append(k, v)
     cache.reorder(torch.tensor(rows))
     for place, row in enumerate(rows):
-        assert torch.equal(cache.k[place], k[row])
-        assert torch.equal(cache.v[place], v[row])
+        assert torch.equal(cache.held[0][place], k[row])
+        assert torch.equal(cache.held[1][place], v[row])
 
 
 def test_reorder_of_an_empty_cache_does_nothing():
@@ -69,26 +67,42 @@ def test_reorder_of_an_empty_cache_does_nothing():
 @pytest.mark.parametrize(
     ("k", "v", "message"),
     [
-        ((5, 3, 1, 5), (5, 3, 1, 4), "k has shape (5, 3, 1, 5), but the cache holds (2, 3, 7, 5)"),
-        ((2, 1, 1, 5), (2, 1, 1, 4), "k has shape (2, 1, 1, 5), but the cache holds (2, 3, 7, 5)"),
-        ((2, 3, 1, 6), (2, 3, 1, 4), "k has shape (2, 3, 1, 6), but the cache holds (2, 3, 7, 5)"),
-        ((2, 3, 1, 5), (2, 3, 1, 6), "v has shape (2, 3, 1, 6), but the cache holds (2, 3, 7, 4)"),
+        (
+            (5, 3, 1, 5),
+            (5, 3, 1, 4),
+            "shapes [(5, 3, 1, 5), (5, 3, 1, 4)], but the cache holds [(2, 3, 7, 5), (",
+        ),
+        (
+            (2, 1, 1, 5),
+            (2, 1, 1, 4),
+            "shapes [(2, 1, 1, 5), (2, 1, 1, 4)], but the cache holds [(2, 3, 7, 5), (",
+        ),
+        (
+            (2, 3, 1, 6),
+            (2, 3, 1, 4),
+            "shapes [(2, 3, 1, 6), (2, 3, 1, 4)], but the cache holds [(2, 3, 7, 5), (",
+        ),
+        (
+            (2, 3, 1, 5),
+            (2, 3, 1, 6),
+            "shapes [(2, 3, 1, 5), (2, 3, 1, 6)], but the cache holds [(2, 3, 7, 5), (",
+        ),
     ],
 )
 def test_another_batch_or_layer_is_refused(k, v, message):
     cache = KeyValueCache()
-    cache.extend(torch.zeros(2, 3, 7, 5), torch.zeros(2, 3, 7, 4))
+    cache.append(torch.zeros(2, 3, 7, 5), torch.zeros(2, 3, 7, 4))
     with pytest.raises(ValueError, match=re.escape(message)):
-        cache.extend(torch.zeros(k), torch.zeros(v))
+        cache.append(torch.zeros(k), torch.zeros(v))
     assert len(cache) == 7
 
 
 @pytest.mark.parametrize("chunks", CHUNKS)
-@pytest.mark.parametrize("kind", [MultiHeadAttention, RotaryAttention])
+@pytest.mark.parametrize("positions", ["none", "rotary"])
 @pytest.mark.parametrize("need_weights", [True, False])
-def test_attention_in_pieces_is_attention_at_once(kind, chunks, need_weights, device):
+def test_attention_in_pieces_is_attention_at_once(positions, chunks, need_weights, device):
     torch.manual_seed(0)
-    layer = kind(12, 3, bias=True).to(device)
+    layer = MultiHeadAttention(12, 3, bias=True, positions=positions).to(device)
     x = torch.randn(2, 7, 12, device=device)
     whole, whole_weights = layer(x, x, x, mask=causal_mask(7, device=device))
     cache, outputs = KeyValueCache(), []
@@ -112,11 +126,11 @@ def test_attention_checks_the_mask_against_the_cache_too():
 
 @pytest.mark.parametrize("chunks", CHUNKS)
 @pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("rotary", [False, True])
-def test_layers_in_pieces_are_layers_at_once(norm, rotary, chunks):
+@pytest.mark.parametrize("positions", ["none", "rotary"])
+def test_layers_in_pieces_are_layers_at_once(norm, positions, chunks):
     torch.manual_seed(0)
-    encoder = EncoderLayer(12, 3, 20, norm=norm, rotary=rotary).eval()
-    decoder = DecoderLayer(12, 3, 20, norm=norm, rotary=rotary).eval()
+    encoder = EncoderLayer(12, 3, 20, norm=norm, positions=positions).eval()
+    decoder = DecoderLayer(12, 3, 20, norm=norm, positions=positions).eval()
     x, memory, lens = torch.randn(2, 7, 12), torch.randn(2, 5, 12), torch.tensor([5, 3])
     own, both = KeyValueCache(), DecoderCache(KeyValueCache(), KeyValueCache())
     encoded, decoded = [], []

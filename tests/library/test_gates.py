@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from mhalib import Head, gated, heads_of, switched_off
-from mhalib.gates import attention_layers
+from mhalib.measures import layers_of
 from mhalib.models import GPT, Transformer, ViT
 
 KINDS = ("encoder self", "decoder self", "cross")
@@ -21,13 +21,13 @@ def _transformer(device="cpu"):
 
 
 def _num_hooks(model):
-    return sum(len(module._forward_pre_hooks) + len(module._forward_hooks) for module in model.modules())
+    return sum(len(layer._head_functions) for layers in layers_of(model).values() for layer in layers)
 
 
 def _without_columns(head):
     """The same model, in which the head's columns of W_o are 0."""
     model, *inputs = _transformer()
-    layer = attention_layers(model)[head.kind][head.layer]
+    layer = layers_of(model)[head.kind][head.layer]
     d = layer.head_dim
     with torch.no_grad():
         layer.W_o.weight[:, head.head * d : (head.head + 1) * d] = 0
@@ -45,7 +45,7 @@ def test_heads_of_names_every_head_once():
 def test_layers_and_weights_go_by_the_same_names():
     model, *inputs = _transformer()
     _, weights = model(*inputs, need_weights=True)
-    layers = attention_layers(model)
+    layers = layers_of(model)
     assert list(layers) == list(weights) == list(KINDS)
     assert layers["encoder self"][1] is model.encoder.layers[1].attention
     assert layers["decoder self"][0] is model.decoder.layers[0].attention
@@ -67,7 +67,7 @@ def test_off_is_its_columns_set_to_0(head):
 def test_all_heads_off_leave_the_bias():
     model, *inputs = _transformer()
     with torch.no_grad():
-        for layer in attention_layers(model)["cross"]:
+        for layer in layers_of(model)["cross"]:
             layer.W_o.bias.fill_(0.5)
     off = [head for head in heads_of(model) if head.kind == "cross"]
     other = torch.randint(11, inputs[0].shape)
@@ -75,7 +75,7 @@ def test_all_heads_off_leave_the_bias():
         without, _ = model(*inputs)
         torch.testing.assert_close(model(other, inputs[1])[0], without)  # the source is out of reach
     with torch.no_grad():
-        for layer in attention_layers(model)["cross"]:
+        for layer in layers_of(model)["cross"]:
             layer.W_o.weight.zero_()
     torch.testing.assert_close(model(*inputs)[0], without)
 
@@ -182,7 +182,7 @@ def test_nothing_is_left_behind_by_a_gate_that_does_not_fit():
     """The first gate is fine and already in place when the second is refused."""
     model, *_ = _transformer()
     gates = {"cross": [torch.ones(3), torch.ones(4)]}
-    with pytest.raises(ValueError, match=re.escape("a gate has shape (4,)")), gated(model, gates):
+    with pytest.raises(ValueError, match=re.escape(" has shape (4,)")), gated(model, gates):
         raise AssertionError("not reached")
     assert _num_hooks(model) == 0
 
@@ -209,10 +209,10 @@ def test_gates_one_inside_the_other_multiply():
         (
             lambda model: gated(model, {"cross": [torch.ones(2, 4), None]}),
             ValueError,
-            "a gate has shape (2, 4), but needs (3,), (B, 3) or (B, Q, 3)",
+            " has shape (2, 4), but needs (3,), (B, 3) or (B, Q, 3)",
         ),
         (lambda model: gated(model, {"cross": [torch.ones(1, 2, 7, 3), None]}), ValueError, "(1, 2, 7, 3)"),
-        (lambda model: gated(model, {"cross": [torch.ones(()), None]}), ValueError, "a gate has shape ()"),
+        (lambda model: gated(model, {"cross": [torch.ones(()), None]}), ValueError, " has shape ()"),
     ],
 )
 def test_errors_name_argument_and_value(call, error, message):

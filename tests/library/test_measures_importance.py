@@ -163,7 +163,7 @@ def test_the_model_is_left_as_it_was():
     assert model.training
     after = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     assert all(map(torch.equal, before, after))
-    assert not any(layer.W_o._forward_pre_hooks for layer in model.attention_layers()["decoder self"])
+    assert not any(layer._head_functions for layer in model.attention_layers()["decoder self"])
     with torch.no_grad():
         assert torch.equal(head_importance(model, [batch], token_losses)["decoder self"], first)
 

@@ -9,10 +9,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from mhalib import Head, KeyValueCache, MultiHeadAttention, gated, heads_of, switched_off
 from mhalib.decoding import greedy, sample
-from mhalib.gates import attention_layers
-from mhalib.measures import prune_heads, removed_heads
+from mhalib.measures import layers_of, prune_heads, removed_heads
 from mhalib.models import GPT, Captioner, PictureReader, Transformer, ViT
-from mhalib.positions import RotaryAttention
 from mhalib.saved import About, read, write
 
 EXACT = {"rtol": 0, "atol": 1e-10}
@@ -79,7 +77,7 @@ def test_outputs_and_weights_are_those_of_masking(name, which, need_weights, dev
     torch.testing.assert_close(output, expected, **EXACT)
     assert (weights is not None) == need_weights
     if need_weights:
-        for kind, layers in attention_layers(pruned).items():
+        for kind, layers in layers_of(pruned).items():
             for number, layer in enumerate(layers):
                 kept = [head.head for head in every if head[:2] == (kind, number) and head not in heads]
                 assert layer.head_numbers == tuple(kept)
@@ -125,9 +123,9 @@ def test_it_happens_in_place_and_only_where_asked():
     assert torch.equal(state[f"{layer}.W_v.weight"], before[f"{layer}.W_v.weight"][kept])
     assert torch.equal(state[f"{layer}.W_q.bias"], before[f"{layer}.W_q.bias"][kept])
     assert torch.equal(state[f"{layer}.W_o.weight"], before[f"{layer}.W_o.weight"][:, kept])
-    assert "num_heads=2" in repr(attention_layers(model)["cross"][1])
-    assert "in_features=12, out_features=8" in repr(attention_layers(model)["cross"][1].W_k)
-    assert "in_features=8, out_features=12" in repr(attention_layers(model)["cross"][1].W_o)
+    assert "num_heads=2" in repr(layers_of(model)["cross"][1])
+    assert "in_features=12, out_features=8" in repr(layers_of(model)["cross"][1].W_k)
+    assert "in_features=8, out_features=12" in repr(layers_of(model)["cross"][1].W_o)
 
 
 def test_each_head_takes_its_weights_and_its_work_with_it():
@@ -147,9 +145,9 @@ def test_each_head_takes_its_weights_and_its_work_with_it():
 
 def test_a_layer_without_heads_gives_the_bias(device):
     torch.manual_seed(0)
-    for kind in (MultiHeadAttention, RotaryAttention):
+    for positions in ("none", "rotary"):
         model = nn.Module()
-        layer = kind(12, 3, bias=True).to(device)
+        layer = MultiHeadAttention(12, 3, bias=True, positions=positions).to(device)
         model.attention_layers = lambda layer=layer: {"self": [layer]}
         prune_heads(model, heads_of(model))
         x = torch.randn(2, 5, 12, device=device)
@@ -195,7 +193,7 @@ def test_gates_and_training_after_pruning():
     torch.optim.AdamW(model.parameters(), 0.01).step()
     assert not torch.allclose(model(*inputs)[0], before)
     with (
-        pytest.raises(ValueError, match=r"a gate has shape \(3,\), but needs \(2,\)"),
+        pytest.raises(ValueError, match=r"has shape \(3,\), but needs \(2,\)"),
         gated(model, {"decoder self": [torch.ones(3), None]}),
     ):
         pass

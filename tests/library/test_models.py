@@ -7,9 +7,8 @@ import torch
 from torch import nn
 
 from mhalib import MultiHeadAttention
-from mhalib.cache import KeyValueCache
+from mhalib.attention import KeyValueCache, sinusoidal_positions
 from mhalib.models import GPT, MODELS, Captioner, PictureReader, Transformer, ViT
-from mhalib.positions import sinusoidal_positions
 
 D, H, F = 20, 2, 11  # hiddens, heads, width of the feed-forward networks
 NORMS = pytest.mark.parametrize("norm", ["pre", "post"])

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mhalib import KeyValueCache, MultiHeadAttention
-from mhalib.positions import LearnedPositions, RotaryAttention, SinusoidalPositions, rotate, sinusoidal_positions
+from mhalib.attention import LearnedPositions, SinusoidalPositions, rotate, sinusoidal_positions
 
 
 def _paper(num_tokens, num_hiddens, start):
@@ -88,7 +88,7 @@ def test_rotate_keeps_the_dtype():
 
 def _rotary(num_hiddens=12, num_heads=3):
     torch.manual_seed(0)
-    return RotaryAttention(num_hiddens, num_heads, bias=True)
+    return MultiHeadAttention(num_hiddens, num_heads, bias=True, positions="rotary")
 
 
 def test_rotary_attention_is_attention_of_turned_queries_and_keys(device):
@@ -114,7 +114,7 @@ def test_rotary_attention_sees_order_and_no_absolute_place():
     _, shuffled = layer(x[:, order], x[:, order], x[:, order])
     assert not torch.allclose(shuffled, weights[:, :, order][:, :, :, order], atol=1e-3)
     cache = KeyValueCache()
-    cache.extend(torch.zeros(1, 3, 7, 4), torch.zeros(1, 3, 7, 4))  # 7 tokens before, which a mask hides
+    cache.append(torch.zeros(1, 3, 7, 4), torch.zeros(1, 3, 7, 4))  # 7 tokens before, which a mask hides
     seen = torch.arange(12) >= 7
     _, later = layer(x, x, x, mask=seen, cache=cache)
     torch.testing.assert_close(later[..., 7:], weights, rtol=0, atol=1e-5)

@@ -8,7 +8,8 @@ import torch
 
 from mhalib import Head, heads_of, saved, switched_off
 from mhalib.data import repeats
-from mhalib.scores import induction_score, next_token_accuracy, previous_token_score
+from mhalib.evaluation import next_token_accuracy
+from mhalib.measures import attention_to, induction_score
 
 UNSEEN = repeats(21_000, seed=0)[20_000:]
 
@@ -54,7 +55,7 @@ def test_sequences_of_another_seed(model):
 
 
 def test_layer_0_looks_back_by_one_and_layer_1_looks_for_what_followed(weights):
-    previous = [previous_token_score(layer) for layer in weights]
+    previous = [attention_to(layer, "previous") for layer in weights]
     induction = [induction_score(layer, UNSEEN.inputs) for layer in weights]
     assert previous[0].max() > 0.7
     assert previous[1].max() < 0.2
@@ -63,7 +64,7 @@ def test_layer_0_looks_back_by_one_and_layer_1_looks_for_what_followed(weights):
 
 
 def test_without_its_previous_token_head_it_is_lost_and_without_an_idle_head_it_is_not(model, weights):
-    scores = previous_token_score(weights[0])
+    scores = attention_to(weights[0], "previous")
     with switched_off(model, [Head("decoder self", 0, int(scores.argmax()))]):
         assert accuracy(model) < 0.85
     with switched_off(model, [Head("decoder self", 0, int(scores.argmin()))]):

@@ -9,7 +9,7 @@ import torch
 from mhalib import heads_of, saved
 from mhalib.data import ENGLISH, FRENCH, read_english, translate, translations
 from mhalib.decoding import greedy
-from mhalib.scores import exact_match
+from mhalib.evaluation import exact_match
 
 
 @pytest.fixture(scope="module")

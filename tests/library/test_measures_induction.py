@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from mhalib.data import repeats
-from mhalib.scores import induction_score, induction_targets, next_token_accuracy, previous_token_score
+from mhalib.evaluation import next_token_accuracy
+from mhalib.measures import attention_to, induction_score, induction_targets
 
 TOKENS = repeats(7, seed=2, num_tokens=23, num_symbols=11, periods=(3, 6)).tokens
 
@@ -41,7 +42,7 @@ def test_scores_are_what_loops_find():
                 places = [j for j in range(1, t + 1) if row[j - 1] == row[t]]
                 if places:
                     after.append(sum(float(weights[b, head, t, j]) for j in places))
-        assert float(previous_token_score(weights)[head]) == pytest.approx(sum(before) / len(before), abs=1e-6)
+        assert float(attention_to(weights, "previous")[head]) == pytest.approx(sum(before) / len(before), abs=1e-6)
         assert float(induction_score(weights, TOKENS)[head]) == pytest.approx(sum(after) / len(after), abs=1e-6)
 
 
@@ -53,7 +54,7 @@ def test_heads_that_do_nothing_else_score_1():
     targets = induction_targets(TOKENS).float()
     looked = targets / targets.sum(-1, keepdim=True).clamp(min=1)
     weights = torch.cat([previous, looked[:, None]], 1)
-    torch.testing.assert_close(previous_token_score(weights), torch.tensor([1.0, 0.0]))
+    torch.testing.assert_close(attention_to(weights, "previous"), torch.tensor([1.0, 0.0]))
     torch.testing.assert_close(induction_score(weights, TOKENS), torch.tensor([0.0, 1.0]))
 
 
@@ -68,7 +69,7 @@ def test_bad_arguments():
     with pytest.raises(ValueError, match="weights must have 4 axes"):
         induction_score(weights[0], TOKENS)
     with pytest.raises(ValueError, match="22 queries, 23 keys"):
-        previous_token_score(weights[:, :, :-1])
+        attention_to(weights[:, :, :-1], "previous")
 
 
 class Successor(torch.nn.Module):

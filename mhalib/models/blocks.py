@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from torch import Tensor, nn
+from typing_extensions import Unpack
 
-from ._validate import require_count, require_probability
-from .attention import MultiHeadAttention
-from .cache import KeyValueCache
-from .positions import RotaryAttention
-
-NORMS = ("pre", "post")
+from .._validate import require_choice, require_count, require_probability, require_width
+from ..attention import Cache
+from ..attention.layer import Mask
+from .description import NORMS, Description, LayerOptions
 
 
 class SkipConnection(nn.Module):
@@ -26,8 +25,7 @@ class SkipConnection(nn.Module):
     def __init__(self, num_hiddens: int, dropout: float = 0.0, norm: str = "pre") -> None:
         super().__init__()
         require_probability("dropout", dropout)
-        if norm not in NORMS:
-            raise ValueError(f"norm={norm!r} must be one of {NORMS}")
+        require_choice("norm", norm, NORMS)
         self.is_pre = norm == "pre"
         self.norm = nn.LayerNorm(num_hiddens)
         self.dropout = nn.Dropout(dropout)
@@ -62,37 +60,37 @@ class EncoderLayer(nn.Module):
         num_hiddens: D.
         num_heads: h.
         ffn_num_hiddens: width inside the feed-forward network; 0 leaves that network out.
-        dropout: of each sublayer's result, in training.
-        norm: "pre" or "post", see `SkipConnection`.
-        rotary: whether queries and keys are turned by their positions, see `mhalib.positions.rotate`.
+        described: `dropout`, `norm`, `positions` (of which "rotary" acts here) and `attention`, see `Description`.
+
+    Raises:
+        TypeError, ValueError: an argument is not of this kind.
     """
 
     def __init__(
-        self,
-        num_hiddens: int,
-        num_heads: int,
-        ffn_num_hiddens: int,
-        dropout: float = 0.0,
-        *,
-        norm: str = "pre",
-        rotary: bool = False,
+        self, num_hiddens: int, num_heads: int, ffn_num_hiddens: int, **described: Unpack[LayerOptions]
     ) -> None:
         super().__init__()
-        kind = RotaryAttention if rotary else MultiHeadAttention
-        self.attention = kind(num_hiddens, num_heads, bias=True)
-        self.attention_skip = SkipConnection(num_hiddens, dropout, norm)
-        self.ffn, self.ffn_skip = _feed_forward(num_hiddens, ffn_num_hiddens, dropout, norm)
+        design = Description(num_hiddens, num_heads, ffn_num_hiddens=ffn_num_hiddens).changed((), described)
+        self.attention = design.self_attention()
+        self.attention_skip = SkipConnection(num_hiddens, design.dropout, design.norm)
+        self.ffn, self.ffn_skip = _feed_forward(design)
+
+    @classmethod
+    def described(cls, design: Description) -> EncoderLayer:
+        """The layer of a model."""
+        return cls(**design.without("num_layers", "max_tokens"))
 
     def forward(
         self,
         x: Tensor,
         valid_lens: Tensor | None = None,
         *,
-        mask: Tensor | None = None,
+        mask: Mask | None = None,
         need_weights: bool = False,
-        cache: KeyValueCache | None = None,
+        cache: Cache | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """x (B, N, D) -> (B, N, D), and weights (B, h, N, K) or `None`; K counts the tokens in `cache` too."""
+        require_width("x", x, self.attention.num_hiddens)
         seen = self.attention_skip.before(x)
         found, weights = self.attention(seen, seen, seen, valid_lens, mask=mask, need_weights=need_weights, cache=cache)
         x = self.attention_skip.after(x, found)
@@ -102,30 +100,32 @@ class EncoderLayer(nn.Module):
 class DecoderCache(NamedTuple):
     """What a `DecoderLayer` has projected: its own tokens, and the memory (once)."""
 
-    own: KeyValueCache
-    memory: KeyValueCache
+    own: Cache
+    memory: Cache
 
 
 class DecoderLayer(nn.Module):
     """Masked self-attention, cross-attention to a memory, feed-forward network. Arguments as in `EncoderLayer`."""
 
     def __init__(
-        self,
-        num_hiddens: int,
-        num_heads: int,
-        ffn_num_hiddens: int,
-        dropout: float = 0.0,
-        *,
-        norm: str = "pre",
-        rotary: bool = False,
+        self, num_hiddens: int, num_heads: int, ffn_num_hiddens: int, **described: Unpack[LayerOptions]
     ) -> None:
         super().__init__()
-        kind = RotaryAttention if rotary else MultiHeadAttention
-        self.attention = kind(num_hiddens, num_heads, bias=True)
-        self.attention_skip = SkipConnection(num_hiddens, dropout, norm)
-        self.cross_attention = MultiHeadAttention(num_hiddens, num_heads, bias=True)
-        self.cross_skip = SkipConnection(num_hiddens, dropout, norm)
-        self.ffn, self.ffn_skip = _feed_forward(num_hiddens, ffn_num_hiddens, dropout, norm)
+        design = Description(num_hiddens, num_heads, ffn_num_hiddens=ffn_num_hiddens).changed((), described)
+        self.attention = design.self_attention()
+        self.attention_skip = SkipConnection(num_hiddens, design.dropout, design.norm)
+        self.cross_attention = design.cross_attention()
+        self.cross_skip = SkipConnection(num_hiddens, design.dropout, design.norm)
+        self.ffn, self.ffn_skip = _feed_forward(design)
+
+    @classmethod
+    def described(cls, design: Description) -> DecoderLayer:
+        """The layer of a model."""
+        return cls(**design.without("num_layers", "max_tokens"))
+
+    def new_cache(self, max_tokens: int = 0) -> DecoderCache:
+        """Empty caches for the layer's own tokens and for the memory."""
+        return DecoderCache(self.attention.new_cache(max_tokens), self.cross_attention.new_cache())
 
     def forward(
         self,
@@ -133,7 +133,7 @@ class DecoderLayer(nn.Module):
         memory: Tensor,
         memory_lens: Tensor | None = None,
         *,
-        mask: Tensor | None = None,
+        mask: Mask | None = None,
         need_weights: bool = False,
         cache: DecoderCache | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
@@ -162,13 +162,11 @@ class DecoderLayer(nn.Module):
         return _apply(self.ffn, self.ffn_skip, x), self_weights, cross_weights
 
 
-def _feed_forward(
-    num_hiddens: int, ffn_num_hiddens: int, dropout: float, norm: str
-) -> tuple[FeedForward | None, SkipConnection | None]:
-    require_count("ffn_num_hiddens", ffn_num_hiddens, minimum=0)
-    if not ffn_num_hiddens:
+def _feed_forward(design: Description) -> tuple[FeedForward | None, SkipConnection | None]:
+    if not design.ffn_num_hiddens:
         return None, None
-    return FeedForward(num_hiddens, ffn_num_hiddens), SkipConnection(num_hiddens, dropout, norm)
+    skip = SkipConnection(design.num_hiddens, design.dropout, design.norm)
+    return FeedForward(design.num_hiddens, design.ffn_num_hiddens), skip
 
 
 def _apply(ffn: FeedForward | None, skip: SkipConnection | None, x: Tensor) -> Tensor:

@@ -1,13 +1,15 @@
-"""Three ways to tell a layer where a token stands."""
+"""How tokens know where they stand. Each way is a `Positions`, chosen by its name.
+
+A way acts in one of two places: on the tokens' vectors, before the first layer, or on the queries and keys of each
+head, inside every layer. So any layer takes any of them.
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
-from ._validate import require_count, require_tensor
-from .attention import MultiHeadAttention
-from .cache import KeyValueCache
+from .._validate import require_choice, require_count, require_tensor
 
 
 def sinusoidal_positions(num_tokens: int, num_hiddens: int, start: int = 0) -> Tensor:
@@ -30,15 +32,17 @@ def rotate(x: Tensor, start: int = 0) -> Tensor:
     The product of a rotated query and a rotated key depends on the distance of their tokens only.
 
     Args:
-        x: (..., N, d), d even: queries or keys of a head.
+        x: (..., N, d), floating-point, d even: queries or keys of a head.
         start: position of the first token.
 
     Raises:
-        TypeError, ValueError: `x` is no tensor of two axes or more, d is odd, `start` is negative.
+        TypeError, ValueError: `x` is no tensor of two axes or more and of real numbers, d is odd, `start` is negative.
 
     Source: Su et al. 2021, RoFormer, section 3.
     """
     require_tensor("x", x)
+    if not x.is_floating_point():
+        raise TypeError(f"x must hold floating-point numbers, got {x.dtype}")
     if x.dim() < 2:
         raise ValueError(f"x needs at least 2 axes, got shape {tuple(x.shape)}")
     require_count("start", start, minimum=0)
@@ -58,26 +62,26 @@ def _angles(num_tokens: int, width: int, start: int) -> Tensor:
     return places[:, None] * rates
 
 
-class RotaryAttention(MultiHeadAttention):
-    """`MultiHeadAttention` whose queries and keys are turned by their positions, after their projections.
+class Positions(nn.Module):
+    """A way to tell tokens where they stand. This one tells them nothing.
 
-    For self-attention: query t and key t are one token. With a cache, the new tokens follow those in the cache.
+    acts_in_heads: whether it is the layers that apply it, with `turn`.
+    max_tokens: how many places there are; `None` means without end.
     """
 
-    def _project(
-        self, queries: Tensor, keys: Tensor, values: Tensor, cache: KeyValueCache | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        if queries.shape[1] != keys.shape[1]:
-            raise ValueError(
-                f"rotary positions are for self-attention: {queries.shape[1]} queries, but {keys.shape[1]} keys"
-            )
-        start = 0 if cache is None else len(cache)
-        q, k, v = super()._project(queries, keys, values, None)
-        q, k = rotate(q, start), rotate(k, start)
-        return (q, k, v) if cache is None else (q, *cache.extend(k, v))
+    acts_in_heads = False
+    max_tokens: int | None = None
+
+    def forward(self, x: Tensor, start: int = 0) -> Tensor:
+        """Vectors of tokens, (B, N, D) -> (B, N, D); the first token stands at `start`."""
+        return x
+
+    def turn(self, x: Tensor, start: int = 0) -> Tensor:
+        """Queries or keys of each head, (B, h, N, d) -> (B, h, N, d); the first token stands at `start`."""
+        return x
 
 
-class LearnedPositions(nn.Module):
+class LearnedPositions(Positions):
     """Adds to each token a vector that belongs to its place and is learned, like a word's.
 
     Args:
@@ -85,10 +89,13 @@ class LearnedPositions(nn.Module):
         num_hiddens: D.
     """
 
+    max_tokens: int
+
     def __init__(self, max_tokens: int, num_hiddens: int) -> None:
         super().__init__()
         require_count("max_tokens", max_tokens)
         require_count("num_hiddens", num_hiddens)
+        self.max_tokens = int(max_tokens)
         self.table = nn.Parameter(torch.randn(max_tokens, num_hiddens) * 0.3)
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
@@ -103,9 +110,40 @@ class LearnedPositions(nn.Module):
         return x + self.table[start:stop]
 
 
-class SinusoidalPositions(nn.Module):
+class SinusoidalPositions(Positions):
     """Adds `sinusoidal_positions`: nothing is learned, and no text is too long."""
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         """(B, N, D) -> (B, N, D); the first token stands at `start`."""
         return x + sinusoidal_positions(x.shape[1], x.shape[2], start).to(x)
+
+
+class RotaryPositions(Positions):
+    """Turns queries and keys of each head by their positions, see `rotate`. For self-attention: one token asks and is
+    asked under one position."""
+
+    acts_in_heads = True
+
+    def turn(self, x: Tensor, start: int = 0) -> Tensor:
+        """(B, h, N, d) -> (B, h, N, d), d even; the first token stands at `start`."""
+        return rotate(x, start)
+
+
+POSITIONS = ("none", "learned", "sinusoidal", "rotary")
+
+
+def make_positions(name: str, max_tokens: int, num_hiddens: int) -> Positions:
+    """The way of that name.
+
+    Args:
+        name: "none", "learned", "sinusoidal" or "rotary".
+        max_tokens: how many places, for learned ones.
+        num_hiddens: D, for learned ones.
+
+    Raises:
+        ValueError: there is no such way.
+    """
+    require_choice("positions", name, POSITIONS)
+    if name == "learned":
+        return LearnedPositions(max_tokens, num_hiddens)
+    return {"none": Positions, "sinusoidal": SinusoidalPositions, "rotary": RotaryPositions}[name]()

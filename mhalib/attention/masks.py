@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
-from ._validate import require_count, require_tensor
+from .._validate import require_count, require_tensor
 
 
 def padding_mask(valid_lens: Tensor, num_kvpairs: int) -> Tensor:
@@ -67,3 +69,59 @@ def causal_mask(
     require_count("num_kvpairs", num_kvpairs, minimum=0)
     require_count("offset", offset, minimum=0)
     return torch.ones(num_queries, num_kvpairs, dtype=torch.bool, device=device).tril(offset)
+
+
+class Band(NamedTuple):
+    """A mask that is a range around the diagonal, known without its matrix.
+
+    The query at position p = offset + i may see the keys p - before .. p + after; `None` means without end. With
+    `before=None` and `after=0` it is causal, and the fused kernel then needs no matrix. Layers and models take it
+    where they take a mask; `matrix` makes one.
+
+    before: how many keys before its own position a query may see. A sliding window of w tokens is `before=w - 1`.
+    after: how many behind it.
+    offset: position of the first query; see `causal_mask`.
+
+    Source of the window: Beltagy et al. 2020, Longformer, section 3.1.
+    """
+
+    before: int | None = None
+    after: int | None = 0
+    offset: int = 0
+
+    def matrix(
+        self, num_queries: int, num_kvpairs: int | None = None, *, device: torch.device | str | None = None
+    ) -> Tensor:
+        """Boolean mask, (Q, K); `None` for K means as many keys as queries.
+
+        Raises:
+            TypeError, ValueError: a number is no integer, or negative.
+
+        >>> Band(before=1).matrix(3).int()
+        tensor([[1, 0, 0],
+                [1, 1, 0],
+                [0, 1, 1]], dtype=torch.int32)
+        """
+        num_kvpairs = num_queries if num_kvpairs is None else num_kvpairs
+        require_count("num_queries", num_queries, minimum=0)
+        require_count("num_kvpairs", num_kvpairs, minimum=0)
+        require_count("offset", self.offset, minimum=0)
+        allowed = torch.ones(num_queries, num_kvpairs, dtype=torch.bool, device=device)
+        if self.after is not None:
+            require_count("after", self.after, minimum=0)
+            allowed = allowed.tril(self.offset + self.after)
+        if self.before is not None:
+            require_count("before", self.before, minimum=0)
+            allowed = allowed.triu(self.offset - self.before)
+        return allowed
+
+    def hides_nothing(self, num_queries: int, num_kvpairs: int) -> bool:
+        """Whether each query may see each key, as the newest token may of all that a cache holds."""
+        reaches_last = self.after is None or self.offset + self.after >= num_kvpairs - 1
+        reaches_first = self.before is None or self.offset + num_queries - 1 <= self.before
+        return reaches_last and reaches_first
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether it is what `scaled_dot_product_attention` calls `is_causal`: all the past, from position 0 on."""
+        return self == Band(None, 0, 0)

@@ -1,4 +1,4 @@
-"""How good a model that writes sequences is, and how much its heads look where they should."""
+"""How good a model that writes sequences is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from torch import Tensor
 
 from ._validate import require_count, require_tensor
 from .decoding import greedy
-from .measures.patterns import attention_to
 from .models import GPT
 from .models._base import EncoderDecoder
 
@@ -69,38 +68,6 @@ def exact_match(model: EncoderDecoder, data: Pairs, *, end: int = 2, batch_size:
     return right / len(data.source)
 
 
-def alignment_score(weights: Tensor, alignments: Tensor) -> Tensor:
-    """For each head, the share of written words at which its largest weight lies on a word that they come from.
-
-    Words that come from none, such as the end token, do not count. Of the words of a target, that in row t of
-    `alignments` is the one that row t of the cross-attention *writes*, not the one that it has just read.
-
-    Args:
-        weights: (B, h, Q, K), of a cross-attention.
-        alignments: (B, Q, K) boolean.
-
-    Returns:
-        (h,) in [0, 1].
-
-    Raises:
-        TypeError, ValueError: an argument is no tensor of this shape and type, or no word is aligned.
-
-    Source: the agreement of alignments with attention, as in Garg et al. 2019, there as an error rate.
-    """
-    require_tensor("weights", weights, rank=4)
-    require_tensor("alignments", alignments, rank=3)
-    if alignments.dtype != torch.bool:
-        raise TypeError(f"alignments must be boolean, got {alignments.dtype}")
-    if alignments.shape != (weights.shape[0], *weights.shape[2:]):
-        raise ValueError(f"alignments has shape {tuple(alignments.shape)}, but weights has {tuple(weights.shape)}")
-    counts = alignments.any(-1)  # (B, Q)
-    if not counts.any():
-        raise ValueError("alignments has no aligned word")
-    strongest = weights.argmax(-1)  # (B, h, Q)
-    on_source = alignments[:, None].expand(weights.shape).gather(-1, strongest[..., None])[..., 0]
-    return on_source.transpose(1, 2)[counts].float().mean(0)
-
-
 @torch.no_grad()
 def next_token_accuracy(model: GPT, tokens: Tensor, where: Tensor | None = None, *, batch_size: int = 500) -> float:
     """Share of tokens that the model holds likeliest, given those before them.
@@ -128,65 +95,6 @@ def next_token_accuracy(model: GPT, tokens: Tensor, where: Tensor | None = None,
         raise ValueError("where marks no prediction")
     found = torch.cat([model(part)[0].argmax(-1) for part in read.split(batch_size)])
     return float((found == wanted)[where].float().mean())
-
-
-def previous_token_score(weights: Tensor) -> Tensor:
-    """How much of its attention each head gives to the token before: the mean over queries of w_t,t-1.
-
-    The first query, which has no token before it, does not count. It is `mhalib.measures.attention_to` with "previous".
-
-    Args:
-        weights: (B, h, N, N), self-attention; every token real.
-
-    Returns:
-        (h,) in [0, 1].
-
-    Raises:
-        TypeError, ValueError: `weights` is no such tensor, or N is 1.
-
-    Source: the previous token heads of Elhage et al. 2021 and Olsson et al. 2022.
-    """
-    return attention_to(weights, "previous")
-
-
-def induction_targets(tokens: Tensor) -> Tensor:
-    """Where an induction head should look: (B, N) ids -> boolean (B, N, N), `True` at [b, t, j] if token j follows an
-    earlier occurrence of token t, that is `tokens[b, j - 1] == tokens[b, t]` and 0 < j <= t.
-
-    Raises:
-        TypeError, ValueError: `tokens` is no tensor of two axes.
-    """
-    require_tensor("tokens", tokens, rank=2)
-    is_same = (tokens[:, :, None] == tokens[:, None, :]).tril(-1)  # [b, t, j]: token j comes earlier and is the same
-    return is_same.roll(1, -1)  # the last column is empty, so nothing comes round
-
-
-def induction_score(weights: Tensor, tokens: Tensor) -> Tensor:
-    """How much of its attention each head gives to the tokens that followed earlier occurrences of its query's token.
-
-    The mean over queries of the sum of w_tj over `induction_targets`. Queries whose token has not occurred before do
-    not count. A head that looks evenly at all it may see has no score of 0: compare with a model that is not trained.
-
-    Args:
-        weights: (B, h, N, N), self-attention with a causal mask; every token real.
-        tokens: (B, N) ids that the layer's tokens stand for.
-
-    Returns:
-        (h,) in [0, 1].
-
-    Raises:
-        TypeError, ValueError: an argument is no such tensor, they do not fit, or no token occurs twice.
-
-    Source: the prefix matching of Olsson et al. 2022, which sums over all earlier occurrences too, on repeated random
-    tokens. The name is from Elhage et al. 2021.
-    """
-    require_tensor("weights", weights, rank=4)
-    targets = induction_targets(tokens)
-    if weights.shape[0] != len(tokens) or weights.shape[2:] != targets.shape[1:]:
-        raise ValueError(f"tokens has shape {tuple(tokens.shape)}, but weights has {tuple(weights.shape)}")
-    if not targets.any():
-        raise ValueError("tokens has no token that occurs twice")
-    return attention_to(weights, targets)
 
 
 def _forced(model: EncoderDecoder, data: Pairs) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,75 @@
+"""How attention is computed, quickly and in little memory: what stands behind the formulas of `functional`.
+
+An array of (B, h, Q, K) numbers is what attention costs, and to fill a new one takes longer than to change an old one.
+So what works on scores may write over them; a name that ends in an underscore does.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def fused(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, scale: float, is_causal: bool = False
+) -> Tensor:
+    """Torch's kernel, which never stores the weights. A head of k and v may serve several of q, in equal groups."""
+    if mask is not None and mask.dim() < 2:
+        mask = torch.atleast_2d(mask)  # the kernel takes no mask of shape (K,) or ()
+    grouped = q.dim() == 4 and k.shape[1] != q.shape[1]
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=is_causal, scale=scale, enable_gqa=grouped
+    )
+
+
+def scores(q: Tensor, k: Tensor, scale: float) -> Tensor:
+    """(..., Q, d) and (..., K, d) -> (..., Q, K)."""
+    # A batched product copies each operand that does not lie in one piece, k by columns; by rows it is faster.
+    return (q * scale).contiguous() @ k.contiguous().mT
+
+
+def average(weights: Tensor, v: Tensor, dropout: float) -> Tensor:
+    """(..., Q, K) and (..., K, d_v) -> (..., Q, d_v), each weight dropped with probability `dropout`."""
+    kept = F.dropout(weights, dropout) if dropout else weights
+    return kept @ v.contiguous()
+
+
+def softmax_(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Softmax over the last axis, 0 where `mask` is False.
+
+    A row of -inf has no softmax: 0/0. Such a row is filled with 0 before the softmax and zeroed after it, so that no
+    NaN arises, neither in the result nor on the way back through its gradient.
+    """
+    if mask is None:
+        return _plain_softmax_(scores)
+    row_sees = mask.any(-1, keepdim=True)  # something, that is
+    all_rows_see = _surely_all(row_sees)
+    scores.masked_fill_(~mask, -math.inf)
+    if not all_rows_see:
+        scores.masked_fill_(~row_sees, 0.0)
+    weights = _plain_softmax_(scores)
+    del scores
+    return weights if all_rows_see else weights.masked_fill(~row_sees, 0.0)
+
+
+def _plain_softmax_(scores: Tensor) -> Tensor:
+    """Softmax over the last axis, in the memory of `scores` itself where no gradient will ask for it."""
+    if not (torch.is_grad_enabled() or torch.is_autocast_enabled(scores.device.type) or torch.compiler.is_compiling()):
+        try:
+            return torch.softmax(scores, -1, out=scores)
+        except RuntimeError:  # vmap and forward-mode differentiation have no such softmax
+            pass
+    return scores.softmax(-1)
+
+
+def _surely_all(flags: Tensor) -> bool:
+    """Whether all `flags` are set and it costs nothing to know: a GPU would stop for it, a graph cannot look."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or not flags.is_cpu:  # type: ignore[attr-defined]
+        return False
+    try:
+        return bool(flags.all())
+    except RuntimeError:  # vmap
+        return False

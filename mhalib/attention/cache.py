@@ -1,0 +1,116 @@
+"""What a layer has projected once and need not project again."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from .._validate import require_count
+
+
+class Cache(Protocol):
+    """What a layer needs of a cache. `MultiHeadAttention.new_cache` makes one that fits the layer.
+
+    `len` counts the tokens that are held. A layer decides what it keeps of them: keys and values, or a latent that
+    both are made from; the token's axis is the one before the last.
+    """
+
+    def __len__(self) -> int: ...
+
+    def append(self, *new: Tensor) -> tuple[Tensor, ...]:
+        """Add tensors of new tokens, (..., K_new, width) each, and return all that is held, (..., K, width) each."""
+        ...
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep the examples `rows` (B_new,) of the batch, in that order: what a beam search needs."""
+        ...
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of what is held."""
+        ...
+
+
+class KeyValueCache:
+    """Keys and values of the tokens that one layer has seen, or whatever else it keeps of them. `len` counts tokens.
+
+    Decoding token by token, a layer with a cache projects each token once. A cache belongs to one layer and one batch.
+
+    Memory is taken ahead: as much as `max_tokens` says, or else twice what is held whenever that is full, so that a
+    token is not copied at each step. Where a gradient is asked for, nothing is written over, and each step copies.
+
+    Args:
+        max_tokens: for how many tokens memory is taken at first; more still fit.
+    """
+
+    def __init__(self, max_tokens: int = 0) -> None:
+        require_count("max_tokens", max_tokens, minimum=0)
+        self._max_tokens = max_tokens
+        self._length = 0
+        self._rooms: tuple[Tensor, ...] = ()
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def held(self) -> tuple[Tensor, ...]:
+        """What is held, (..., K, width) each: k and v of most layers. Empty before the first token."""
+        return tuple(room[..., : self._length, :] for room in self._rooms)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of what is held; what is taken ahead does not count."""
+        return sum(part.numel() * part.element_size() for part in self.held)
+
+    def append(self, *new: Tensor) -> tuple[Tensor, ...]:
+        """Add k and v, (B, h, K_new, d) each, or other tensors whose tokens stand on the axis before the last.
+
+        Returns:
+            all that is held, (B, h, K, d) each.
+
+        Raises:
+            ValueError: they are not equally many tokens, or of another batch or layer than what is held.
+        """
+        num_new = self._check(new)
+        stop = self._length + num_new
+        if not self._rooms:
+            self._rooms = tuple(_enlarged(part[..., :0, :], max(stop, self._max_tokens)) for part in new)
+        if torch.is_grad_enabled() and any(part.requires_grad for part in (*self._rooms, *new)):
+            self._rooms = tuple(torch.cat([old, part], -2) for old, part in zip(self.held, new, strict=True))
+        else:
+            if stop > self._rooms[0].shape[-2]:
+                self._rooms = tuple(_enlarged(old, max(stop, 2 * self._length)) for old in self.held)
+            for room, part in zip(self._rooms, new, strict=True):
+                room[..., self._length : stop, :] = part
+        self._length = stop
+        return self.held
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep the examples `rows` (B_new,) of the batch, in that order: what a beam search needs."""
+        self._rooms = tuple(room[rows] for room in self._rooms)
+
+    def _check(self, new: tuple[Tensor, ...]) -> int:
+        """How many tokens are new."""
+        lengths = {part.shape[-2] for part in new}
+        if len(lengths) != 1:
+            raise ValueError(f"a token has one of each: got {[part.shape[-2] for part in new]} of them")
+        if self._rooms:
+            fits = len(new) == len(self._rooms) and all(
+                part.shape[:-2] == room.shape[:-2] and part.shape[-1] == room.shape[-1]
+                for part, room in zip(new, self._rooms, strict=True)
+            )
+            if not fits:
+                raise ValueError(
+                    f"new tensors have the shapes {[tuple(part.shape) for part in new]}, but the cache holds "
+                    f"{[tuple(part.shape) for part in self.held]}: a cache serves one layer and one batch"
+                )
+        return lengths.pop()
+
+
+def _enlarged(held: Tensor, num_tokens: int) -> Tensor:
+    """A tensor with room for `num_tokens` that begins with what is held."""
+    room = held.new_empty((*held.shape[:-2], num_tokens, held.shape[-1]))
+    room[..., : held.shape[-2], :] = held.detach()
+    return room

@@ -1,0 +1,133 @@
+"""Turn heads down, or off, without touching the model: a gate stands between a head and W_o."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .._validate import require_tensor
+from ..attention import MultiHeadAttention
+
+
+class Head(NamedTuple):
+    """Where a head is in a model: `Head("cross", 1, 3)` is head 3 of layer 1's cross-attention."""
+
+    kind: str
+    layer: int
+    head: int
+
+
+def layers_of(model: nn.Module) -> dict[str, list[MultiHeadAttention]]:
+    """The attention layers of a model of `mhalib.models`, by kind, in the order and under the names of its weights.
+
+    Raises:
+        TypeError: the model does not say which layers it has.
+    """
+    own = getattr(model, "attention_layers", None)
+    if own is None:
+        raise TypeError(f"model must be one of mhalib.models, got {type(model).__name__}")
+    return own()
+
+
+def heads_of(model: nn.Module) -> list[Head]:
+    """Every head of the model. Where heads were pruned, the others keep the numbers they were made with."""
+    return [
+        Head(kind, number, head)
+        for kind, layers in layers_of(model).items()
+        for number, layer in enumerate(layers)
+        for head in layer.head_numbers
+    ]
+
+
+def as_heads(heads: object) -> list[Head]:
+    """A list of heads, from any iterable of triples.
+
+    Raises:
+        TypeError: it is a single head, or no iterable of heads.
+    """
+    if isinstance(heads, Head):
+        raise TypeError(f"heads must be a list of heads, got one head: write [{heads}]")
+    if isinstance(heads, str) or not isinstance(heads, Iterable):
+        raise TypeError(f"heads must be a list of heads, got {type(heads).__name__}: {heads!r:.80}")
+    found = list(heads)
+    for head in found:
+        if not isinstance(head, tuple) or len(head) != 3:
+            raise TypeError(f"heads must hold heads, (kind, layer, head), got {type(head).__name__}: {head!r:.80}")
+    return [Head(*head) for head in found]
+
+
+@contextmanager
+def gated(model: nn.Module, gates: Mapping[str, Iterable[Tensor | None]]) -> Iterator[None]:
+    """Inside `with gated(model, gates)`, what each head found is multiplied by its gate before W_o mixes the heads.
+
+    Args:
+        model: one of `mhalib.models`.
+        gates: for a kind of attention, one tensor per layer (or `None`): (h,), the same for all; (B, h), per example;
+            or (B, Q, h), per query. A gate may ask for a gradient. Kinds that are not named stay as they are. A pruned
+            layer takes gates for the heads that are left, in the order of `layer.head_numbers`. Gates are brought to
+            the type and the device of what they multiply.
+
+    Raises:
+        TypeError: `gates` is no mapping, or a gate is no tensor.
+        ValueError: a kind, or the number of layers, is not the model's, or a gate does not end in the number of heads;
+            inside the `with`, a gate is for another number of examples or queries than the model is given.
+    """
+    if not isinstance(gates, Mapping):
+        raise TypeError(f"gates must be a mapping from kinds to gates, got {type(gates).__name__}: {gates!r:.80}")
+    layers = layers_of(model)
+    with ExitStack() as handles:
+        for kind, of_kind in gates.items():
+            if kind not in layers:
+                raise ValueError(f"gates name the kind {kind!r}, but the model has {list(layers)}")
+            if isinstance(of_kind, str) or not isinstance(of_kind, Iterable):
+                raise TypeError(f"gates[{kind!r}] must hold a gate for each layer, got {type(of_kind).__name__}")
+            of_kind = list(of_kind)
+            if len(of_kind) != len(layers[kind]):
+                raise ValueError(f"gates[{kind!r}] has {len(of_kind)} entries for {len(layers[kind])} layers")
+            for number, (layer, gate) in enumerate(zip(layers[kind], of_kind, strict=True)):
+                if gate is not None:
+                    handles.callback(_install(f"gates[{kind!r}][{number}]", layer, gate).remove)
+        yield
+
+
+def switched_off(model: nn.Module, heads: Iterable[Head]) -> AbstractContextManager[None]:
+    """`with switched_off(model, [Head("cross", 1, 3)]):` those heads contribute nothing.
+
+    Raises:
+        TypeError: `heads` is not a list of heads.
+        ValueError: the model has no such head.
+    """
+    layers = layers_of(model)
+    gates = {kind: [torch.ones(layer.num_heads) for layer in of_kind] for kind, of_kind in layers.items()}
+    known = set(heads_of(model))
+    for head in as_heads(heads):
+        if head not in known:
+            raise ValueError(f"heads holds {tuple(head)}, which the model does not have")
+        kind, layer, number = head
+        gates[kind][layer][layers[kind][layer].head_numbers.index(number)] = 0.0
+    return gated(model, gates)
+
+
+def _install(name: str, layer: MultiHeadAttention, gate: Tensor) -> torch.utils.hooks.RemovableHandle:
+    require_tensor(name, gate)
+    num_heads = layer.num_heads
+    if gate.shape[-1:] != (num_heads,) or gate.dim() > 3:
+        raise ValueError(
+            f"{name} has shape {tuple(gate.shape)}, but needs ({num_heads},), (B, {num_heads}) or (B, Q, {num_heads})"
+        )
+    factors = gate.mT[..., None] if gate.dim() == 3 else torch.atleast_2d(gate)[..., None, None]
+
+    def apply_gate(found: Tensor) -> Tensor:
+        given = {"examples": (factors.shape[0], found.shape[0]), "queries": (factors.shape[2], found.shape[2])}
+        for what, (of_gate, of_layer) in given.items():
+            if of_gate not in (1, of_layer):
+                raise ValueError(
+                    f"{name} has shape {tuple(gate.shape)}, {of_gate} {what}, but the layer is given {of_layer}"
+                )
+        return found * factors.to(found)
+
+    return layer.on_heads(apply_gate)

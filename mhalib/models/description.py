@@ -1,0 +1,106 @@
+"""One description of what the layers of a model are like, which blocks, stacks and models share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, TypedDict
+
+from .._validate import require_choice, require_count, require_probability
+from ..attention import POSITIONS, MultiHeadAttention, make_attention
+
+NORMS = ("pre", "post")
+BY_PLACE = ("num_hiddens", "num_heads", "num_layers", "ffn_num_hiddens", "dropout")
+
+
+class LayerOptions(TypedDict, total=False):
+    """What a layer may be told by name besides its sizes; what it means stands in `Description`."""
+
+    dropout: float
+    norm: str
+    positions: str
+    attention: str | Mapping[str, Any]
+
+
+class Described(LayerOptions, total=False):
+    """What a model may be told by name; what it means stands in `Description`."""
+
+    num_hiddens: int
+    num_heads: int
+    num_layers: int
+    ffn_num_hiddens: int
+    max_tokens: int
+
+
+@dataclass(frozen=True)
+class Description:
+    """What the layers of a model are like.
+
+    num_hiddens: D.
+    num_heads: h, in every attention layer.
+    num_layers: how many layers; of the encoder, and of the decoder.
+    ffn_num_hiddens: width inside the feed-forward networks; 0 leaves them out, for a model of attention alone.
+    dropout: of each sublayer's result, in training.
+    max_tokens: how long a sequence may be, with learned positions.
+    norm: "pre" or "post", see `mhalib.models.SkipConnection`.
+    positions: "none", "learned", "sinusoidal" or "rotary", see `mhalib.attention.positions`.
+    attention: which layer, by a name in `mhalib.attention.KINDS`, or a mapping with that "name" and settings of the
+        layer, such as {"name": "multi-head", "num_kv_heads": 1}.
+
+    Raises:
+        TypeError, ValueError: an entry is not of this kind.
+    """
+
+    num_hiddens: int = 64
+    num_heads: int = 4
+    num_layers: int = 1
+    ffn_num_hiddens: int = 128
+    dropout: float = 0.0
+    max_tokens: int = 64
+    norm: str = "pre"
+    positions: str = "learned"
+    attention: str | Mapping[str, Any] = "multi-head"
+
+    def __post_init__(self) -> None:
+        for name in ("num_hiddens", "num_heads", "num_layers", "max_tokens"):
+            require_count(name, getattr(self, name))
+        require_count("ffn_num_hiddens", self.ffn_num_hiddens, minimum=0)
+        require_probability("dropout", self.dropout)
+        require_choice("norm", self.norm, NORMS)
+        require_choice("positions", self.positions, POSITIONS)
+
+    def changed(self, sizes: Sequence[float], described: Mapping[str, Any], fixed: Sequence[str] = ()) -> Description:
+        """The description with other entries.
+
+        Args:
+            sizes: by their places: num_hiddens, num_heads, num_layers, ffn_num_hiddens, dropout.
+            described: by their names.
+            fixed: names that may not be given.
+
+        Raises:
+            TypeError: an entry is unknown, fixed, or given twice, or there are too many.
+        """
+        if len(sizes) > len(BY_PLACE):
+            raise TypeError(f"at most {', '.join(BY_PLACE)} may be given without their names, got {len(sizes)} numbers")
+        placed = dict(zip(BY_PLACE, sizes, strict=False))
+        twice = sorted(placed.keys() & described.keys())
+        if twice:
+            raise TypeError(f"{twice} are given by their place and by their name")
+        known = {field.name for field in fields(self)} - set(fixed)
+        unknown = sorted(described.keys() - known)
+        if unknown:
+            raise TypeError(f"unexpected keyword {unknown}: this model takes {sorted(known)}")
+        return replace(self, **{**placed, **described})
+
+    def without(self, *names: str) -> dict[str, Any]:
+        """The entries as a dict, but for these."""
+        return {name: value for name, value in asdict(self).items() if name not in names}
+
+    def self_attention(self) -> MultiHeadAttention:
+        """A layer for tokens that look at each other; it applies the positions, if they act in the heads."""
+        positions = "rotary" if self.positions == "rotary" else "none"
+        return make_attention(self.attention, self.num_hiddens, self.num_heads, bias=True, positions=positions)
+
+    def cross_attention(self) -> MultiHeadAttention:
+        """A layer for tokens that look at others, which stand at no position of theirs."""
+        return make_attention(self.attention, self.num_hiddens, self.num_heads, bias=True)
