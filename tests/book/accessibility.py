@@ -8,10 +8,14 @@ a text that is out of sight. One letter is a kind of its own, for of that it say
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
 MARK = """() => {
+    for (const one of document.querySelectorAll("[data-look-at-contrast]"))
+        one.removeAttribute("data-look-at-contrast");
     const PAINT = ["color", "background-color", "background-image", "font-size", "font-weight", "opacity",
         "text-shadow", "position", "float", "visibility", "filter", "mix-blend-mode", "text-decoration-line",
         "-webkit-text-fill-color"];
@@ -40,18 +44,21 @@ MARK = """() => {
         field.setAttribute("data-look-at-contrast", "");
     axe.configure({rules: [{id: "color-contrast", selector: "[data-look-at-contrast]"}]});
 }"""
-RUN = """() => axe.run({
+RUN = """(rules) => axe.run({
     preload: false,  // or it loads the styles itself
     resultTypes: ["violations"],  // or it describes all that is right
+    ...(rules && {runOnly: rules}),
 }).then((found) => found.violations)"""
+OF_COLOURS = ("color-contrast", "link-in-text-block")
+"""The rules that look at how things are painted."""
 
 
-def serious_findings(page: Page) -> list[str]:
-    """What a reader with a disability would stumble over on the page as it is now."""
+def serious_findings(page: Page, rules: Sequence[str] | None = None) -> list[str]:
+    """What a reader with a disability would stumble over on the page as it is now, by these rules of axe or by all."""
     page.evaluate(Axe().axe_script)
     page.evaluate(MARK)
     return [
         f"{rule['impact']}: {rule['id']}: {rule['help']}: {[node['html'][:120] for node in rule['nodes'][:3]]}"
-        for rule in page.evaluate(RUN)
+        for rule in page.evaluate(RUN, rules)
         if rule["impact"] in ("serious", "critical")
     ]

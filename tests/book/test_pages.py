@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import book_text
 import notebooks
 import pytest
-from accessibility import serious_findings
+from accessibility import OF_COLOURS, serious_findings
 from playwright.sync_api import Browser, Page, expect
 
 pytestmark = pytest.mark.browser
@@ -42,6 +42,8 @@ MATHS = """({
 DONE = """() => (!window.MathJax || (MathJax.startup && MathJax.startup.promise))
     && Promise.all([window.MathJax?.startup.promise, document.fonts.ready]).then(() => true)"""
 
+SETTLED = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
+
 
 @dataclass
 class Visit:
@@ -68,8 +70,8 @@ def watch(page: Page, visit: Visit) -> None:
     page.on("pageerror", lambda error: visit.errors.append(str(error)))
 
 
-def look(page: Page, visit: Visit) -> None:
-    visit.violations = serious_findings(page)
+def look(page: Page, visit: Visit, rules: Sequence[str] | None = None) -> None:
+    visit.violations = serious_findings(page, rules)
     page.wait_for_load_state("networkidle")  # meanwhile it has come
     visit.links = page.evaluate(LINKS)
     visit.width = page.evaluate("document.documentElement.scrollWidth")
@@ -82,19 +84,32 @@ def look(page: Page, visit: Visit) -> None:
 
 @pytest.fixture(scope="session")
 def opened(browser: Browser, site: str) -> Callable[[str], dict[tuple[str, int], Visit]]:
-    """Opens a page in every mode, once for all tests of a worker; tools/schedule.py gives a page to one worker."""
+    """Opens a page in every mode, once for all tests of a worker; tools/schedule.py gives a page to one worker.
+
+    It is loaded twice: light on a desktop, dark on a phone. Then the window changes its size, and what may differ by
+    theme and size at once, the colours, is looked at again.
+    """
 
     @functools.cache
     def open_page(name: str) -> dict[tuple[str, int], Visit]:
         done = {}
-        for scheme, width in MODES:
-            visit = done[scheme, width] = Visit()
-            page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-            watch(page, visit)
+        context = browser.new_context()
+        for scheme, widths in (("light", (1280, 390)), ("dark", (390, 1280))):
+            page = context.new_page()
+            page.emulate_media(color_scheme=scheme)
+            page.set_viewport_size({"width": widths[0], "height": 900})
+            loaded = Visit()
+            watch(page, loaded)
             page.goto(f"{site}{name}.html")
             page.wait_for_function(DONE)
-            look(page, visit)
+            look(page, loaded)
+            page.set_viewport_size({"width": widths[1], "height": 900})
+            page.evaluate(SETTLED)
+            resized = Visit(loaded.hosts, loaded.failed, loaded.errors)
+            look(page, resized, OF_COLOURS)
+            done[scheme, widths[0]], done[scheme, widths[1]] = loaded, resized
             page.close()
+        context.close()
         return done
 
     return open_page
