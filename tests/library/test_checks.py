@@ -16,8 +16,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mhalib.checks import EXERCISES, CheckFailed, Exercise, Finding, Mistake
-from mhalib.checks._call import call
+from mhalib.classroom.checks import EXERCISES, CheckFailed, Exercise, Finding, Mistake
+from mhalib.classroom.checks._call import call
 
 SEEDS = range(5)
 LONGEST = 2_500
@@ -908,7 +908,7 @@ def test_jupyter_shows_the_message_alone():
     pytest.importorskip("IPython")
     program = inspect.cleandoc("""
         from IPython.core.interactiveshell import InteractiveShell
-        InteractiveShell().run_cell("from mhalib import checks\\nchecks.split_heads(lambda x, num_heads: x)")
+        InteractiveShell().run_cell("from mhalib.classroom import checks\\nchecks.split_heads(lambda x, num_heads: x)")
     """)
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert ran.stdout.startswith("split_heads: the result must have shape (1, 2, 3, 2), and yours has (1, 3, 4)")

@@ -18,7 +18,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from mhalib.grade import Limits, Row, __main__, _class, _sandbox, _submissions, _table, bubblewrap, grade_class, wire
+import mhalib
+from mhalib.classroom.grade import (
+    Limits,
+    Row,
+    __main__,
+    _class,
+    _sandbox,
+    _submissions,
+    _table,
+    bubblewrap,
+    grade_class,
+    wire,
+)
 
 SEED = "seed-that-nobody-sees"
 MEMORY_MB = 1011 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])  # of nobody else, to tell its processes
@@ -47,7 +59,7 @@ def sandboxed():
 
 RIGHT = "def weighted_average(weights, values):\n    return weights @ values"
 RIGHT_TOO = "def two_heads(weights, values):\n    return (weights @ values).transpose(0, 1).flatten(1)"
-CHECKS = "from mhalib import checks\nchecks.weighted_average(weighted_average)\nchecks.two_heads(two_heads)"
+CHECKS = "from mhalib.classroom import checks\nchecks.weighted_average(weighted_average)\nchecks.two_heads(two_heads)"
 HONEST = ["import torch", RIGHT, RIGHT_TOO, CHECKS]
 
 
@@ -275,14 +287,15 @@ ATTACKS = {
     ),
     "checks redefined": (
         [
-            "from mhalib import checks\nchecks.weighted_average = checks.Exercise.examine = lambda *_: True",
+            "from mhalib.classroom import checks\nchecks.weighted_average = checks.Exercise.examine = lambda *_: True",
             *in_the_function("return weights"),
         ],
         only_itself("shape"),
     ),
     "the reference": (
         [
-            "from mhalib.checks import EXERCISES\nfrom mhalib.checks.averages import weighted_average as w",
+            "from mhalib.classroom.checks import EXERCISES",
+            "from mhalib.classroom.checks.chapter_01 import weighted_average as w",
             *in_the_function("return w.reference(weights, values)"),
         ],
         only_itself("raised", "made by mhalib, which the grader does not have"),
@@ -355,14 +368,15 @@ class Graded:
         self.out.parent.mkdir()
         outside = folder / "outside.txt"
         outside.write_text("untouched", encoding="ascii")
-        package = Path(_sandbox.__file__).parents[1]
+        package = Path(mhalib.__file__).parent
         places = [
             outside,
             self.folder,
             self.out.parent,
             package,
             package.parent / "pyproject.toml",
-            package / "attention.py",
+            Path(mhalib.__file__),
+            Path(_sandbox.__file__),
         ]
         places = ["/etc/passwd", "/etc/shadow", "/proc/1/environ", "/proc/1/mem", "/var", *map(str, places)]
         start = f"PLACES = {places!r}\n"
@@ -525,7 +539,7 @@ def points(rows: list[Row]) -> dict[tuple[str, str], int]:
 
 
 def command(folder: Path, out: Path, *more: str) -> list[str]:
-    return [sys.executable, "-m", "mhalib.grade", str(folder), "--out", str(out), "--seed", SEED, *more]
+    return [sys.executable, "-m", "mhalib.classroom.grade", str(folder), "--out", str(out), "--seed", SEED, *more]
 
 
 def test_a_killed_run_goes_on_where_it_stopped(sandboxed, tmp_path):
@@ -565,7 +579,7 @@ def test_an_endless_loop_ends_with_its_grader(sandboxed):
     """Long before its own limit."""
     memory_mb = MEMORY_MB + 200
     program = (
-        "from mhalib.grade import Limits, _sandbox, bubblewrap\n"
+        "from mhalib.classroom.grade import Limits, _sandbox, bubblewrap\n"
         f"sandbox = _sandbox.Sandbox(bubblewrap, Limits(memory_mb={memory_mb}, cell_seconds=300))\n"
         "print('it runs', flush=True)\n"
         "sandbox.run_cell('while True: pass')"
@@ -794,7 +808,7 @@ def test_a_table_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 def test_printing_is_not_lost_when_two_are_graded_at_a_time(tmp_path, capsys):
     from concurrent.futures import ThreadPoolExecutor
 
-    from mhalib.checks import two_heads
+    from mhalib.classroom.checks import two_heads
 
     before = sys.stdout
     with ThreadPoolExecutor(4) as pool:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ..attention import merge_heads as right_merge
-from ..attention import split_heads as right_split
-from ..attention import transpose_qkv as right_fold
+from ...attention import merge_heads as right_merge
+from ...attention import split_heads as right_split
+from ...attention import transpose_qkv as right_fold
 from ._exercise import Case, Exercise, Mistake, draw, sizes
 
 

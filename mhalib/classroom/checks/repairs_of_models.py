@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..attention import attend
-from ..models import patches
+from ...attention import attend
+from ...models import patches
 from ._exercise import Case, Exercise, Mistake, draw, sizes
 from .importance import without_heads
 

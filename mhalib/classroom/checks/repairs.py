@@ -11,8 +11,8 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from ..attention import attend
-from ..masks import causal_mask, padding_mask
+from ...attention import attend
+from ...masks import causal_mask, padding_mask
 from ._exercise import Case, Exercise, Mistake, draw, sizes
 from .weights import filled
 

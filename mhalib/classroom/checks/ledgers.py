@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 from torch import Tensor
 
-from ..attention import merge_heads, split_heads
-from ..shapes import ledger
+from ...attention import merge_heads, split_heads
+from ...shapes import ledger
 from ._exercise import Case, Exercise, Mistake, draw, sizes
 from .layer import straight_merge, straight_split
 

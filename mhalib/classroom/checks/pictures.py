@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ..models import patches as right_patches
+from ...models import patches as right_patches
 from ._exercise import Case, Exercise, Mistake, draw, sizes
 
 

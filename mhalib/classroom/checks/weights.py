@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from ..attention import attend as right_attend
-from ..attention import masked_softmax as right_softmax
-from ..masks import causal_mask as right_causal_mask
-from ..masks import padding_mask as right_padding_mask
+from ...attention import attend as right_attend
+from ...attention import masked_softmax as right_softmax
+from ...masks import causal_mask as right_causal_mask
+from ...masks import padding_mask as right_padding_mask
 from ._exercise import Case, Exercise, Mistake, draw, sizes
 
 

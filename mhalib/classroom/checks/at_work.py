@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ..masks import causal_mask, padding_mask
+from ...masks import causal_mask, padding_mask
 from ._exercise import Case, Exercise, Mistake, draw, sizes
 
 

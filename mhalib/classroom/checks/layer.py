@@ -10,8 +10,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ..attention import attend, merge_heads, split_heads
-from ..masks import padding_mask
+from ...attention import attend, merge_heads, split_heads
+from ...masks import padding_mask
 from ._exercise import Case, Exercise, Mistake, draw, sizes
 
 
