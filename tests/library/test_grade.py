@@ -575,6 +575,15 @@ def test_a_killed_run_goes_on_where_it_stopped(sandboxed, tmp_path):
     assert [row["kind"] for row in rows if row["points"] == "0"] == ["too slow"]
 
 
+def test_the_interpreter_may_be_named_by_a_relative_path(sandboxed, tmp_path):
+    """From a folder that the sandbox does not have, so that `..` leads nowhere in there."""
+    folder, out = hand_in(tmp_path / "s", {"a": HONEST}), tmp_path / "grades.csv"
+    relative = os.path.relpath(sys.executable, tmp_path)
+    given = [relative, *command(folder, out)[1:]]
+    ran = subprocess.run(given, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert "   2 of   2  a\n" in ran.stdout, ran.stderr
+
+
 def test_an_endless_loop_ends_with_its_grader(sandboxed):
     """Long before its own limit."""
     memory_mb = MEMORY_MB + 200
