@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import hashlib
+import importlib
 import json
 import math
 import os
@@ -140,6 +141,9 @@ attempt("sem", lambda: call.semget(0, 10, 0o1600))
 attempt("shm", lambda: call.shmget(0, 4096, 0o1600))
 attempt("msg", lambda: call.msgget(0, 0o1600))
 attempt("io_uring", lambda: call.syscall(425, 4, 0))
+attempt("reading a process", lambda: call.process_vm_readv(os.getpid(), None, 0, None, 0, 0))
+attempt("writing into a process", lambda: call.process_vm_writev(os.getpid(), None, 0, None, 0, 0))
+attempt("secret memory", lambda: call.syscall(447, 0))
 attempt("namespace", lambda: call.unshare(0x10000000))
 attempt("mount", lambda: call.mount(b"proc", b"/tmp", b"proc", 0, None))
 raise RuntimeError(f"did {done}")
@@ -643,6 +647,36 @@ def test_without_a_sandbox_it_refuses_unless_told(tmp_path):
         return
     ran = subprocess.run(command(folder, out, "--unsafe"), capture_output=True, text=True, env=environment, timeout=300)
     assert "   2 of   2  a\n" in ran.stdout, ran.stderr
+
+
+@pytest.fixture
+def worker():
+    pytest.importorskip("resource", reason="no such limits on this platform")
+    return importlib.import_module("mhalib.classroom.grade.worker")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux filters system calls")
+def test_without_the_library_of_filters_no_worker_starts(worker, monkeypatch):
+    pyseccomp = pytest.importorskip("pyseccomp")
+    with monkeypatch.context() as patch:
+        patch.setattr(pyseccomp, "resolve_syscall", lambda arch, name: -1)
+        with pytest.raises(SystemExit, match="libseccomp is too old: it does not know the system call fork"):
+            worker._filter_of_system_calls()
+    monkeypatch.setitem(sys.modules, "pyseccomp", None)
+    with pytest.raises(SystemExit, match=r'pip install "mhalib\[grade\]" .* apt-get install libseccomp2'):
+        worker._filter_of_system_calls()
+
+
+def test_why_no_worker_starts_is_said_also_without_a_sandbox(tmp_path, monkeypatch, capsys):
+    def without_the_library(limits):
+        return [sys.executable, "-c", "import sys; sys.exit('pyseccomp is missing')"]
+
+    monkeypatch.setattr(__main__, "no_sandbox", without_the_library)
+    folder = hand_in(tmp_path / "s", {"a": HONEST})
+    with pytest.raises(SystemExit) as stopped:
+        __main__.main([str(folder), "--out", str(tmp_path / "grades.csv"), "--unsafe"])
+    assert stopped.value.code == 2
+    assert "the sandbox does not start: its process died: pyseccomp is missing\n" in capsys.readouterr().err
 
 
 def test_what_is_printed_at_the_end_is_harmless(tmp_path, monkeypatch, capsys):

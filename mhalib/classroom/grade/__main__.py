@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     except (FileNotFoundError, RuntimeError) as error:
         if given.unsafe:
-            raise
+            parser.error(str(error))
         hint = UBUNTU if "uid map" in str(error) else ""
         parser.error(
             f"{error}. {hint}Without a sandbox, students' code could do all that you can; --unsafe allows that"

@@ -69,7 +69,7 @@ def bubblewrap(limits: Limits) -> list[str]:
     command += _empty("/proc/1")  # or they could write into that first process, which has no filter
     command += ["--size", str(limits.file_mb << 20), "--tmpfs", "/tmp"]  # first: Python may lie below it
     command += ["--ro-bind", "/usr", "/usr"]
-    for folder in ("/bin", "/lib", "/lib64"):
+    for folder in ("/bin", "/sbin", "/lib", "/lib64"):  # /sbin/ldconfig says where a library is
         if os.path.islink(folder):
             command += ["--symlink", os.readlink(folder), folder]
         elif os.path.isdir(folder):
