@@ -60,17 +60,23 @@ class EncoderLayer(nn.Module):
         num_hiddens: D.
         num_heads: h.
         ffn_num_hiddens: width inside the feed-forward network; 0 leaves that network out.
-        described: `dropout`, `norm`, `positions` (of which "rotary" acts here) and `attention`, see `Description`.
+        dropout: of each sublayer's result, in training.
+        described: `norm`, `positions` (of which "rotary" acts here) and `attention`, see `Description`.
 
     Raises:
         TypeError, ValueError: an argument is not of this kind.
     """
 
     def __init__(
-        self, num_hiddens: int, num_heads: int, ffn_num_hiddens: int, **described: Unpack[LayerOptions]
+        self,
+        num_hiddens: int,
+        num_heads: int,
+        ffn_num_hiddens: int,
+        dropout: float = 0.0,
+        **described: Unpack[LayerOptions],
     ) -> None:
         super().__init__()
-        design = Description(num_hiddens, num_heads, ffn_num_hiddens=ffn_num_hiddens).changed((), described)
+        design = Description(num_hiddens, num_heads, 1, ffn_num_hiddens, dropout).changed((), described)
         self.attention = design.self_attention()
         self.attention_skip = SkipConnection(num_hiddens, design.dropout, design.norm)
         self.ffn, self.ffn_skip = _feed_forward(design)
@@ -108,10 +114,15 @@ class DecoderLayer(nn.Module):
     """Masked self-attention, cross-attention to a memory, feed-forward network. Arguments as in `EncoderLayer`."""
 
     def __init__(
-        self, num_hiddens: int, num_heads: int, ffn_num_hiddens: int, **described: Unpack[LayerOptions]
+        self,
+        num_hiddens: int,
+        num_heads: int,
+        ffn_num_hiddens: int,
+        dropout: float = 0.0,
+        **described: Unpack[LayerOptions],
     ) -> None:
         super().__init__()
-        design = Description(num_hiddens, num_heads, ffn_num_hiddens=ffn_num_hiddens).changed((), described)
+        design = Description(num_hiddens, num_heads, 1, ffn_num_hiddens, dropout).changed((), described)
         self.attention = design.self_attention()
         self.attention_skip = SkipConnection(num_hiddens, design.dropout, design.norm)
         self.cross_attention = design.cross_attention()

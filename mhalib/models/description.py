@@ -16,7 +16,6 @@ BY_PLACE = ("num_hiddens", "num_heads", "num_layers", "ffn_num_hiddens", "dropou
 class LayerOptions(TypedDict, total=False):
     """What a layer may be told by name besides its sizes; what it means stands in `Description`."""
 
-    dropout: float
     norm: str
     positions: str
     attention: str | Mapping[str, Any]
@@ -29,6 +28,7 @@ class Described(LayerOptions, total=False):
     num_heads: int
     num_layers: int
     ffn_num_hiddens: int
+    dropout: float
     max_tokens: int
 
 
@@ -89,7 +89,7 @@ class Description:
         known = {field.name for field in fields(self)} - set(fixed)
         unknown = sorted(described.keys() - known)
         if unknown:
-            raise TypeError(f"unexpected keyword {unknown}: this model takes {sorted(known)}")
+            raise TypeError(f"unexpected keyword argument {unknown[0]!r}: known are {sorted(known)}")
         return replace(self, **{**placed, **described})
 
     def without(self, *names: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 from bs4 import BeautifulSoup
 
 import exercises
-from mhalib import checks
+from mhalib.classroom import checks
 
 CHAPTERS = [path for path in sorted(notebooks.CHAPTERS.glob("[0-9]*.ipynb")) if exercises.student_notebook(path)]
 STUDENTS = sorted(exercises.FOLDER.glob("*.ipynb"))

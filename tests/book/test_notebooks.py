@@ -15,7 +15,7 @@ import statements
 from nbformat import NotebookNode
 
 import exercises
-from mhalib import checks
+from mhalib.classroom import checks
 
 PATHS = sorted(notebooks.CHAPTERS.glob("*.ipynb"))
 MAX_BYTES = 1_000_000

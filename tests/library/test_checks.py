@@ -1,9 +1,12 @@
 """The exercises' checkers: what is right passes however it is written, and what is wrong is named."""
 
+import ast
 import functools
 import gc
+import importlib
 import inspect
 import math
+import pkgutil
 import random
 import signal
 import subprocess
@@ -16,8 +19,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mhalib.checks import EXERCISES, CheckFailed, Exercise, Finding, Mistake
-from mhalib.checks._call import call
+from mhalib.classroom import checks
+from mhalib.classroom.checks import EXERCISES, CheckFailed, Exercise, Finding, Mistake
+from mhalib.classroom.checks._call import call
 
 SEEDS = range(5)
 LONGEST = 2_500
@@ -33,6 +37,34 @@ def test_there_are_enough():
     assert len(EXERCISES) >= 30
     assert sum(len(exercise.mistakes) for exercise in EXERCISES.values()) >= 60
     assert {exercise.chapter for exercise in EXERCISES.values()} == set(range(1, 15))
+
+
+def test_an_exercise_is_in_the_file_of_its_chapter_under_its_name_and_exported():
+    found = {}
+    for module in pkgutil.iter_modules(checks.__path__):
+        for name, one in vars(importlib.import_module(f"{checks.__name__}.{module.name}")).items():
+            if isinstance(one, Exercise):
+                assert name == one.name
+                assert module.name.startswith(f"chapter_{one.chapter:02d}")
+                found[name] = one
+    assert found == EXERCISES
+    assert [one.chapter for one in EXERCISES.values()] == sorted(one.chapter for one in EXERCISES.values())
+
+
+def test_names_are_seen_by_those_who_only_read_the_source():
+    """Editors and type checkers run nothing: every exported name is imported or assigned, and `__all__` is a list."""
+    imported, assigned = {}, {}
+    for statement in ast.parse(inspect.getsource(checks)).body:
+        if isinstance(statement, ast.ImportFrom):
+            imported |= {name.name: statement.module for name in statement.names}
+        elif isinstance(statement, (ast.Assign, ast.AnnAssign)):
+            target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+            assigned[target.id] = statement.value
+    exported = ast.literal_eval(assigned["__all__"])
+    assert len(set(exported)) == len(exported)
+    assert set(exported) == {*imported, *assigned} - {"__all__"}
+    assert {name for name in exported if isinstance(getattr(checks, name), Exercise)} == set(EXERCISES)
+    assert set(exported) - set(EXERCISES) == {"CheckFailed", "EXERCISES", "Exercise", "Finding", "Mistake"}
 
 
 @every_exercise
@@ -908,7 +940,7 @@ def test_jupyter_shows_the_message_alone():
     pytest.importorskip("IPython")
     program = inspect.cleandoc("""
         from IPython.core.interactiveshell import InteractiveShell
-        InteractiveShell().run_cell("from mhalib import checks\\nchecks.split_heads(lambda x, num_heads: x)")
+        InteractiveShell().run_cell("from mhalib.classroom import checks\\nchecks.split_heads(lambda x, num_heads: x)")
     """)
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert ran.stdout.startswith("split_heads: the result must have shape (1, 2, 3, 2), and yours has (1, 3, 4)")

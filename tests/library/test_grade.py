@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import hashlib
+import importlib
 import json
 import math
 import os
@@ -18,7 +19,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from mhalib.grade import Limits, Row, __main__, _class, _sandbox, _submissions, _table, bubblewrap, grade_class, wire
+import mhalib
+from mhalib.classroom.grade import (
+    Limits,
+    Row,
+    __main__,
+    _class,
+    _sandbox,
+    _submissions,
+    _table,
+    bubblewrap,
+    grade_class,
+    wire,
+)
 
 SEED = "seed-that-nobody-sees"
 MEMORY_MB = 1011 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])  # of nobody else, to tell its processes
@@ -47,7 +60,7 @@ def sandboxed():
 
 RIGHT = "def weighted_average(weights, values):\n    return weights @ values"
 RIGHT_TOO = "def two_heads(weights, values):\n    return (weights @ values).transpose(0, 1).flatten(1)"
-CHECKS = "from mhalib import checks\nchecks.weighted_average(weighted_average)\nchecks.two_heads(two_heads)"
+CHECKS = "from mhalib.classroom import checks\nchecks.weighted_average(weighted_average)\nchecks.two_heads(two_heads)"
 HONEST = ["import torch", RIGHT, RIGHT_TOO, CHECKS]
 
 
@@ -128,6 +141,9 @@ attempt("sem", lambda: call.semget(0, 10, 0o1600))
 attempt("shm", lambda: call.shmget(0, 4096, 0o1600))
 attempt("msg", lambda: call.msgget(0, 0o1600))
 attempt("io_uring", lambda: call.syscall(425, 4, 0))
+attempt("reading a process", lambda: call.process_vm_readv(os.getpid(), None, 0, None, 0, 0))
+attempt("writing into a process", lambda: call.process_vm_writev(os.getpid(), None, 0, None, 0, 0))
+attempt("secret memory", lambda: call.syscall(447, 0))
 attempt("namespace", lambda: call.unshare(0x10000000))
 attempt("mount", lambda: call.mount(b"proc", b"/tmp", b"proc", 0, None))
 raise RuntimeError(f"did {done}")
@@ -141,7 +157,7 @@ ATTACKS = {
     ),
     "honest with imports": (
         [
-            "import mhalib\nimport mhalib.plots as p\nfrom mhalib.masks import causal_mask\np.draw(causal_mask(3))",
+            "import mhalib\nimport mhalib.plots as p\nfrom mhalib.attention import causal_mask\np.draw(causal_mask(3))",
             *HONEST,
         ],
         solved(),
@@ -275,14 +291,15 @@ ATTACKS = {
     ),
     "checks redefined": (
         [
-            "from mhalib import checks\nchecks.weighted_average = checks.Exercise.examine = lambda *_: True",
+            "from mhalib.classroom import checks\nchecks.weighted_average = checks.Exercise.examine = lambda *_: True",
             *in_the_function("return weights"),
         ],
         only_itself("shape"),
     ),
     "the reference": (
         [
-            "from mhalib.checks import EXERCISES\nfrom mhalib.checks.averages import weighted_average as w",
+            "from mhalib.classroom.checks import EXERCISES",
+            "from mhalib.classroom.checks.chapter_01 import weighted_average as w",
             *in_the_function("return w.reference(weights, values)"),
         ],
         only_itself("raised", "made by mhalib, which the grader does not have"),
@@ -355,14 +372,15 @@ class Graded:
         self.out.parent.mkdir()
         outside = folder / "outside.txt"
         outside.write_text("untouched", encoding="ascii")
-        package = Path(_sandbox.__file__).parents[1]
+        package = Path(mhalib.__file__).parent
         places = [
             outside,
             self.folder,
             self.out.parent,
             package,
             package.parent / "pyproject.toml",
-            package / "attention.py",
+            Path(mhalib.__file__),
+            Path(_sandbox.__file__),
         ]
         places = ["/etc/passwd", "/etc/shadow", "/proc/1/environ", "/proc/1/mem", "/var", *map(str, places)]
         start = f"PLACES = {places!r}\n"
@@ -525,7 +543,7 @@ def points(rows: list[Row]) -> dict[tuple[str, str], int]:
 
 
 def command(folder: Path, out: Path, *more: str) -> list[str]:
-    return [sys.executable, "-m", "mhalib.grade", str(folder), "--out", str(out), "--seed", SEED, *more]
+    return [sys.executable, "-m", "mhalib.classroom.grade", str(folder), "--out", str(out), "--seed", SEED, *more]
 
 
 def test_a_killed_run_goes_on_where_it_stopped(sandboxed, tmp_path):
@@ -561,11 +579,20 @@ def test_a_killed_run_goes_on_where_it_stopped(sandboxed, tmp_path):
     assert [row["kind"] for row in rows if row["points"] == "0"] == ["too slow"]
 
 
+def test_the_interpreter_may_be_named_by_a_relative_path(sandboxed, tmp_path):
+    """From a folder that the sandbox does not have, so that `..` leads nowhere in there."""
+    folder, out = hand_in(tmp_path / "s", {"a": HONEST}), tmp_path / "grades.csv"
+    relative = os.path.relpath(sys.executable, tmp_path)
+    given = [relative, *command(folder, out)[1:]]
+    ran = subprocess.run(given, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert "   2 of   2  a\n" in ran.stdout, ran.stderr
+
+
 def test_an_endless_loop_ends_with_its_grader(sandboxed):
     """Long before its own limit."""
     memory_mb = MEMORY_MB + 200
     program = (
-        "from mhalib.grade import Limits, _sandbox, bubblewrap\n"
+        "from mhalib.classroom.grade import Limits, _sandbox, bubblewrap\n"
         f"sandbox = _sandbox.Sandbox(bubblewrap, Limits(memory_mb={memory_mb}, cell_seconds=300))\n"
         "print('it runs', flush=True)\n"
         "sandbox.run_cell('while True: pass')"
@@ -620,6 +647,36 @@ def test_without_a_sandbox_it_refuses_unless_told(tmp_path):
         return
     ran = subprocess.run(command(folder, out, "--unsafe"), capture_output=True, text=True, env=environment, timeout=300)
     assert "   2 of   2  a\n" in ran.stdout, ran.stderr
+
+
+@pytest.fixture
+def worker():
+    pytest.importorskip("resource", reason="no such limits on this platform")
+    return importlib.import_module("mhalib.classroom.grade.worker")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux filters system calls")
+def test_without_the_library_of_filters_no_worker_starts(worker, monkeypatch):
+    pyseccomp = pytest.importorskip("pyseccomp")
+    with monkeypatch.context() as patch:
+        patch.setattr(pyseccomp, "resolve_syscall", lambda arch, name: -1)
+        with pytest.raises(SystemExit, match="libseccomp is too old: it does not know the system call fork"):
+            worker._filter_of_system_calls()
+    monkeypatch.setitem(sys.modules, "pyseccomp", None)
+    with pytest.raises(SystemExit, match=r'pip install "mhalib\[grade\]" .* apt-get install libseccomp2'):
+        worker._filter_of_system_calls()
+
+
+def test_why_no_worker_starts_is_said_also_without_a_sandbox(tmp_path, monkeypatch, capsys):
+    def without_the_library(limits):
+        return [sys.executable, "-c", "import sys; sys.exit('pyseccomp is missing')"]
+
+    monkeypatch.setattr(__main__, "no_sandbox", without_the_library)
+    folder = hand_in(tmp_path / "s", {"a": HONEST})
+    with pytest.raises(SystemExit) as stopped:
+        __main__.main([str(folder), "--out", str(tmp_path / "grades.csv"), "--unsafe"])
+    assert stopped.value.code == 2
+    assert "the sandbox does not start: its process died: pyseccomp is missing\n" in capsys.readouterr().err
 
 
 def test_what_is_printed_at_the_end_is_harmless(tmp_path, monkeypatch, capsys):
@@ -794,7 +851,7 @@ def test_a_table_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 def test_printing_is_not_lost_when_two_are_graded_at_a_time(tmp_path, capsys):
     from concurrent.futures import ThreadPoolExecutor
 
-    from mhalib.checks import two_heads
+    from mhalib.classroom.checks import two_heads
 
     before = sys.stdout
     with ThreadPoolExecutor(4) as pool:

@@ -500,7 +500,7 @@ def test_integers_of_32_bits_and_empty_batches_are_tokens():
         (GPT, {"num_words": 0}, ValueError, "num_words=0 must be at least 1"),
         (GPT, {"num_words": 7, "num_layers": 0}, ValueError, "num_layers=0 must be at least 1"),
         (GPT, {"num_words": 7, "num_heads": 5}, ValueError, "num_hiddens=64 is not divisible by num_heads=5"),
-        (GPT, {"num_words": 7, "positions": "none"}, ValueError, "positions='none' must be one of ('learned', "),
+        (GPT, {"num_words": 7, "positions": "no"}, ValueError, "positions='no' must be one of ('none', "),
         (GPT, {"num_words": 7, "norm": "layer"}, ValueError, "norm='layer' must be one of ('pre', 'post')"),
         (GPT, {"num_words": 7, "dropout": 2}, ValueError, "dropout=2 must lie in [0, 1]"),
         (GPT, {"num_words": 7, "max_tokens": 0}, ValueError, "max_tokens=0 must be at least 1"),

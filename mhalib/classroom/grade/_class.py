@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from .. import __version__
+from ... import __version__
 from ..checks import EXERCISES, Exercise, Finding
 from . import _submissions
 from ._launch import Launcher, Limits

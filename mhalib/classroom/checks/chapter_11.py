@@ -1,4 +1,4 @@
-"""Exercises on pictures and what looks at them: chapters 10 and 11."""
+"""Chapter 11: words that look at a picture."""
 
 from __future__ import annotations
 
@@ -8,63 +8,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ..models import patches as right_patches
-from ._exercise import Case, Exercise, Mistake, draw, sizes
-
-
-def _images(rng: random.Random) -> Iterator[Case]:
-    yield {"images": torch.arange(16.0).reshape(1, 4, 4), "patch_size": 2}
-    for _ in range(3):
-        batch_size, rows, columns, patch_size = sizes(rng, 4, largest=6)
-        yield {"images": draw(rng, batch_size, rows * patch_size, columns * patch_size), "patch_size": patch_size}
-
-
-patches = Exercise(
-    "patches",
-    chapter=10,
-    title="cut pictures into patches",
-    reference=right_patches,
-    cases=_images,
-    verified="four batches of pictures that are not square; patches row by row, and inside a patch pixels row by row.",
-    mistakes=[
-        Mistake(
-            "wrong pairs joined",
-            "you split both axes and joined them again in the pairs that they came from: this is the picture, as it "
-            "was. Swap two axes in between, so that the two axes of a patch stand together.",
-            lambda images, patch_size: images.clone(),
-        ),
-        Mistake(
-            "straight reshape",
-            "you reshaped straight: a `patch` is now a piece of one or two rows of the picture. Split both axes, then "
-            "bring the two axes of a patch together.",
-            lambda images, patch_size: images.reshape(len(images), -1, patch_size**2),
-        ),
-        Mistake(
-            "column by column",
-            "the patches are in the order of columns: the second one should be to the right of the first.",
-            lambda images, patch_size: (
-                right_patches(images.mT, patch_size).unflatten(-1, (patch_size, patch_size)).mT.flatten(-2)
-            ),
-        ),
-        Mistake(
-            "patches transposed",
-            "the patches are in the right order, but each is transposed: pixels column by column.",
-            lambda images, patch_size: (
-                right_patches(images, patch_size).unflatten(-1, (patch_size, patch_size)).mT.flatten(-2)
-            ),
-        ),
-        Mistake(
-            "patches not flattened",
-            "each patch is still a square; flatten its two axes.",
-            lambda images, patch_size: right_patches(images, patch_size).unflatten(-1, (patch_size, patch_size)),
-        ),
-        Mistake(
-            "a column for each patch",
-            "each patch is a column of your result; it should be a row.",
-            lambda images, patch_size: right_patches(images, patch_size).mT,
-        ),
-    ],
-)
+from ._exercise import Case, Exercise, Mistake
+from ._inputs import draw, sizes
 
 
 def _over_patches(rng: random.Random) -> Iterator[Case]:

@@ -1,4 +1,4 @@
-"""Exercises on weighted averages: chapter 1."""
+"""Chapter 1: weighted averages, and two heads side by side."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ._exercise import Case, Exercise, Mistake, draw, sizes
+from ._exercise import Case, Exercise, Mistake
+from ._inputs import draw, sizes
 
 
 def _weights_and_values(rng: random.Random) -> Iterator[Case]:

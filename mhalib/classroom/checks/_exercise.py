@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from ._call import Outcome, call
 from ._compare import compare
 from ._show import show_call, show_difference, show_value
@@ -53,7 +51,7 @@ class Exercise:
     """A function, or a value, that a student has to write; calling the exercise checks it.
 
     Args:
-        name: under which the student's object is found, and what it is called in `mhalib.checks`.
+        name: under which the student's object is found, and what it is called in `mhalib.classroom.checks`.
         chapter: the number of the chapter.
         title: what a grader's table shows.
         reference: what is right, as a function of the same arguments.
@@ -178,14 +176,3 @@ class CheckFailed(AssertionError):  # noqa: N818 - a student reads it: no error 
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
-
-
-def draw(rng: random.Random, *shape: int) -> torch.Tensor:
-    """A tensor of normal numbers that depends on nothing but `rng`."""
-    generator = torch.Generator().manual_seed(rng.randrange(2**31))
-    return torch.randn(*shape, generator=generator)
-
-
-def sizes(rng: random.Random, count: int, smallest: int = 2, largest: int = 7) -> list[int]:
-    """Sizes that all differ, so that a swapped axis shows."""
-    return rng.sample(range(smallest, largest + 1), count)

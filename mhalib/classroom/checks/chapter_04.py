@@ -1,4 +1,4 @@
-"""Exercises on splitting heads and merging them: chapter 4."""
+"""Chapter 4: heads that are split, merged and folded into the batch."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ..attention import merge_heads as right_merge
-from ..attention import split_heads as right_split
-from ..attention import transpose_qkv as right_fold
-from ._exercise import Case, Exercise, Mistake, draw, sizes
+from ...attention import merge_heads as right_merge
+from ...attention import split_heads as right_split
+from ...attention import transpose_qkv as right_fold
+from ._exercise import Case, Exercise, Mistake
+from ._heads import interleaved_merge, interleaved_split, merge_folded_head_first, straight_merge, straight_split
+from ._inputs import draw, sizes
 
 
 def _tokens(rng: random.Random) -> Iterator[Case]:
@@ -25,14 +27,6 @@ def _tokens(rng: random.Random) -> Iterator[Case]:
 def _heads(rng: random.Random) -> Iterator[Case]:
     for case in _tokens(rng):
         yield {"x": right_split(case["x"], case["num_heads"]).contiguous()}
-
-
-def _straight(x: Tensor, num_heads: int) -> Tensor:
-    return x.reshape(len(x), num_heads, x.shape[1], -1)
-
-
-def _channels_first(x: Tensor, num_heads: int) -> Tensor:
-    return x.unflatten(-1, (-1, num_heads)).permute(0, 3, 1, 2)
 
 
 def _no_transpose(x: Tensor, num_heads: int) -> Tensor:
@@ -56,13 +50,13 @@ split_heads = Exercise(
             "you reshaped straight to (B, h, N, d). The shape is right, but the rows of head 0 are now the first "
             "numbers in memory, pieces of the first tokens with all their channels. Split the last axis into (h, d) "
             "first, then swap the axes of tokens and heads.",
-            _straight,
+            straight_split,
         ),
         Mistake(
             "axis split as (d, h)",
             "you split the last axis into (d, h), not (h, d). Head i then holds every h-th column, not columns i*d to "
             "(i+1)*d. The layer would still train, but weights from other libraries would land in the wrong heads.",
-            _channels_first,
+            interleaved_split,
         ),
         Mistake(
             "no transpose",
@@ -79,6 +73,7 @@ split_heads = Exercise(
     ],
 )
 
+
 merge_heads = Exercise(
     "merge_heads",
     chapter=4,
@@ -91,13 +86,13 @@ merge_heads = Exercise(
             "straight reshape",
             "you reshaped straight to (B, N, D). The heads still lie one behind the other in memory, so a row of your "
             "result holds several tokens of one head. Swap the axes of heads and tokens first.",
-            lambda x: x.reshape(len(x), x.shape[2], -1),
+            straight_merge,
         ),
         Mistake(
             "heads interleaved",
             "you put the heads' channels in turn, one of each head, instead of side by side: (d, h) where (h, d) is "
             "meant.",
-            lambda x: x.permute(0, 2, 3, 1).flatten(2),
+            interleaved_merge,
         ),
         Mistake(
             "view of a transpose",
@@ -107,6 +102,7 @@ merge_heads = Exercise(
         ),
     ],
 )
+
 
 fold_heads = Exercise(
     "fold_heads",
@@ -218,6 +214,74 @@ strides_of_heads = Exercise(
             "the shape",
             "this is the shape. A stride says how many numbers lie between neighbours along an axis.",
             lambda shape, num_heads: tuple(right_split(torch.empty(shape), num_heads).shape),
+        ),
+    ],
+)
+
+
+def _head_first(rng: random.Random) -> Iterator[Case]:
+    yield {"x": torch.arange(12.0).reshape(6, 2, 1), "num_heads": 2}
+    for _ in range(3):
+        batch_size, num_heads, num_tokens, head_dim = sizes(rng, 4)
+        yield {"x": draw(rng, num_heads * batch_size, num_tokens, head_dim), "num_heads": num_heads}
+
+
+mended_merge = Exercise(
+    "mended_merge",
+    chapter=4,
+    title="merge heads that were folded head first",
+    reference=merge_folded_head_first,
+    cases=_head_first,
+    verified="four folds; row i*B + b went to example b, columns i*d to (i+1)*d.",
+    points=2,
+    mistakes=[
+        Mistake(
+            "nothing mended",
+            "the four axes are (h, B, N, d), and `permute(0, 2, 1, 3)` swaps examples and tokens. So the first axis "
+            "of the reshape is that of the heads, and it is cut into B examples. Bring the axes to (B, N, h, d) first.",
+            lambda x, num_heads: (
+                x.unflatten(0, (num_heads, -1))
+                .transpose(1, 2)
+                .reshape(len(x) // num_heads, -1, num_heads * x.shape[-1])
+            ),
+        ),
+        Mistake(
+            "example first",
+            "you read row b*h + i as example b, head i. Here the heads come first: row i*B + b.",
+            lambda x, num_heads: x.unflatten(0, (-1, num_heads)).transpose(1, 2).flatten(2),
+        ),
+        Mistake(
+            "straight reshape",
+            "a straight reshape joins numbers that lie side by side in memory: tokens of one head, not heads of one "
+            "token.",
+            lambda x, num_heads: x.reshape(len(x) // num_heads, x.shape[1], -1),
+        ),
+        Mistake(
+            "the hint's example",
+            "the axes are (N, h, B, d) now: the permutation in the hint was an example. You need (B, N, h, d).",
+            lambda x, num_heads: (
+                x.unflatten(0, (num_heads, -1)).permute(2, 0, 1, 3).reshape(len(x) // num_heads, x.shape[1], -1)
+            ),
+        ),
+        Mistake(
+            "tokens before examples",
+            "examples and tokens have changed places before the reshape, which cuts the first axis into B examples.",
+            lambda x, num_heads: (
+                x.unflatten(0, (num_heads, -1)).permute(2, 1, 0, 3).reshape(len(x) // num_heads, x.shape[1], -1)
+            ),
+        ),
+        Mistake(
+            "heads inside channels",
+            "the heads alternate: column 0 is of head 0, column 1 of head 1. Each head should own d columns in a row.",
+            lambda x, num_heads: x.unflatten(0, (num_heads, -1)).permute(1, 2, 3, 0).flatten(2),
+        ),
+        Mistake(
+            "heads not moved",
+            "the examples are right, but a straight reshape joins (h, N, d) to (N, h * d): swap heads and tokens "
+            "before.",
+            lambda x, num_heads: (
+                x.unflatten(0, (num_heads, -1)).transpose(0, 1).reshape(len(x) // num_heads, x.shape[1], -1)
+            ),
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""An exercise on reading ledgers: they are taken of real layers, right and wrong, when it is checked. Chapter 5."""
+"""Chapter 5: lengths for folded heads, and reading a ledger of real layers, right and wrong."""
 
 from __future__ import annotations
 
@@ -6,12 +6,50 @@ import math
 import random
 from collections.abc import Callable, Iterator
 
+import torch
 from torch import Tensor
 
-from ..attention import merge_heads, split_heads
-from ..shapes import ledger
-from ._exercise import Case, Exercise, Mistake, draw, sizes
-from .layer import straight_merge, straight_split
+from ...attention import merge_heads, split_heads
+from ...shapes import ledger
+from ._exercise import Case, Exercise, Mistake
+from ._heads import straight_merge, straight_split
+from ._inputs import draw, sizes
+
+
+def _lens_and_heads(rng: random.Random) -> Iterator[Case]:
+    yield {"valid_lens": torch.tensor([3, 1]), "num_heads": 3}
+    for _ in range(3):
+        batch_size, num_heads = sizes(rng, 2)
+        yield {"valid_lens": torch.tensor(rng.sample(range(1, 20), batch_size)), "num_heads": num_heads}
+
+
+folded_lens = Exercise(
+    "folded_lens",
+    chapter=5,
+    title="lengths for heads that are folded into the batch",
+    reference=lambda valid_lens, num_heads: valid_lens.repeat_interleave(num_heads),
+    cases=_lens_and_heads,
+    verified="four batches; row b*h + i has the length of example b.",
+    mistakes=[
+        Mistake(
+            "repeat",
+            "`repeat` writes the lengths of all examples h times in a row. Row b*h + i of the folded array is of "
+            "example b, so each length must stand h times side by side: `repeat_interleave`.",
+            lambda valid_lens, num_heads: valid_lens.repeat(num_heads),
+        ),
+        Mistake(
+            "not repeated",
+            "these are the lengths of B examples, but the folded array has B*h rows.",
+            lambda valid_lens, num_heads: valid_lens,
+        ),
+        Mistake(
+            "as a matrix",
+            "the numbers are right, but as a matrix (B, h). The folded array needs one axis, B*h.",
+            lambda valid_lens, num_heads: valid_lens[:, None].expand(-1, num_heads),
+        ),
+    ],
+)
+
 
 Steps = list[tuple[str, list[str]]]
 

@@ -69,18 +69,18 @@ def bubblewrap(limits: Limits) -> list[str]:
     command += _empty("/proc/1")  # or they could write into that first process, which has no filter
     command += ["--size", str(limits.file_mb << 20), "--tmpfs", "/tmp"]  # first: Python may lie below it
     command += ["--ro-bind", "/usr", "/usr"]
-    for folder in ("/bin", "/lib", "/lib64"):
+    for folder in ("/bin", "/sbin", "/lib", "/lib64"):  # /sbin/ldconfig says where a library is
         if os.path.islink(folder):
             command += ["--symlink", os.readlink(folder), folder]
         elif os.path.isdir(folder):
             command += ["--ro-bind", folder, folder]
     for place in ("/etc/ld.so.cache", "/etc/alternatives"):
         command += ["--ro-bind-try", place, place]
-    for prefix in dict.fromkeys((sys.base_prefix, sys.prefix)):
+    for prefix in dict.fromkeys(map(os.path.abspath, (sys.base_prefix, sys.prefix))):
         if not prefix.startswith("/usr/") and prefix != "/usr":
             for part in ("bin", "lib", "pyvenv.cfg"):  # an environment may have been made in a folder of work
                 command += ["--ro-bind-try", f"{prefix}/{part}", f"{prefix}/{part}"]
-    for folder in {path for path in sys.path if path.endswith(("site-packages", "dist-packages"))}:
+    for folder in {os.path.abspath(path) for path in sys.path if path.endswith(("site-packages", "dist-packages"))}:
         if os.path.isdir(f"{folder}/mhalib"):
             command += _empty(f"{folder}/mhalib")  # the solutions stay outside
     for path, name in ((WORKER, "worker.py"), (WIRE, "wire.py")):
@@ -88,7 +88,8 @@ def bubblewrap(limits: Limits) -> list[str]:
     for name, value in {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", **_THREADS}.items():
         command += ["--setenv", name, value]
     command += ["--remount-ro", "/dev", "--remount-ro", "/"]  # what is written there is memory, and not limited
-    return [*command, "--chdir", "/tmp", sys.executable, "-I", "/sandbox/worker.py", _as_json(limits)]
+    python = os.path.abspath(sys.executable)  # `work/../.venv/bin/python` leads nowhere where there is no folder work
+    return [*command, "--chdir", "/tmp", python, "-I", "/sandbox/worker.py", _as_json(limits)]
 
 
 def _empty(folder: str) -> list[str]:

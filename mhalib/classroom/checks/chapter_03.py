@@ -1,11 +1,13 @@
-"""Exercises on sizes and costs: chapter 3."""
+"""Chapter 3: what a layer costs, and the whole layer."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
 
-from ._exercise import Case, Exercise, Mistake, sizes
+from ._exercise import Case, Exercise, Mistake
+from ._inputs import sizes
+from ._layer import LAYER_MISTAKES, forward, layer_inputs
 
 
 def _numbers(*names: str) -> Callable[[random.Random], Iterator[Case]]:
@@ -62,6 +64,7 @@ count_weights = Exercise(
     ],
 )
 
+
 count_flops = Exercise(
     "count_flops",
     chapter=3,
@@ -99,7 +102,9 @@ count_flops = Exercise(
     ],
 )
 
+
 _CACHE = ("num_layers", "num_tokens", "num_hiddens", "num_heads", "num_kv_heads")
+
 
 cache_numbers = Exercise(
     "cache_numbers",
@@ -141,4 +146,17 @@ cache_numbers = Exercise(
             lambda num_layers, num_tokens, num_hiddens, num_heads, num_kv_heads: num_layers * num_heads * num_tokens**2,
         ),
     ],
+)
+
+
+multi_head = Exercise(
+    "multi_head",
+    chapter=3,
+    title="the whole layer, from four matrices",
+    reference=forward,
+    cases=layer_inputs,
+    verified="a small layer and three with sizes that all differ; the numbers are those of "
+    "`mhalib.MultiHeadAttention`.",
+    points=3,
+    mistakes=LAYER_MISTAKES,
 )

@@ -1,4 +1,4 @@
-"""`python -m mhalib.grade`: see --help."""
+"""`python -m mhalib.classroom.grade`: see --help."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UBUNTU = (
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser("python -m mhalib.grade", description=DESCRIPTION)
+    parser = argparse.ArgumentParser("python -m mhalib.classroom.grade", description=DESCRIPTION)
     parser.add_argument("submissions", type=Path, help="a folder; every .ipynb below it is one student's")
     parser.add_argument("--out", type=Path, default=Path("grades.csv"), help="default: grades.csv")
     parser.add_argument("--seed", help="what inputs are drawn from; default: a new secret, kept beside OUT")
@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     except (FileNotFoundError, RuntimeError) as error:
         if given.unsafe:
-            raise
+            parser.error(str(error))
         hint = UBUNTU if "uid map" in str(error) else ""
         parser.error(
             f"{error}. {hint}Without a sandbox, students' code could do all that you can; --unsafe allows that"

@@ -6,7 +6,6 @@ Started as a file, without the package: `python -I worker.py LIMITS`, with `wire
 from __future__ import annotations
 
 import builtins
-import ctypes
 import errno
 import importlib.machinery
 import json
@@ -14,7 +13,6 @@ import os
 import re
 import resource
 import signal
-import struct
 import sys
 import types
 
@@ -35,39 +33,34 @@ def _limit(limits):
                 raise
 
 
-def _forbid_processes():
-    """From here on this process can start threads, but no process: a limit on their number does not hold for root.
+REFUSED = "fork vfork shmget semget msgget ptrace process_vm_readv process_vm_writev memfd_create".split()
+ABSENT = "clone3 io_uring_setup pidfd_getfd memfd_secret".split()
+CLONE_THREAD = 0x10000
 
-    Nor can it keep memory that belongs to no process, or reach into another process. A filter of system calls, as
-    seccomp(2) takes it. clone3 hides its flags, so it is said not to exist; C then falls back on clone. A call in the
-    form of another architecture ends the process.
+
+def _filter_of_system_calls():
+    """Once it is loaded, this process can start threads, but no process: a limit on processes does not hold for root.
+
+    Nor can it keep memory that belongs to no process, or reach into another process. clone3 hides its flags, so it is
+    said not to exist; C then falls back on clone. A call in the form of another architecture ends the process.
+    libseccomp knows the calls' numbers and writes the program for the kernel; pyseccomp calls it.
     """
-    machine = os.uname().machine if sys.platform == "linux" else ""
-    if machine == "x86_64":
-        architecture, seccomp, clone, ipc = 0xC000003E, 317, 56, (29, 64, 68, 101, 310, 311, 319)
-        refused = (57, 58, *ipc)  # fork, vfork
-    elif machine == "aarch64":
-        architecture, seccomp, clone, ipc = 0xC00000B7, 277, 220, (194, 190, 186, 117, 270, 271, 279)
-        refused = ipc
-    else:
-        return
-    # ipc: shmget, semget, msgget, ptrace, process_vm_readv, process_vm_writev, memfd_create
-    absent = (425, 435, 438, 447)  # io_uring_setup, clone3, pidfd_getfd, memfd_secret
-    load, equal, above, has, answer = 0x20, 0x15, 0x35, 0x45, 0x06
-    allow, end, refuse, missing = 0x7FFF0000, 0x80000000, 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS
-    program = [(load, 0, 0, 4), (equal, 1, 0, architecture), (answer, 0, 0, end), (load, 0, 0, 0)]
-    program += [(above, 0, 1, 0x40000000), (answer, 0, 0, end)]
-    for numbers, what in ((refused, refuse), (absent, missing)):
-        for number in numbers:
-            program += [(equal, 0, 1, number), (answer, 0, 0, what)]
-    program += [(equal, 1, 0, clone), (answer, 0, 0, allow)]
-    program += [(load, 0, 0, 16), (has, 0, 1, 0x10000), (answer, 0, 0, allow), (answer, 0, 0, refuse)]
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in program))
-    header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program), ctypes.addressof(code)))
-    library = ctypes.CDLL(None, use_errno=True)
-    every_thread = ctypes.c_ulong(1)
-    if library.prctl(38, 1, 0, 0, 0) or library.syscall(seccomp, 1, every_thread, header):
-        raise OSError(ctypes.get_errno(), "the filter of system calls was refused")
+    if sys.platform != "linux":
+        return None
+    try:
+        import pyseccomp as seccomp
+    except (ImportError, RuntimeError) as error:  # it is missing, or the library is
+        sys.exit(f'{error}: pip install "mhalib[grade]" installs pyseccomp; on Debian, apt-get install libseccomp2')
+    made = seccomp.SyscallFilter(seccomp.ALLOW)
+    made.set_attr(seccomp.Attr.ACT_BADARCH, seccomp.KILL_PROCESS)
+    made.set_attr(seccomp.Attr.CTL_TSYNC, 1)  # for the threads, too, that torch has started
+    for names, answer in ((REFUSED, errno.EPERM), (ABSENT, errno.ENOSYS)):
+        for name in names:
+            if seccomp.resolve_syscall(seccomp.Arch.NATIVE, name) == -1:  # below -1: known, but not on this machine
+                sys.exit(f"libseccomp is too old: it does not know the system call {name}")
+            made.add_rule(seccomp.ERRNO(answer), name)
+    made.add_rule(seccomp.ERRNO(errno.EPERM), "clone", seccomp.Arg(0, seccomp.MASKED_EQ, CLONE_THREAD, 0))
+    return made
 
 
 def _take_over_pipes():
@@ -138,6 +131,7 @@ def _error(error):
 
 def main():
     limits = json.loads(sys.argv[1])
+    calls = _filter_of_system_calls()
     incoming, outgoing = _take_over_pipes()
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import torch
@@ -145,7 +139,8 @@ def main():
 
     torch.set_num_threads(1)
     _limit(limits)
-    _forbid_processes()
+    if calls is not None:
+        calls.load()
 
     def read(count):
         held = b""

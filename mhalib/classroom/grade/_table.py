@@ -15,7 +15,7 @@ COLUMNS = ("student", "chapter", "exercise", "points", "out_of", "kind", "mistak
 
 @dataclass(frozen=True)
 class Row:
-    """One student, one exercise. `kind` and `mistake` are as in `mhalib.checks.Finding`; or "unreadable", "stopped"."""
+    """One student, one exercise. `kind` and `mistake` are as in `checks.Finding`; or "unreadable", "stopped"."""
 
     student: str
     chapter: int

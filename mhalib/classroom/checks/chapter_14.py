@@ -1,4 +1,4 @@
-"""Exercises on which heads matter: chapter 14."""
+"""Chapter 14: importance, gates, and the removal of a head."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from ._exercise import Case, Exercise, Mistake, draw, sizes
+from ._exercise import Case, Exercise, Mistake
+from ._inputs import draw, sizes
 
 
 def _outputs_and_gradients(rng: random.Random) -> Iterator[Case]:

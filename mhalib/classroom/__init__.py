@@ -1,0 +1,1 @@
+"""What a class needs, and a page does not: `checks` names the mistake in an exercise, `grade` grades notebooks."""

@@ -1,0 +1,107 @@
+"""Checkers for the exercises: they say which mistake was made.
+
+`checks.split_heads(your_function)` draws inputs from a seed, compares with the reference, and, where the result is
+wrong, names the known mistake that does the same. It prints what was verified, or raises `CheckFailed` with a message.
+"""
+
+from ._exercise import CheckFailed, Exercise, Finding, Mistake
+from .chapter_01 import two_heads, weighted_average
+from .chapter_02 import attend, masked_softmax, scores
+from .chapter_02_masks import causal_mask, padding_mask
+from .chapter_02_repairs import mended_filling, mended_scale
+from .chapter_03 import cache_numbers, count_flops, count_weights, multi_head
+from .chapter_04 import fold_heads, mended_merge, merge_heads, row_of_fold, split_heads, strides_of_heads
+from .chapter_05 import first_wrong_step, folded_lens
+from .chapter_05_repairs import converted_mask, mended_layer, mended_tiling
+from .chapter_06 import head_entropy, mended_axis, offset_weight
+from .chapter_07 import cross_shapes, decoder_mask, shifted
+from .chapter_07_repairs import mended_masks
+from .chapter_08 import alignment_share, mended_accuracy, share_exact
+from .chapter_09 import induction_weight, next_token_probabilities
+from .chapter_09_repairs import mended_loss, mended_step
+from .chapter_10 import mended_patches, patches
+from .chapter_11 import weight_on_the_left
+from .chapter_12 import mended_words, positional_role, sink_weight
+from .chapter_13 import head_cosines, js_divergence
+from .chapter_14 import hard_gate, head_importance, open_gates, prune
+from .chapter_14_repairs import mended_pruning
+
+EXERCISES: dict[str, Exercise] = {
+    exercise.name: exercise
+    for exercise in (
+        *(weighted_average, two_heads),
+        *(scores, masked_softmax, padding_mask, causal_mask, attend, mended_scale, mended_filling),
+        *(count_weights, count_flops, cache_numbers, multi_head),
+        *(split_heads, merge_heads, fold_heads, row_of_fold, strides_of_heads, mended_merge),
+        *(mended_layer, folded_lens, converted_mask, first_wrong_step, mended_tiling),
+        *(head_entropy, offset_weight, mended_axis),
+        *(decoder_mask, cross_shapes, shifted, mended_masks),
+        *(share_exact, alignment_share, mended_accuracy),
+        *(induction_weight, next_token_probabilities, mended_loss, mended_step),
+        *(patches, mended_patches),
+        *(weight_on_the_left,),
+        *(sink_weight, positional_role, mended_words),
+        *(head_cosines, js_divergence),
+        *(head_importance, hard_gate, open_gates, prune, mended_pruning),
+    )
+}
+"""Every exercise by its name, in the order of the chapters."""
+
+__all__ = [
+    "EXERCISES",
+    "CheckFailed",
+    "Exercise",
+    "Finding",
+    "Mistake",
+    "alignment_share",
+    "attend",
+    "cache_numbers",
+    "causal_mask",
+    "converted_mask",
+    "count_flops",
+    "count_weights",
+    "cross_shapes",
+    "decoder_mask",
+    "first_wrong_step",
+    "fold_heads",
+    "folded_lens",
+    "hard_gate",
+    "head_cosines",
+    "head_entropy",
+    "head_importance",
+    "induction_weight",
+    "js_divergence",
+    "masked_softmax",
+    "mended_accuracy",
+    "mended_axis",
+    "mended_filling",
+    "mended_layer",
+    "mended_loss",
+    "mended_masks",
+    "mended_merge",
+    "mended_patches",
+    "mended_pruning",
+    "mended_scale",
+    "mended_step",
+    "mended_tiling",
+    "mended_words",
+    "merge_heads",
+    "multi_head",
+    "next_token_probabilities",
+    "offset_weight",
+    "open_gates",
+    "padding_mask",
+    "patches",
+    "positional_role",
+    "prune",
+    "row_of_fold",
+    "scores",
+    "share_exact",
+    "shifted",
+    "sink_weight",
+    "split_heads",
+    "strides_of_heads",
+    "two_heads",
+    "weight_on_the_left",
+    "weighted_average",
+]
