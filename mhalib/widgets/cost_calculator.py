@@ -7,7 +7,9 @@ from typing import Any
 
 import traitlets
 
+from .. import costs as formulas
 from .._validate import require_count, require_divisible
+from ..costs import Sizes
 from ._instrument import Instrument
 
 SIZES = ("num_hiddens", "num_heads", "num_kv_heads", "num_layers", "num_tokens", "batch_size", "bytes_per_number")
@@ -78,15 +80,18 @@ class CostCalculator(Instrument):
         return int(proposal["value"])
 
     def costs(self) -> dict[str, int]:
-        """parameters, flops, score_bytes of one layer, cache_bytes of all layers."""
-        width, tokens, layers, examples = self.num_hiddens, self.num_tokens, self.num_layers, self.batch_size
-        kv_width = width // self.num_heads * self.num_kv_heads
-        parameters = 2 * width**2 + 2 * width * kv_width
+        """parameters, flops, score_bytes of one layer, cache_bytes of all layers, by `mhalib.costs`.
+
+        Raises:
+            ValueError: the sizes do not divide, as while one is being changed before the other.
+        """
+        run = (self.num_tokens, self.batch_size)
+        sizes = Sizes(self.num_hiddens, self.num_heads, self.num_kv_heads)
         return {
-            "parameters": layers * parameters,
-            "flops": layers * examples * (2 * tokens * parameters + 4 * tokens**2 * width),
-            "score_bytes": examples * self.num_heads * tokens**2 * self.bytes_per_number,
-            "cache_bytes": 2 * layers * examples * tokens * kv_width * self.bytes_per_number,
+            "parameters": self.num_layers * formulas.parameters(sizes),
+            "flops": self.num_layers * formulas.flops(sizes, *run),
+            "score_bytes": formulas.score_bytes(sizes, *run, self.bytes_per_number),
+            "cache_bytes": self.num_layers * formulas.cache_bytes(sizes, *run, self.bytes_per_number),
         }
 
     def table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
@@ -97,7 +102,11 @@ class CostCalculator(Instrument):
             "score_bytes": ("scores of one layer, if they are stored", " bytes"),
             "cache_bytes": ("keys and values of all layers, kept for writing on", " bytes"),
         }
-        rows = [(title, f"{self.costs()[name]:,}{unit}") for name, (title, unit) in titles.items()]
+        try:
+            costs = self.costs()
+        except ValueError as error:
+            return f"What attention costs at {sizes}: {error}", ("cost", "amount"), []
+        rows = [(title, f"{costs[name]:,}{unit}") for name, (title, unit) in titles.items()]
         return f"What attention costs at {sizes}", ("cost", "amount"), rows
 
 

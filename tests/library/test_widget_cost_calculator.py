@@ -57,7 +57,11 @@ def test_a_trait_set_later_is_checked_too():
         with pytest.raises(ValueError, match=f"{name}={value} must be"):
             setattr(calculator, name, value)
     calculator.num_heads = 5  # does not divide 768: on the way to another width
+    assert "num_hiddens=768 is not divisible by num_heads=5" in calculator._repr_mimebundle_()[0]["text/html"]
     calculator.num_hiddens = 100
+    with pytest.raises(ValueError, match="num_heads=5 is not divisible by num_kv_heads=12"):
+        calculator.costs()
+    calculator.num_kv_heads = 5
     assert calculator.costs()["parameters"] > 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
+from ...costs import Sizes, cache_bytes, pair_flops, parameters
 from ._exercise import Case, Exercise, Mistake
 from ._inputs import sizes
 from ._layer import LAYER_MISTAKES, forward, layer_inputs
@@ -31,7 +32,7 @@ count_weights = Exercise(
     "count_weights",
     chapter=3,
     title="how many weights a layer has",
-    reference=lambda num_hiddens, num_heads, bias: 4 * num_hiddens**2 + 4 * num_hiddens * bias,
+    reference=lambda num_hiddens, num_heads, bias: parameters(Sizes(num_hiddens, num_heads), bias=bias),
     cases=_numbers("num_hiddens", "num_heads", "bias"),
     verified="three sizes of layer, with biases and without. The number of heads does not matter.",
     mistakes=[
@@ -69,7 +70,7 @@ count_flops = Exercise(
     "count_flops",
     chapter=3,
     title="operations of scores and weighted sums",
-    reference=lambda num_tokens, num_hiddens, num_heads: 4 * num_tokens**2 * num_hiddens,
+    reference=lambda num_tokens, num_hiddens, num_heads: pair_flops(Sizes(num_hiddens, num_heads), num_tokens),
     cases=_numbers("num_tokens", "num_hiddens", "num_heads"),
     verified="three sizes. A multiplication and its addition count as two; projections and softmax are left out.",
     points=2,
@@ -111,7 +112,7 @@ cache_numbers = Exercise(
     chapter=3,
     title="numbers in a cache of keys and values",
     reference=lambda num_layers, num_tokens, num_hiddens, num_heads, num_kv_heads: (
-        2 * num_layers * num_tokens * num_kv_heads * (num_hiddens // num_heads)
+        num_layers * cache_bytes(Sizes(num_hiddens, num_heads, num_kv_heads), num_tokens, bytes_per_number=1)
     ),
     cases=_numbers(*_CACHE),
     verified="three sizes, in all of which heads share keys and values.",
