@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 
+import nbformat
 import notebooks
 import pytest
 import tomllib
@@ -88,6 +89,20 @@ def test_readme_gives_the_command_that_make_test_runs() -> None:
     command = re.search(r"-m (pytest -n .*)$", MAKEFILE, flags=re.MULTILINE)[1]
     assert command in read("README.md")
     assert re.search(r"^make test$", read(".ci/run"), flags=re.MULTILINE)
+
+
+def test_contributing_lists_every_tool_every_tag_and_all_metadata() -> None:
+    said = read("CONTRIBUTING.md")
+    _, _, tools = said.partition("### The tools\n")
+    tools = tools.partition("\n#")[0]
+    assert [path.name for path in (notebooks.ROOT / "tools").glob("*.py") if f"{path.name}`" not in tools] == []
+    _, _, tags = said.partition("### Tags and metadata of cells\n")
+    tags = tags.partition("\n#")[0]
+    pages = [nbformat.read(path, as_version=4) for path in sorted(notebooks.CHAPTERS.glob("*.ipynb"))]
+    metadata = [cell.metadata for page in pages for cell in page.cells]
+    used = {tag for one in metadata for tag in one.get("tags", [])} | {key for one in metadata for key in one}
+    unsaid = {name for name in used if f"`{name}`" not in tags and f'{{"{name}"' not in tags}
+    assert unsaid <= {"tags"}
 
 
 def unknown_commands(shell: str) -> list[str]:
