@@ -4,7 +4,7 @@ BIN    := .venv/bin
 READY  := .venv/.installed
 PORT   ?= 8000
 
-.PHONY: help book test quick serve notebooks rehearse results exercises bench lab lint clean
+.PHONY: help book test quick serve notebooks rehearse results exercises chapter bench lab lint javascript clean
 .DELETE_ON_ERROR:
 
 help: ## list these commands
@@ -31,11 +31,15 @@ quick: $(READY) lint book ## lint, and the tests and notebooks that your change 
 	@echo "== tests and notebooks that the change touches"
 	$(BIN)/python tools/quick.py $(if $(BASE),--base $(BASE))
 
-lint: $(READY) ## ruff and mypy
+lint: $(READY) ## ruff and mypy, and Biome and TypeScript where  make javascript  has put them
 	@echo "== lint"
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/javascript.py
+
+javascript: $(READY) ## what checks JavaScript: Node into .venv, Biome and TypeScript into node_modules
+	$(BIN)/python tools/javascript.py --install
 
 serve: book ## build, then show the book at http://localhost:8000
 	@echo "http://localhost:$(PORT)   (stop with Ctrl-C)"
@@ -52,6 +56,9 @@ results: $(READY) ## run the chapters' experiments from several seeds; CHAPTERS=
 
 exercises: $(READY) ## make the students' notebooks from the chapters
 	$(BIN)/python tools/exercises.py
+
+chapter: $(READY) ## begin a chapter: make chapter NAME=rotary_positions TITLE="Rotary positions"
+	@$(BIN)/python tools/chapter.py -- '$(subst ','\'',$(NAME))' '$(subst ','\'',$(TITLE))'
 
 bench: $(READY) ## time and memory against other layers; rewrites chapters/speed.md and its picture
 	$(BIN)/python tools/bench.py

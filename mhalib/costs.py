@@ -52,7 +52,7 @@ class Sizes(NamedTuple):
 
 
 def parameters(sizes: Sizes, *, bias: bool = False) -> int:
-    """Weights of W_q, W_k, W_v and W_o: 2 D h d + 2 D g d, g being `num_kv_heads`; with biases, h d + 2 g d + D more."""
+    """Weights of W_q, W_k, W_v, W_o: 2 D h d + 2 D g d, with g = `num_kv_heads`; biases are h d + 2 g d + D more."""
     wide, shared = sizes.widths
     weights = 2 * sizes.num_hiddens * (wide + shared)
     return weights + (wide + 2 * shared + sizes.num_hiddens if bias else 0)
@@ -83,7 +83,7 @@ def cache_bytes(sizes: Sizes, num_tokens: int, batch_size: int = 1, bytes_per_nu
 
 
 class Costs(NamedTuple):
-    """What one pass through a layer took. parameters: its weights; flops: operations; cache_bytes: what it would keep."""
+    """What a layer has and one pass took: its weights, its operations, and what a cache would keep."""
 
     parameters: int
     flops: int

@@ -66,11 +66,11 @@ class Report:
 
 
 def reports() -> Iterator[Report]:
-    from mhalib.widgets import page_script, scripts
+    from mhalib.widgets import joinable, page_script, scripts
 
     whole = page_script()
     for file in scripts():
-        text = file.read_text(encoding="utf-8")
+        text = joinable(file)
         first = whole.index(text)
         code = COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
         run = (COVERAGE.run >> (8 * first)).to_bytes(len(whole) + 1, "little")

@@ -172,12 +172,13 @@ def check_agreement(functions: dict[str, Contender], x: Tensor) -> None:
         outputs = {name: function(x) for name, function in functions.items()}
     first = next(iter(outputs.values()))
     for name, output in outputs.items():
-        torch.testing.assert_close(
-            output, first, rtol=tolerance, atol=tolerance, msg=lambda text, name=name: f"{name}: {text}"
-        )
+        try:
+            torch.testing.assert_close(output, first, rtol=tolerance, atol=tolerance)
+        except AssertionError as error:
+            raise AssertionError(f"{name}: {error}") from None
 
 
-def as_call(function: Contender, x: Tensor, passes: str, parameters: list[nn.Parameter]) -> Callable[[], None]:
+def as_call(function: Contender, x: Tensor, passes: str, parameters: list[nn.Parameter]) -> Callable[[], object]:
     """A function without arguments that runs one or both passes, and leaves no gradient behind."""
     if passes == "forward":
         return torch.no_grad()(lambda: function(x))
@@ -248,7 +249,8 @@ def verdicts(cases: list[Case]) -> str:
 def overheads(size: Size, device: torch.device, rounds: int) -> str:
     """Markdown: what stands between the bare kernel and the layer in a forward pass, in microseconds."""
     layer, x, valid_lens = problem(size, True, device, torch.float32)
-    steps = {
+    assert valid_lens is not None
+    steps: dict[str, Callable[[], object]] = {
         FUSED: lambda: fused(layer, x, None),
         "the same, its projections called as modules": lambda: fused_in_modules(layer, x),
         "our layer, which is a module and checks": lambda: layer(x, x, x, need_weights=False),
@@ -342,13 +344,19 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--page", type=Path, default=PAGE, help="whose part between the markers is rewritten")
     parser.add_argument("--plot", type=Path, default=PLOT, help="the picture of the first device")
     chosen = parser.parse_args(arguments)
-    devices = [torch.device(name) for name in chosen.device or ["cpu", *["cuda"] * torch.cuda.is_available()]]
+    try:
+        devices = [torch.device(name) for name in chosen.device or ["cpu", *["cuda"] * torch.cuda.is_available()]]
+    except RuntimeError as error:
+        parser.error(f"--device: {error}: give cpu or cuda")
     reports = []
     for number, device in enumerate(devices):
         sizes = QUICK_SIZES if chosen.quick else GPU_SIZES if device.type == "cuda" else SIZES
         plan = [(size, masked, passes) for size in sizes for masked in MASKS for passes in PASSES]
         budget = 0.0 if chosen.quick else SECONDS
-        cases = [measure(*one, device, chosen.compile, budget) for one in tqdm(plan, desc=device.type, mininterval=1.0)]
+        cases = [
+            measure(size, masked, passes, device, chosen.compile, budget)
+            for size, masked, passes in tqdm(plan, desc=device.type, mininterval=1.0)
+        ]
         overhead = overheads(sizes[0], device, rounds=7 if chosen.quick else 3000)
         reports.append(report(cases, device, overhead))
         if number == 0:

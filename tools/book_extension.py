@@ -79,9 +79,17 @@ def mark_statements(app: Sphinx, doctree: nodes.document, docname: str) -> None:
             continue
         if f"tag_{statements.OF_THIS_RUN}" in cell["classes"]:
             outputs[0].insert(0, nodes.raw("", OF_THIS_RUN, format="html"))
-        elif stated := statements.measured(cell.get("cell_metadata") or {}):
+        elif stated := stated_in(docname, cell):
             said = html.escape(f"Another run may differ by {stated}", quote=True)
             outputs[0].insert(0, nodes.raw("", MEASURED.format(said=said), format="html"))
+
+
+def stated_in(docname: str, cell: nodes.container) -> statements.Measured | None:
+    """What a cell states of its numbers; an error names the page."""
+    try:
+        return statements.measured(cell.get("cell_metadata") or {})
+    except ValueError as error:
+        raise ValueError(f"{docname}.ipynb, metadata of a cell: {error}") from error
 
 
 def show_exercises(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -103,14 +111,15 @@ def show_exercises(app: Sphinx, docname: str, source: list[str]) -> None:
 
 def quotable(env: BuildEnvironment) -> dict[str, list[str]]:
     """What other pages may show of a page or link to: its title, headings, anchors and labels, and what it cites."""
-    labels, cited = env.get_domain("std").data["labels"], env.get_domain("cite").citation_refs
+    labels = env.get_domain("std").data["labels"]
+    citations: Any = env.get_domain("cite")
     return {
         name: [
             env.titles[name].astext(),
             env.tocs[name].pformat(),
             *sorted(env.metadata[name].get("myst_slugs", ())),
             *sorted(label for label, (page, *_) in labels.items() if page == name),
-            *sorted(target.key for one in cited if one.docname == name for target in one.targets),
+            *sorted(target.key for one in citations.citation_refs if one.docname == name for target in one.targets),
         ]
         for name in sorted(env.found_docs)
     }
@@ -118,8 +127,10 @@ def quotable(env: BuildEnvironment) -> dict[str, list[str]]:
 
 def write_all_where_one_quotes_another(app: Sphinx, env: BuildEnvironment) -> Iterable[str]:
     """Sphinx writes the pages that changed; if what others may quote has changed too, all are to be written."""
-    before, env.book_quotable = getattr(env, "book_quotable", None), quotable(env)
-    return env.found_docs if before not in (None, env.book_quotable) else ()
+    ours: Any = env  # Sphinx keeps what is added to it
+    before, now = getattr(ours, "book_quotable", None), quotable(env)
+    ours.book_quotable = now
+    return env.found_docs if before not in (None, now) else ()
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

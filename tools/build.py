@@ -49,7 +49,10 @@ def build(root: Path, everything: bool = False) -> int:
     """Build what is to be built; the exit status."""
     state = root / "_build/state.json"
     built = state.exists() and (root / "_build/html/index.html").exists()
-    before = json.loads(state.read_text(encoding="utf-8")) if built and not everything else {}
+    try:
+        before = json.loads(state.read_text(encoding="utf-8")) if built and not everything else {}
+    except ValueError:  # broken off while it was written
+        before = {}
     now = {"shared": fingerprints(root, SHARED), "pages": fingerprints(root, PAGES)}
     what = what_to_build(before, now)
     if what == "nothing":

@@ -51,11 +51,12 @@ def without_solution(source: str) -> str:
         ValueError: a marker is missing, doubled or out of order, or there is no solution.
     """
     kept: list[str] = []
+    replacement: list[str] = []
     state, indent = "outside", ""
     for number, line in enumerate(source.splitlines(), 1):
         marker = line.strip()
         if "SOLUTION" in marker and marker not in (BEGIN, END):
-            raise ValueError(f"line {number} is neither {BEGIN!r} nor {END!r}: {line!r}")
+            raise ValueError(f"line {number} is neither {BEGIN!r} nor {END!r}, write one: {line!r}")
         if marker == BEGIN:
             _require(state == "outside", number, marker)
             state, indent, replacement = "solution", line[: len(line) - len(line.lstrip())], []
@@ -74,13 +75,15 @@ def without_solution(source: str) -> str:
             replacement.append((indent + line[len(indent) + 1 :].removeprefix(" ")).rstrip())
     _require(state == "outside", len(source.splitlines()), "the end of the cell")
     if BEGIN not in source:
-        raise ValueError(f"a cell with the tag {EXERCISE!r} has no {BEGIN!r}")
+        raise ValueError(f"a cell with the tag {EXERCISE!r} has no {BEGIN!r}: enclose the solution, or drop the tag")
     return "\n".join(kept)
 
 
 def _require(fits: bool, number: int, marker: str) -> None:
     if not fits:
-        raise ValueError(f"line {number}: {marker!r} does not fit what stands before it")
+        raise ValueError(
+            f"line {number}: {marker!r} does not fit what stands before it: put {BEGIN!r} first, {END!r} last"
+        )
 
 
 def student_notebook(chapter: Path) -> NotebookNode | None:
@@ -88,11 +91,13 @@ def student_notebook(chapter: Path) -> NotebookNode | None:
     cells = nbformat.read(chapter, as_version=4).cells
     if not any(EXERCISE in cell.metadata.get("tags", []) for cell in cells):
         return None
-    heading = next(line for cell in cells for line in cell.source.splitlines() if line.startswith("# "))
+    headings = [line for cell in cells for line in cell.source.splitlines() if line.startswith("# ")]
+    if not headings:
+        raise ValueError(f"{chapter.name} has no title: begin its first cell with '# ' and the title")
     path = FOLDER / chapter.name
     generated = notebooks.generated_cells(path)
     made = [
-        nbformat.v4.new_markdown_cell(INTRODUCTION.format(title=heading.removeprefix("# "), name=chapter.name)),
+        nbformat.v4.new_markdown_cell(INTRODUCTION.format(title=headings[0].removeprefix("# "), name=chapter.name)),
         nbformat.v4.new_markdown_cell(generated["launch"], metadata={"tags": ["launch"]}),
         nbformat.v4.new_code_cell(generated["set-up"], metadata={"tags": ["set-up"]}),
     ]
@@ -110,7 +115,7 @@ def student_notebook(chapter: Path) -> NotebookNode | None:
                 nbformat.v4.new_markdown_cell(re.sub(r"\]\((?=[\w-]+\.(ipynb|md))", "](../chapters/", cell.source))
             )
         elif BEGIN in cell.source or END in cell.source:
-            raise ValueError(f"{chapter.name}, cell {cell.id} has a solution, but not the tag {EXERCISE!r}")
+            raise ValueError(f"{chapter.name}, cell {cell.id} has a solution, but not the tag {EXERCISE!r}: add it")
     return notebooks.normalise(nbformat.v4.new_notebook(cells=made))
 
 
@@ -145,7 +150,7 @@ def with_table(page: str, written: str) -> str:
     before, _, rest = page.partition(TABLE_BEGIN)
     _, mark, after = rest.partition(TABLE_END)
     if not mark:
-        raise ValueError(f"{TABLE.name} has not both of {TABLE_BEGIN!r} and {TABLE_END!r}")
+        raise ValueError(f"{TABLE.name} has not both of {TABLE_BEGIN!r} and {TABLE_END!r}: put them back")
     return f"{before}{TABLE_BEGIN}\n{written}\n\n{TABLE_END}{after}"
 
 

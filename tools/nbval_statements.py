@@ -5,7 +5,7 @@ nbval starts the kernel, runs the cells and reports; only its comparison is repl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ class Notebook(IPyNbFile):
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Iterator[list[pytest.Collector]]:
+def pytest_collect_file(
+    file_path: Path, parent: pytest.Collector
+) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
     found = yield
     return [Notebook.from_parent(parent, path=each.path) if type(each) is IPyNbFile else each for each in found]

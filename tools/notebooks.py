@@ -22,12 +22,14 @@ import os
 import re
 import textwrap
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import nbformat
 import statements
 import yaml
 from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError
 from nbformat import NotebookNode
 from tqdm import tqdm
 
@@ -95,8 +97,29 @@ EXERCISE_LAUNCH = (
 
 def repository() -> tuple[str, str]:
     """Address and branch, from the one place that holds them."""
-    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]
-    return config["url"], config["branch"]
+    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    try:
+        return config["repository"]["url"], config["repository"]["branch"]
+    except (KeyError, TypeError):
+        raise ValueError("_config.yml has no repository with url and branch: put both back") from None
+
+
+def here(path: Path) -> str:
+    """The name of a file of the repository, as an error says it."""
+    return path.relative_to(ROOT).as_posix() if ROOT in path.parents else path.name
+
+
+def given(paths: Sequence[Path]) -> list[Path]:
+    """The notebooks that somebody named, each with its whole path.
+
+    Raises:
+        ValueError: one is not a notebook of the repository.
+    """
+    found = [path.resolve() for path in paths]
+    for path in found:
+        if path.suffix != ".ipynb" or not path.is_file() or ROOT not in path.parents:
+            raise ValueError(f"{here(path)} is no notebook of this repository: name one of chapters/*.ipynb")
+    return found
 
 
 def launch_links(path: Path) -> dict[str, str]:
@@ -136,7 +159,7 @@ def cell_with_tag(notebook: NotebookNode, tag: str) -> NotebookNode:
     """The one cell that carries `tag`; `ValueError` if there is none or more than one."""
     found = [cell for cell in notebook.cells if tag in cell.metadata.get("tags", [])]
     if len(found) != 1:
-        raise ValueError(f"{len(found)} cells carry the tag {tag!r}, expected 1")
+        raise ValueError(f"{len(found)} cells carry the tag {tag!r}: give it to one cell")
     return found[0]
 
 
@@ -163,7 +186,10 @@ def execute(path: Path, measure: bool = False) -> NotebookNode:
     """Run the notebook at `path` in a fresh kernel, in its own folder, and return it with the outputs to store."""
     notebook = nbformat.read(path, as_version=4)
     for tag, source in generated_cells(path).items():
-        cell_with_tag(notebook, tag).source = source
+        try:
+            cell_with_tag(notebook, tag).source = source
+        except ValueError as error:
+            raise ValueError(f"{here(path)}: {error}") from error
     stored = copy.deepcopy(notebook)
     with tqdm(total=len(notebook.cells), desc=path.stem, unit="cell", mininterval=1.0) as progress:
         client = NotebookClient(
@@ -175,7 +201,10 @@ def execute(path: Path, measure: bool = False) -> NotebookNode:
             resources={"metadata": {"path": str(path.parent)}},
             on_cell_complete=lambda **_: progress.update(),
         )
-        client.execute()
+        try:
+            client.execute()
+        except (CellExecutionError, CellTimeoutError) as error:
+            raise ValueError(f"{here(path)} is not stored, for this cell of it failed: mend it\n{error}") from error
     settle(path, stored, notebook, measure)
     return normalise(notebook)
 
@@ -199,7 +228,12 @@ def settle(path: Path, stored: NotebookNode, notebook: NotebookNode, measure: bo
     key = code_key(path, notebook)
     same_code = stored.metadata.get("mhalib", {}).get("code") == key
     pairs = [pair for pair in zip(stored.cells, notebook.cells, strict=True) if pair[1].cell_type == "code"]
-    confirmed = [not statements.unconfirmed(new.metadata, old.outputs, new.outputs) for old, new in pairs]
+    confirmed = []
+    for old, new in pairs:
+        try:
+            confirmed.append(not statements.unconfirmed(new.metadata, old.outputs, new.outputs))
+        except ValueError as error:
+            raise ValueError(f"{here(path)}, {new.id}: {error}") from error
     for (old, new), holds in zip(pairs, confirmed, strict=True):
         if statements.TIMING in new.metadata.get("tags", []):
             if old.outputs and not measure:
@@ -225,9 +259,23 @@ def front_picture(notebook: NotebookNode) -> bytes | None:
     if not any(FRONT_PAGE in cell.metadata.get("tags", []) for cell in notebook.cells):
         return None
     outputs = cell_with_tag(notebook, FRONT_PAGE).outputs
-    return next(
-        base64.b64decode(output.data["image/png"]) for output in outputs if "image/png" in output.get("data", {})
-    )
+    pictures = [output.data["image/png"] for output in outputs if "image/png" in output.get("data", {})]
+    if not pictures:
+        raise ValueError(f"the cell with the tag {FRONT_PAGE!r} draws no figure: give the tag to one that does")
+    return base64.b64decode(pictures[0])
+
+
+def store_front_picture(path: Path, notebook: NotebookNode) -> None:
+    """Give the start page the notebook's figure, if a cell of it is tagged for that."""
+    try:
+        picture = front_picture(notebook)
+    except ValueError as error:
+        raise ValueError(f"{here(path)}: {error}") from error
+    if picture is None:
+        return
+    if path.stem not in FRONT_PICTURES:
+        raise ValueError(f"{here(path)} has the tag {FRONT_PAGE!r}: add a line to FRONT_PICTURES in tools/notebooks.py")
+    FRONT_PICTURES[path.stem].write_bytes(picture)
 
 
 def main() -> None:
@@ -236,13 +284,15 @@ def main() -> None:
     parser.add_argument("notebooks", nargs="*", type=Path, help="all chapters, if none is named")
     arguments = parser.parse_args()
     os.environ["PYTHONHASHSEED"] = "0"
-    for path in [name.resolve() for name in arguments.notebooks] or sorted(CHAPTERS.glob("*.ipynb")):
-        start = time.perf_counter()
-        notebook = execute(path, arguments.measure)
-        nbformat.write(notebook, path)
-        if picture := front_picture(notebook):
-            FRONT_PICTURES[path.stem].write_bytes(picture)
-        print(f"{path.relative_to(ROOT)}: {time.perf_counter() - start:.0f} s, {path.stat().st_size / 1000:.0f} kB")
+    try:
+        for path in given(arguments.notebooks) or sorted(CHAPTERS.glob("*.ipynb")):
+            start = time.perf_counter()
+            notebook = execute(path, arguments.measure)
+            nbformat.write(notebook, path)
+            store_front_picture(path, notebook)
+            print(f"{here(path)}: {time.perf_counter() - start:.0f} s, {path.stat().st_size / 1000:.0f} kB")
+    except ValueError as error:
+        parser.exit(2, f"{error}\n")
 
 
 if __name__ == "__main__":

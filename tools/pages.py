@@ -34,6 +34,8 @@ def tables(text: str) -> list[Table]:
         if line.startswith("|"):
             block.append(line)
         elif block:
+            if len(block) < 2:
+                raise ValueError(f"under {' > '.join(trail)!r}: add the line |---| behind the header {block[0]!r}")
             header, _, *rows = map(cells, block)
             found.append(Table(tuple(trail), header, tuple(rows)))
             block = []

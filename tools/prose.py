@@ -45,7 +45,7 @@ def value(claim: str) -> tuple[float, float]:
 
 def printed(texts: Iterable[str]) -> set[float]:
     """All numbers in these texts; a percentage counts as its share of one, and as it is written."""
-    found = set()
+    found: set[float] = set()
     for text in texts:
         for number in statements.parted(text.replace("\n", " ; "))[1]:
             found |= {number.value, number.value / 100} if number.percent else {number.value}
@@ -60,7 +60,8 @@ def holds(claim: str, numbers: Iterable[float]) -> bool:
 
 def sections(cells: Sequence[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """The cells of each part of a page, with its heading: "" for what comes before the first `##`."""
-    heading, found = "", []
+    heading = ""
+    found: list[dict[str, Any]] = []
     for cell in cells:
         if cell["cell_type"] == "markdown":
             parts = re.split(r"^(?=## )", cell["source"], flags=re.MULTILINE)
@@ -102,18 +103,21 @@ def unaccounted(
                 used.add((str(cell.get("id")), claim))
                 if claim not in named:
                     if not holds(claim, near):
-                        found.append(f"{claim} under {heading or 'the title'!r}: printed nowhere in this section")
+                        found.append(
+                            f"{claim} under {heading or 'the title'!r}: printed nowhere in this section: "
+                            "print it there, or name its source in the metadata"
+                        )
                     continue
                 kind, _, where = named[claim].partition(":")
                 where = where.strip()
                 if kind not in SOURCES or not where:
                     found.append(f"{claim}: source {named[claim]!r} must begin with one of {', '.join(SOURCES)}")
                 elif kind == "page" and not holds(claim, page_numbers(where)):
-                    found.append(f"{claim}: not printed on page {where}")
+                    found.append(f"{claim}: not printed on page {where}: correct the number")
                 elif kind == "results" and not holds(claim, results(where)):
-                    found.append(f"{claim}: not in the results {where}")
+                    found.append(f"{claim}: not in the results {where}: correct the number")
     for cell in cells:
         for claim in cell.get("metadata", {}).get("numbers", {}):
             if (str(cell.get("id")), claim) not in used:
-                found.append(f"{claim}: named in the metadata of {cell.get('id')}, but not in its text")
+                found.append(f"{claim}: named in the metadata of {cell.get('id')}, but not in its text: drop it there")
     return found

@@ -31,7 +31,8 @@ RUN = ("-n", "2", "--dist", "loadfile", "--nbval", "--nbval-current-env")
 def git(root: Path, *arguments: str) -> str:
     done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ValueError(f"git {' '.join(arguments)}: {done.stderr.strip()}")
+        said = done.stderr.strip() or "nothing in common"
+        raise ValueError(f"git {' '.join(arguments)}: {said}: name a commit or a branch with --base")
     return done.stdout
 
 
@@ -107,9 +108,9 @@ def main() -> int:
     given = parser.parse_args()
     try:
         changed = changed_files(ROOT, given.base)
+        made = plan(ROOT, changed)
     except ValueError as error:
         parser.error(str(error))
-    made = plan(ROOT, changed)
     for name in changed:
         print(f"changed   {name}")
     for path in made.paths:

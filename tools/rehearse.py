@@ -128,11 +128,11 @@ class Recorder:
         self.broken: list[dict[str, Any]] = []
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    def pytest_runtest_makereport(self, item: Any, call: pytest.CallInfo[None]) -> Any:
         report = yield
         if call.when == "call":
             self.cells += 1
-            if not report.passed:
+            if call.excinfo is not None and not report.passed:
                 self.broken.append({"cell": item.cell_num, "why": reason(call.excinfo.value)})
         return report
 
@@ -225,6 +225,8 @@ def main(given: Sequence[str] | None = None) -> int:
     names = [name for name in REHEARSALS if any(map(name.startswith, asked))]
     if unknown := [each for each in asked if not each or not any(name.startswith(each) for name in REHEARSALS)]:
         parser.error(f"--only: {', '.join(unknown)} not among {', '.join(REHEARSALS)}")
+    if arguments.jobs < 1:
+        parser.error(f"--jobs {arguments.jobs}: give 1 or more")
     paths = [path.resolve() for path in arguments.notebooks] or sorted(notebooks.CHAPTERS.glob("*.ipynb"))
     runs = rehearse(paths, names, arguments.jobs)
     print(table(runs, names), *by_cell(runs), sep="\n")

@@ -48,14 +48,15 @@ def asked(notebook: NotebookNode) -> dict[str, str]:
     for cell in notebook.cells:
         for name, expression in cell.metadata.get(KEY, {}).items():
             if name in found:
-                raise ValueError(f"two cells ask for the result {name!r}")
+                raise ValueError(f"two cells ask for the result {name!r}: give one another name")
             found[name] = expression
     return found
 
 
 def program(notebook: NotebookNode) -> list[tuple[str, dict[str, str]]]:
     """The code that runs, cell by cell, each with what is asked behind it."""
-    found, last = [], 0
+    found: list[tuple[str, dict[str, str]]] = []
+    last = 0
     for cell in notebook.cells:
         if cell.cell_type != "code" or LEFT_OUT & set(cell.metadata.get("tags", [])) or READS in cell.source:
             continue
@@ -74,7 +75,7 @@ def code_key(notebook: NotebookNode) -> str:
 def run(cells: list[tuple[str, dict[str, str]]], seed: int) -> dict[str, float]:
     """What is asked, after the cells ran in one namespace with `SEED` set to `seed`."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    found = {}
+    found: dict[str, float] = {}
     seeded = False
     for source, names in cells:
         exec(compile(source, "<cell>", "exec"), namespace)
@@ -82,13 +83,19 @@ def run(cells: list[tuple[str, dict[str, str]]], seed: int) -> dict[str, float]:
             namespace["SEED"], seeded = seed, True
         found |= {name: float(eval(expression, namespace)) for name, expression in names.items()}
     if not seeded:
-        raise ValueError("no cell assigns SEED, so that every run would be the same")
+        raise ValueError("no cell assigns SEED, so that every run would be the same: add  SEED = 0")
     return found
 
 
 def measure(path: Path) -> dict[str, Any]:
     """Everything that is stored of the chapter at `path`: each seed runs in an interpreter of its own."""
     notebook = nbformat.read(path, as_version=4)
+    try:
+        wanted = asked(notebook)
+    except ValueError as error:
+        raise ValueError(f"{notebooks.here(path)}: {error}") from error
+    if not wanted:
+        raise ValueError(f"{notebooks.here(path)} asks for no results: add {KEY!r} to a code cell's metadata")
     cells = program(notebook)
     runs = []
     for seed in SEEDS:
@@ -98,7 +105,12 @@ def measure(path: Path) -> dict[str, Any]:
             told.write_text(json.dumps([cells, seed]), encoding="utf-8")
             command = [sys.executable, __file__, "--one", str(told), str(answer)]
             environment = {**os.environ, "MPLBACKEND": "agg", "PYTHONHASHSEED": "0"}
-            subprocess.run(command, cwd=path.parent, env=environment, stdout=subprocess.DEVNULL, check=True)
+            done = subprocess.run(
+                command, cwd=path.parent, env=environment, capture_output=True, text=True, check=False
+            )
+            if done.returncode:
+                said = done.stderr.strip()
+                raise ValueError(f"{notebooks.here(path)} fails with SEED = {seed}: mend its code\n{said}")
             runs.append(json.loads(answer.read_text(encoding="utf-8")))
     *_, last = runs
     return {
@@ -142,10 +154,13 @@ def main() -> None:
     if arguments.one:
         one(*arguments.one)
         return
-    for path in [name.resolve() for name in arguments.notebooks] or [path for path, _ in chapters()]:
-        stored = json.dumps(measure(path), indent=1, ensure_ascii=False)
-        (FOLDER / f"{path.stem}.json").write_text(stored + "\n", encoding="utf-8")
-        print(f"mhalib/results/{path.stem}.json")
+    try:
+        for path in notebooks.given(arguments.notebooks) or [path for path, _ in chapters()]:
+            stored = json.dumps(measure(path), indent=1, ensure_ascii=False)
+            (FOLDER / f"{path.stem}.json").write_text(stored + "\n", encoding="utf-8")
+            print(f"mhalib/results/{path.stem}.json")
+    except ValueError as error:
+        parser.exit(2, f"{error}\n")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import base64
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -193,7 +193,7 @@ def opened(html: str) -> str:
 
 def _state(text: str) -> str:
     state = json.loads(text)
-    decoders: dict[str, Callable[[str], Sequence[float]]] = {
+    decoders: dict[str, Callable[[str], Iterable[float]]] = {
         "packed": lambda value: unpacked(value, int(np.prod(state["sizes"]))) / 1000,
         "sums": lambda value: np.frombuffer(base64.b64decode(value), "<i2") / 1000,
     }

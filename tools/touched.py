@@ -120,10 +120,14 @@ class Tree:
 
     @functools.cache  # noqa: B019 - a tree lives as long as the program
     def file(self, path: Path) -> File:
-        if path.suffix == ".ipynb":
-            return File(code_of(path))
-        (module,) = [*self._names(path)] or [""]
-        return File(path.read_text(encoding="utf-8"), module, path.name == "__init__.py")
+        is_page = path.suffix == ".ipynb"
+        (module,) = ([] if is_page else [*self._names(path)]) or [""]
+        source = code_of(path) if is_page else path.read_text(encoding="utf-8")
+        try:
+            return File(source, module, path.name == "__init__.py")
+        except SyntaxError as error:
+            where, line = path.relative_to(self.root).as_posix(), (error.text or "").strip()
+            raise ValueError(f"{where}: {error.msg} in line {error.lineno} of its code, {line!r}: mend it") from error
 
     def tests(self) -> list[Path]:
         return sorted((self.root / "tests").rglob("test_*.py"))

@@ -8,7 +8,7 @@ try:
 except ImportError as error:  # not a dependency of the package: layers and plots do without
     raise ImportError("mhalib.widgets needs anywidget: pip install anywidget") from error
 
-from ._instrument import STYLE, Instrument, page_script, script_file, scripts, source
+from ._instrument import STYLE, Instrument, joinable, page_script, script_file, scripts, source
 from .attention_playground import AttentionPlayground
 from .cost_calculator import CostCalculator
 from .head_explorer import HeadExplorer
@@ -21,6 +21,7 @@ __all__ = [
     "HeadExplorer",
     "Instrument",
     "ReshapeStepper",
+    "joinable",
     "page_script",
     "script_file",
     "scripts",

@@ -37,9 +37,13 @@ class Instrument(anywidget.AnyWidget):
 
     def state(self) -> dict[str, Any]:
         """What the page needs to draw the instrument: the traits of its own that are synchronised."""
-        own = type(self).class_trait_names(sync=True)
-        inherited = set(anywidget.AnyWidget.class_trait_names(sync=True)) | {"_esm", "_css", "_anywidget_id"}
-        return {name: getattr(self, name) for name in sorted(own) if name not in inherited}
+        return {name: getattr(self, name) for name in self.state_names()}
+
+    @classmethod
+    def state_names(cls) -> list[str]:
+        """The names of these traits, sorted."""
+        inherited = {*anywidget.AnyWidget.class_trait_names(sync=True), "_esm", "_css", "_anywidget_id"}
+        return sorted(set(cls.class_trait_names(sync=True)) - inherited)
 
     def table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         """Caption, header and rows of the table that says the same in numbers."""
@@ -85,6 +89,28 @@ def scripts() -> list[Path]:
     return [SHARED, *map(script_file, Instrument.known), HOST]
 
 
+def joinable(file: Path) -> str:
+    """A module's JavaScript as it stands in one scope with the others: without `import` and `export`, line by line.
+
+    The files are ES modules, for the tools that check them. A page that is opened from a disk loads no modules, and
+    anywidget wants one text. So they are joined here, which needs no Node, and their top names must differ.
+
+    Raises:
+        ValueError: a line imports or exports in another way than `import { a, b } from "./file.js";` and `export` in
+            front of a function or a constant.
+    """
+    text = re.sub(
+        r'^import \{ \w+(?:, \w+)* \} from "\./\w+\.js";$', "", file.read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
+    text = re.sub(r"^export (?=(?:function|const) )", "", text, flags=re.MULTILINE)
+    if wrong := re.search(r"^(?:import|export)\b.*", text, re.MULTILINE):
+        raise ValueError(
+            f"{file.name} cannot be joined with the others because of {wrong[0]!r}: write "
+            'import { a, b } from "./file.js"; in one line, or export in front of a function or const'
+        )
+    return text
+
+
 def source(script: str) -> str:
     """The shared functions and those of one instrument, as one piece of JavaScript."""
     return _joined([SHARED, script_file(script)])
@@ -97,4 +123,4 @@ def page_script() -> str:
 
 
 def _joined(files: Sequence[Path]) -> str:
-    return "\n".join(file.read_text(encoding="utf-8") for file in files)
+    return "\n".join(map(joinable, files))

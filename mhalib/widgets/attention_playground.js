@@ -1,40 +1,42 @@
+// @ts-check
 /* Attention on a few tokens: vectors, scores, mask, weights, output. Numbers are recomputed at each change. */
 
-function AttentionPlayground({ model, el }) {
+import { choice, classes, freshId, labelled, legible, listen, make, numberInput, range, settle, voice, writer } from "./shared.js";
+
+/** @import * as T from "./types" */
+/** @param {T.Place<T.Playground>} place */
+export function AttentionPlayground({ model, el }) {
+  /** @type {(keyof T.Playground)[]} */
   const NAMES = ["tokens", "q", "k", "v", "scale", "temperature", "mask", "valid_len", "query"];
+  /** @type {("q" | "k" | "v")[]} */
   const VECTORS = ["q", "k", "v"];
   const BOUND = 100;
-  const css = (name) => `mhalib-attention-playground-${name}`;
-  const copy = (rows) => rows.map((row) => [...row]);
+  const css = classes("attention-playground");
+  const copy = (/** @type {number[][]} */ rows) => rows.map((row) => [...row]);
   const start = Object.fromEntries(NAMES.map((name) => [name, model.get(name)])); // vectors are replaced, never changed
-
-  /** A token as it is shown: what cannot be seen is spelt as its code, what is long ends in an ellipsis. */
-  function spelt(token) {
-    const code = (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`;
-    const unseen = /[\p{Cc}\p{Cs}\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]/u;
-    const drawn = [...[...token.slice(0, 60)].map((c) => (unseen.test(c) ? code(c) : c)).join("")];
-    return drawn.length > 14 || token.length > 60 ? `${drawn.slice(0, 13).join("")}…` : drawn.join("") || "(empty)";
-  }
 
   /** Names of the tokens; equal ones are told apart by their number. */
   function shownNames() {
-    const plain = model.get("tokens").map(spelt);
+    const plain = model.get("tokens").map((token) => legible(token, 14));
     return plain.map((name, t) => (plain.indexOf(name) === plain.lastIndexOf(name) ? name : `${name} (${t})`));
   }
 
+  /** @type {T.Digits} */
   function inDigits(x) {
     const size = Math.abs(x);
     const text = size >= 1e5 ? size.toExponential(1) : size.toFixed(size >= 100 ? 0 : 2);
     return x < 0 && Number(text) !== 0 ? `−${text}` : text;
   }
 
-  const brief = (x) => String(Number(x.toFixed(3))).replace("-", "−");
+  const brief = (/** @type {number} */ x) => String(Number(x.toFixed(3))).replace("-", "−");
 
   /** The whole computation, in the order of the stages. */
   function attention() {
     const [q, k, v] = VECTORS.map((name) => model.get(name));
     const divisor = (model.get("scale") ? Math.sqrt(q[0].length) : 1) * model.get("temperature");
-    const sees = { none: () => true, causal: (t, j) => j <= t, "valid length": (t, j) => j < model.get("valid_len") }[model.get("mask")];
+    /** @type {Record<string, (t: number, j: number) => boolean>} */
+    const rules = { none: () => true, causal: (t, j) => j <= t, "valid length": (_, j) => j < model.get("valid_len") };
+    const sees = rules[model.get("mask")];
     const scores = q.map((query) => k.map((key) => query.reduce((sum, x, c) => sum + x * key[c], 0) / divisor));
     const mask = q.map((_, t) => k.map((_, j) => sees(t, j)));
     const weights = scores.map((row, t) => {
@@ -49,38 +51,40 @@ function AttentionPlayground({ model, el }) {
 
   const put = writer(model);
   const said = voice();
-  let fields, cells, radios, names, form, sum;
+  let { fields, cells, radios, names, form, sum } = /** @type {T.Built} */ ({});
 
-  /** A field for a number of the model: `read` finds it there, `changed` puts it there. */
+  /** A field for a number of the model: `read` finds it there, `changed` puts it there. @type {T.RealField} */
   function realField(read, options) {
-    const wrong = (sentence) => (said.textContent = sentence);
-    const { input, show } = numberInput({ value: read(), whole: false, wrong, ...options });
+    const { input, show } = numberInput({ value: read(), whole: false, said, ...options });
     fields.push(() => show(read()));
     return input;
   }
 
+  /** @type {T.Named} */
   const named = (text, scope, attributes = {}) => make("th", { scope, ...attributes }, make("bdi", { text }));
 
-  /** A stage: its table with a caption, in a frame that scrolls where the page is narrow. */
+  /** A stage: its table with a caption, in a frame that scrolls where the page is narrow. @type {T.StageTable} */
   function stage(number, title, key, ...parts) {
     const formula = make("span", { class: "mhalib-formula", "data-formula": key });
     const caption = make("caption", {}, make("b", { text: `${number} ${title} ` }), formula);
-    const frame = { class: `mhalib-frame ${css("stage")}`, role: "region", tabindex: 0, "aria-label": `${number} ${title}`, "data-stage": key };
-    cells[key] = { formula };
-    return make("div", frame, make("table", {}, caption, ...parts));
+    const region = { class: `mhalib-frame ${css("stage")}`, role: "region", tabindex: 0, "aria-label": `${number} ${title}`, "data-stage": key };
+    cells[key] = { formula, rows: [], numbers: [] };
+    const table = make("table", {}, caption, ...parts);
+    return { frame: make("div", region, table), table };
   }
 
-  /** Rows of a stage, one for each query; a click chooses it. */
+  /** Rows of a stage, one for each query; a click chooses it. @type {T.RowsOf} */
   function rowsOf(key, filled) {
     cells[key].rows = names.map((name, t) => make("tr", { onclick: () => put({ query: t }) }, named(name, "row"), ...filled(t)));
     return make("tbody", {}, ...cells[key].rows);
   }
 
+  /** @type {T.Grid} */
   function grid(number, title, key, columns, corner) {
-    const frame = stage(number, title, key);
+    const { frame, table } = stage(number, title, key);
     cells[key].numbers = names.map(() => columns.map(() => make("td")));
     const heads = columns.map((name) => named(name, "col"));
-    frame.firstChild.append(
+    table.append(
       make("thead", {}, make("tr", {}, make("td", { class: css("corner"), text: corner }), ...heads)),
       rowsOf(key, (t) => cells[key].numbers[t]),
     );
@@ -89,10 +93,11 @@ function AttentionPlayground({ model, el }) {
 
   function vectorStage() {
     const widths = VECTORS.map((name) => model.get(name)[0].length);
-    const frame = stage(1, "vectors", "vectors");
+    const { frame, table } = stage(1, "vectors", "vectors");
     const top = VECTORS.map((name, i) => make("th", { scope: "colgroup", colspan: widths[i], text: name }));
+    /** @type {T.VectorField} */
     const field = (name, t, c) => {
-      const changed = (value) => {
+      const changed = (/** @type {number} */ value) => {
         const rows = copy(model.get(name));
         rows[t][c] = value;
         put({ [name]: rows });
@@ -101,24 +106,25 @@ function AttentionPlayground({ model, el }) {
       const input = realField(() => model.get(name)[t][c], { min: -BOUND, max: BOUND, step: 0.1, changed, ...words });
       return make("td", { class: c ? null : css("first"), "data-vector": name }, input);
     };
-    const row = (t) => VECTORS.flatMap((name, i) => range(0, widths[i]).map((c) => field(name, t, c)));
-    frame.firstChild.append(
+    const row = (/** @type {number} */ t) => VECTORS.flatMap((name, i) => range(0, widths[i]).map((c) => field(name, t, c)));
+    table.append(
       make("thead", {}, make("tr", {}, make("td", { class: css("corner"), text: "token" }), ...top)),
       rowsOf("vectors", row),
     );
-    cells.vectors.rows.forEach((line, t) => line.firstChild.append(make("span", { class: css("index"), text: ` ${t}` })));
+    cells.vectors.rows.forEach((line, t) => line.children[0].append(make("span", { class: css("index"), text: ` ${t}` })));
     return frame;
   }
 
+  /** @type {T.TraitField} */
   function traitField(name, label, bounds) {
-    const changed = (value) => put({ [name]: value });
+    const changed = (/** @type {number} */ value) => put({ [name]: value });
     return labelled(label, realField(() => model.get(name), { ...bounds, changed, "data-name": name }));
   }
 
   function controls() {
     const scale = make("input", { type: "checkbox", "data-name": "scale", onchange: () => put({ scale: scale.checked }) });
     const options = ["none", "causal", "valid length"].map((each) => [each, each]);
-    const mask = choice({ value: model.get("mask"), options, changed: (value) => put({ mask: value }), "data-name": "mask" });
+    const mask = choice({ value: model.get("mask"), options, changed: (value) => put({ mask: /** @type {T.Playground["mask"]} */ (value) }), "data-name": "mask" });
     const heat = traitField("temperature", "temperature", { min: 0.01, max: 100, step: 0.1 });
     const length = traitField("valid_len", "valid length", { min: 0, max: names.length, whole: true });
     form = { scale, mask, length };
@@ -142,15 +148,17 @@ function AttentionPlayground({ model, el }) {
     said.textContent = `Back at the start. ${said.textContent}`;
   }
 
+  /** @type {T.Fill} */
   function fill(cell, value, seen, key) {
-    cell.dataset.value = value;
+    cell.dataset.value = String(value);
     cell.classList.toggle(css("hidden"), !seen);
     if (seen) cell.textContent = key === "mask" ? "✓" : inDigits(value);
     else cell.replaceChildren(make("span", { "aria-hidden": "true", text: "✕" }));
     if (!seen || key === "mask") cell.append(make("span", { class: css("aside"), text: seen ? "may attend" : "hidden" }));
-    cell.style.setProperty("--weight", key === "weights" ? value : 0);
+    cell.style.setProperty("--weight", key === "weights" ? String(value) : "0");
   }
 
+  /** @type {T.Sentence} */
   function sentence(row, mask, query) {
     const seen = row.map((_, j) => j).filter((j) => mask[j]);
     if (!seen.length) return `query ${names[query]}: nothing to see, so its weights and its output are 0.`;
@@ -161,10 +169,10 @@ function AttentionPlayground({ model, el }) {
     return `query ${names[query]}: most weight on ${top.map((j) => names[j]).join(" and ")}, ${inDigits(most)}${top.length > 1 ? " each" : ""}.`;
   }
 
-  /** The chosen query's weighted sum in numbers, in two lines. */
+  /** The chosen query's weighted sum in numbers, in two lines. @type {T.Written} */
   function written(row, mask, result) {
     const seen = row.map((_, j) => j).filter((j) => mask[j]);
-    const vector = (numbers, digits) => `(${numbers.map(digits).join(", ")})`;
+    const vector = (/** @type {number[]} */ numbers, /** @type {T.Digits} */ digits) => `(${numbers.map(digits).join(", ")})`;
     const total = vector(result, inDigits);
     if (!seen.length) return [`= ${total}: there is nothing to sum`];
     const values = model.get("v");
@@ -185,7 +193,7 @@ function AttentionPlayground({ model, el }) {
     cells.mask.formula.textContent = `${model.get("mask")}${length}`;
     cells.weights.formula.textContent = "softmax of each row";
     cells.output.formula.textContent = "weights · v";
-    for (const key of ["scores", "mask", "weights", "output"]) {
+    for (const key of /** @type {T.Key[]} */ (["scores", "mask", "weights", "output"])) {
       found[key].forEach((row, t) => row.forEach((value, c) => fill(cells[key].numbers[t][c], Number(value), key === "scores" || key === "output" || found.mask[t][c], key)));
     }
     found.weights.forEach((row, t) => {

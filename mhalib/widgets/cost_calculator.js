@@ -1,6 +1,12 @@
+// @ts-check
 /* What attention costs. The counts are exact integers (BigInt), so that they equal Python's. */
 
-function CostCalculator({ model, el }) {
+import { choice, labelled, listen, make, numberInput, settle, sheet, voice, writer } from "./shared.js";
+
+/** @import { Costs, Place } from "./types" */
+/** @param {Place<Costs>} place */
+export function CostCalculator({ model, el }) {
+  /** @type {[keyof Costs, string, number][]} */
   const FIELDS = [
     ["num_hiddens", "width D", 65536],
     ["num_heads", "heads h", 1024],
@@ -9,12 +15,14 @@ function CostCalculator({ model, el }) {
     ["num_tokens", "tokens N", 10000000],
     ["batch_size", "examples B", 1000000],
   ];
+  /** @type {[keyof ReturnType<typeof costs>, string, string, string][]} */
   const COSTS = [
     ["parameters", "parameters", "L · (2 D² + 2 D g d)", ""],
     ["flops", "FLOPs of a forward pass", "L · B · (2 N · (2 D² + 2 D g d) + 4 N² D)", ""],
     ["score_bytes", "scores of one layer, if they are stored", "B · h · N² · bytes", "B"],
     ["cache_bytes", "keys and values of all layers, kept for writing on", "2 L · B · N · g d · bytes", "B"],
   ];
+  /** @type {(keyof Costs)[]} */
   const NAMES = [...FIELDS.map(([name]) => name), "bytes_per_number"];
 
   function costs() {
@@ -37,6 +45,7 @@ function CostCalculator({ model, el }) {
     return null;
   }
 
+  /** @type {(count: bigint, unit: string) => string} */
   function inWords(count, unit) {
     const steps = ["", " thousand", " million", " billion", " trillion", " quadrillion"];
     const prefixes = ["B", "kB", "MB", "GB", "TB", "PB"];
@@ -48,15 +57,13 @@ function CostCalculator({ model, el }) {
   }
 
   const said = voice();
-  const amounts = {};
-  const body = make("tbody");
-  for (const [name, title, formula] of COSTS) {
-    amounts[name] = { exact: make("td", { class: "mhalib-number" }), words: make("td", { class: "mhalib-number" }) };
+  const amounts = COSTS.map(([name, title, formula, unit]) => {
+    const [exact, words] = [make("td", { class: "mhalib-number" }), make("td", { class: "mhalib-number" })];
     const head = make("th", { scope: "row", text: title }, make("div", { class: "mhalib-formula", text: formula }));
-    body.append(make("tr", { "data-cost": name }, head, amounts[name].words, amounts[name].exact));
-  }
+    return { name, unit, exact, words, row: make("tr", { "data-cost": name }, head, words, exact) };
+  });
   const table = sheet("What attention costs; d = D / h", ["cost", "about", "exactly"], []);
-  table.tBodies[0].replaceWith(body);
+  table.tBodies[0].append(...amounts.map(({ row }) => row));
 
   function draw() {
     const reason = problem();
@@ -66,18 +73,17 @@ function CostCalculator({ model, el }) {
       return;
     }
     const found = costs();
-    for (const [name, , , unit] of COSTS) {
-      amounts[name].exact.textContent = found[name].toLocaleString("en-US");
-      amounts[name].words.textContent = inWords(found[name], unit);
+    for (const { name, unit, exact, words } of amounts) {
+      exact.textContent = found[name].toLocaleString("en-US");
+      words.textContent = inWords(found[name], unit);
     }
     said.textContent = `${inWords(found.parameters, "")} parameters, ${inWords(found.flops, "")} FLOPs, cache ${inWords(found.cache_bytes, "B")}.`;
   }
 
   const put = writer(model);
-  const wrong = (sentence) => (said.textContent = sentence);
   const fields = FIELDS.map(([name, label, max]) => {
-    const changed = (value) => put({ [name]: value });
-    const { input, show } = numberInput({ value: model.get(name), min: 1, max, changed, wrong, "data-name": name });
+    const changed = (/** @type {number} */ value) => put({ [name]: value });
+    const { input, show } = numberInput({ value: model.get(name), min: 1, max, changed, said, "data-name": name });
     return { row: labelled(label, input), refresh: () => show(model.get(name)) };
   });
   const bytes = choice({

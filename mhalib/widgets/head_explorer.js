@@ -1,20 +1,28 @@
+// @ts-check
 /* What each head attends to. Thousandths in 10 bits; above 1000 are signs, -1 is masked. */
 
-function HeadExplorer({ model, el }) {
+import { arrows, choice, classes, labelled, legible, listen, make, penOf, range, settle, sheet, svg, voice, writer } from "./shared.js";
+
+/** @import * as T from "./types" */
+/** @param {T.Place<T.Explorer>} place */
+export function HeadExplorer({ model, el }) {
   const [L, B, H, Q, K] = model.get("sizes");
+  /** @type {T.Codes} */
   const SIGNS = { 1001: "NaN", 1002: "inf", 1003: "-inf", 1004: "< 0", 1005: "> 1" };
   const WINDOW = 24;
   const MASKED = -1;
-  const css = (name) => `mhalib-head-explorer-${name}`;
-  const bytes = (name) => Uint8Array.from(atob(model.get(name)), (letter) => letter.charCodeAt(0));
+  const css = classes("head-explorer");
+  const bytes = (/** @type {"packed" | "sums" | "seen"} */ name) => Uint8Array.from(atob(model.get(name)), (letter) => letter.charCodeAt(0));
   const weights = bytes("packed");
   const totals = new DataView(bytes("sums").buffer);
   const seen = bytes("seen");
   const colours = ramp(model.get("ramp"));
+  /** @type {T.Maybe} */
   let key = null; // the key that is spoken of; null: the strongest
+  /** @type {T.Maybe} */
   let spokenOf = null; // and its query
 
-  /** 1001 colours between the few that were carried. */
+  /** 1001 colours between the few that were carried. @type {T.Ramp} */
   function ramp(stops) {
     const parts = stops.map((stop) => [1, 3, 5].map((i) => parseInt(stop.slice(i, i + 2), 16)));
     return range(0, 1001).map((code) => {
@@ -24,6 +32,7 @@ function HeadExplorer({ model, el }) {
     });
   }
 
+  /** @type {T.Weight} */
   function weight(head, q, k) {
     const b = model.get("example");
     const cell = ((b * H + head) * Q + q) * K + k;
@@ -31,36 +40,37 @@ function HeadExplorer({ model, el }) {
     const bit = (model.get("layer") * B * H * Q * K + cell) * 10;
     return ((weights[bit >>> 3] | (weights[(bit >>> 3) + 1] << 8)) >> (bit & 7)) & 1023;
   }
+  /** @type {T.Read} */
   function mean(q, k) {
     const found = on().map((head) => weight(head, q, k)).filter((code) => code !== MASKED);
     if (!found.length) return MASKED;
     const sign = found.find((code) => code > 1000);
     return sign || Math.round(found.reduce((sum, code) => sum + code, 0) / found.length);
   }
-  function total(q) {
+  function total(/** @type {number} */ q) {
     const sum = totals.getInt16(2 * (((model.get("layer") * B + model.get("example")) * H + model.get("head")) * Q + q), true);
     return sum === -32768 ? "no number" : (sum / 1000).toFixed(3);
   }
   const on = () => range(0, H).filter((head) => !model.get("off").includes(head));
+  /** @type {T.Read} */
   const large = (q, k) => weight(model.get("head"), q, k);
+  /** @type {T.InWords} */
   const inWords = (code) => (code === MASKED ? "masked" : SIGNS[code] || (code / 1000).toFixed(3));
+  /** @type {T.Tokens} */
   const tokens = (name) => model.get(name)[model.get("example") % model.get(name).length];
-  const query = (q) => tokens("query_tokens")[q];
-  const keyName = (k) => tokens("key_tokens")[k];
-  function short(text, most = 12) {
-    const letters = Array.from(text);
-    return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text;
-  }
-  /** Keys of a query that have a weight, the strongest first. */
+  const query = (/** @type {number} */ q) => tokens("query_tokens")[q];
+  const keyName = (/** @type {number} */ k) => tokens("key_tokens")[k];
+  /** Keys of a query that have a weight, the strongest first. @type {T.Ranked} */
   function ranked(read, q) {
-    const found = range(0, K).map((k) => [k, read(q, k)]).filter(([, code]) => code >= 0 && code <= 1000);
+    const found = range(0, K).map((k) => /** @type {[number, number]} */ ([k, read(q, k)])).filter(([, code]) => code >= 0 && code <= 1000);
     return found.sort((a, b) => b[1] - a[1] || a[0] - b[0]);
   }
+  /** @type {T.Spoken} */
   function sentence(read, q, chosen) {
     const best = chosen === null ? ranked(read, q)[0] : [chosen, read(q, chosen)];
-    if (best) return `${short(query(q), 40)} → ${short(keyName(best[0]), 40)} ${inWords(best[1])}`;
+    if (best) return `${legible(query(q), 40)} → ${legible(keyName(best[0]), 40)} ${inWords(best[1])}`;
     const hidden = range(0, K).every((k) => read(q, k) === MASKED);
-    return `${short(query(q), 40)}: ${hidden ? "every key is masked" : "no weight from 0 to 1"}`;
+    return `${legible(query(q), 40)}: ${hidden ? "every key is masked" : "no weight from 0 to 1"}`;
   }
   const place = () =>
     [L > 1 && `layer ${model.get("layer")}`, `head ${model.get("head")}`, B > 1 && `example ${model.get("example")}`].filter(Boolean).join(", ");
@@ -68,17 +78,19 @@ function HeadExplorer({ model, el }) {
   const put = writer(model);
   const rows = () => view(model.get("query"), Q);
   const columns = () => view(model.get("key_start"), K);
+  /** @type {T.Window} */
   function view(at, length) {
     const start = Math.floor(at / WINDOW) * WINDOW;
     return range(start, Math.min(start + WINDOW, length));
   }
 
-  /** Cells of `size` pixels: masked hatched, signs chequered or written out. */
+  /** Cells of `size` pixels: masked hatched, signs chequered or written out. @type {T.Paint} */
   function paint(canvas, read, qs, ks, size) {
     canvas.width = ks.length * size;
     canvas.height = qs.length * size;
-    const pen = canvas.getContext("2d");
+    const pen = penOf(canvas);
     const image = pen.createImageData(canvas.width, canvas.height);
+    /** @type {number[][]} */
     const signs = [];
     const thick = size >= 16 ? 3 : 1; // of the hatching
     qs.forEach((q, i) =>
@@ -109,8 +121,9 @@ function HeadExplorer({ model, el }) {
     }
   }
 
+  /** @type {HTMLElement[]} */
   const strips = []; // of every small picture: what marks its rows
-  function tile(name) {
+  function tile(/** @type {string} */ name) {
     const canvas = make("canvas", { class: css("canvas") });
     const marks = make("span", { class: css("marks") });
     const picture = make("span", { class: css("picture") }, canvas, marks);
@@ -119,18 +132,18 @@ function HeadExplorer({ model, el }) {
   }
   const tiles = range(0, H).map((head) => {
     const one = tile(`head ${head}`);
-    one.button = make("button", { type: "button", role: "radio", class: css("choose"), "data-head": head, onclick: () => put({ head }) }, one.picture, one.label);
-    one.box = make("input", { type: "checkbox", "data-off": head, "aria-label": `head ${head} counts in the mean` });
-    one.box.addEventListener("change", () => put({ off: range(0, H).filter((each) => !tiles[each].box.checked) }));
-    one.whole = make("div", { class: css("tile"), role: "presentation" }, one.button, make("label", {}, one.box, " in mean"));
-    return one;
+    const button = make("button", { type: "button", role: "radio", class: css("choose"), "data-head": head, onclick: () => put({ head }) }, one.picture, one.label);
+    const box = make("input", { type: "checkbox", "data-off": head, "aria-label": `head ${head} counts in the mean` });
+    box.addEventListener("change", () => put({ off: range(0, H).filter((each) => !tiles[each].box.checked) }));
+    const whole = make("div", { class: css("tile"), role: "presentation" }, button, make("label", {}, box, " in mean"));
+    return { ...one, button, box, whole };
   });
   const average = tile("");
   const meanSaid = make("span", { class: css("mean-said") });
   const meanTile = make("div", { class: `${css("tile")} ${css("mean")}` }, average.picture, average.label, meanSaid);
   const heads = make("div", { class: css("heads"), role: "radiogroup", "aria-label": "heads" }, ...tiles.map(({ whole }) => whole));
   heads.addEventListener("keydown", (event) => {
-    if (!event.target.matches("[role=radio]")) return;
+    if (!(/** @type {Element} */ (event.target).matches("[role=radio]"))) return;
     const steps = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 };
     arrows(event, steps, model.get("head"), H, (head) => {
       put({ head });
@@ -147,15 +160,17 @@ function HeadExplorer({ model, el }) {
   const grid = make("div", { class: css("grid") }, make("span"), keyLabels, make("span", { class: css("sum-head"), text: "sum" }), list, picture, sums);
   const lines = svg("svg", { class: css("lines"), role: "img" });
   const lineNote = make("p", { class: css("note") });
+  /** @type {T.Frame} */
   const frame = (label, ...inside) => make("div", { class: "mhalib-frame", role: "region", tabindex: "0", "aria-label": label }, ...inside);
   const title = make("p", { class: css("title") });
   const body = make("div", { class: "mhalib-frame", role: "region", tabindex: "0", "aria-label": "numbers of the large head" });
   const details = make("details", { ontoggle: () => drawTable() }, make("summary", { text: "numbers as a table" }), body);
 
-  function lock(q) {
+  function lock(/** @type {number} */ q) {
     const locked = model.get("locked");
     put({ locked: locked.includes(q) ? locked.filter((each) => each !== q) : [...locked, q] });
   }
+  /** @type {T.Choose} */
   function choose(q, k = null) {
     const changed = q !== model.get("query");
     if (!changed && k === key) return;
@@ -164,8 +179,13 @@ function HeadExplorer({ model, el }) {
     if (changed) put({ query: q });
     else drawRow();
   }
+  /** @type {T.Choose} */
+  function pick(q, k) {
+    choose(q, k);
+    lock(q);
+  }
   function focusQuery() {
-    list.querySelector("[tabindex='0']").focus();
+    /** @type {HTMLElement} */ (list.querySelector("[tabindex='0']")).focus();
   }
   list.addEventListener("keydown", (event) => {
     arrows(event, { ArrowUp: -1, ArrowDown: 1 }, model.get("query"), Q, (q) => {
@@ -189,17 +209,15 @@ function HeadExplorer({ model, el }) {
   el.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && model.get("locked").length) put({ locked: [] });
   });
+  /** @type {T.Pointed} */
   function pointed(event) {
     const box = canvas.getBoundingClientRect();
+    /** @type {T.At} */
     const at = (share, all) => all[Math.max(0, Math.min(all.length - 1, Math.floor(share * all.length)))];
     return [at((event.clientY - box.top) / box.height, rows()), at((event.clientX - box.left) / box.width, columns())];
   }
   picture.addEventListener("pointermove", (event) => choose(...pointed(event)));
-  picture.addEventListener("click", (event) => {
-    const [q, k] = pointed(event);
-    choose(q, k);
-    lock(q);
-  });
+  picture.addEventListener("click", (event) => pick(...pointed(event)));
 
   const cell = () => Math.max(24, Math.min(40, Math.floor(Math.min(360, innerWidth - 150) / Math.max(rows().length, columns().length))));
   function drawHeads() {
@@ -211,7 +229,7 @@ function HeadExplorer({ model, el }) {
     });
     drawMean(size);
   }
-  function drawMean(size) {
+  function drawMean(/** @type {number} */ size) {
     const count = on().length;
     average.label.textContent = count ? `mean of ${count} of ${H}` : "no head is on";
     average.picture.hidden = !count;
@@ -225,11 +243,11 @@ function HeadExplorer({ model, el }) {
     canvas.style.height = `${side * qs.length}px`;
     canvas.setAttribute("aria-label", `weights of ${place()}; the table below holds the numbers`);
     title.textContent = `${place()}: queries ${qs[0]}–${qs.at(-1)} down, keys ${ks[0]}–${ks.at(-1)} across`;
-    keyLabels.replaceChildren(...ks.map((k) => make("span", { title: keyName(k), dir: "auto", text: short(keyName(k)) })));
+    keyLabels.replaceChildren(...ks.map((k) => make("span", { title: keyName(k), dir: "auto", text: legible(keyName(k)) })));
     sums.replaceChildren(...qs.map((q) => make("span", { text: total(q) })));
     const had = list.contains(document.activeElement);
     list.replaceChildren(
-      ...qs.map((q) => make("div", { role: "option", "data-query": q, title: query(q), onclick: () => (choose(q), lock(q)) }, make("span", { dir: "auto", text: short(query(q)) }))),
+      ...qs.map((q) => make("div", { role: "option", "data-query": q, title: query(q), onclick: () => pick(q) }, make("span", { dir: "auto", text: legible(query(q)) }))),
     );
     drawRow();
     if (had) focusQuery();
@@ -238,13 +256,14 @@ function HeadExplorer({ model, el }) {
   function drawTable() {
     if (!details.open) return;
     const [qs, ks] = [rows(), columns()];
-    const header = ["query", ...ks.map((k) => short(keyName(k), 40)), "sum"];
-    const lower = qs.map((q) => [short(query(q), 40), ...ks.map((k) => inWords(large(q, k))), total(q)]);
+    const header = ["query", ...ks.map((k) => legible(keyName(k), 40)), "sum"];
+    const lower = qs.map((q) => [legible(query(q), 40), ...ks.map((k) => inWords(large(q, k))), total(q)]);
     body.replaceChildren(sheet(`${title.textContent}; to 3 digits`, header, lower));
   }
   function drawRow() {
     const [chosen, locked] = [model.get("query"), model.get("locked")];
     if (chosen !== spokenOf) key = null;
+    /** @type {T.Mark} */
     function mark(q, from, count) {
       const one = make("span", { class: css(q === chosen ? "chosen" : "locked"), "data-row": q });
       one.style.top = `${((q - from) / count) * 100}%`;
@@ -255,18 +274,18 @@ function HeadExplorer({ model, el }) {
     for (const strip of strips) strip.replaceChildren(...marked.map((q) => mark(q, 0, Q)));
     const qs = rows();
     marks.replaceChildren(...marked.filter((q) => qs.includes(q)).map((q) => mark(q, qs[0], qs.length)));
-    for (const option of list.children) {
+    for (const option of /** @type {Iterable<HTMLElement>} */ (list.children)) {
       const q = Number(option.dataset.query);
       option.tabIndex = q === chosen ? 0 : -1;
-      option.setAttribute("aria-selected", locked.includes(q));
+      option.setAttribute("aria-selected", String(locked.includes(q)));
       option.classList.toggle(css("current"), q === chosen);
     }
     tiles.forEach(({ button }, head) => {
       button.tabIndex = head === model.get("head") ? 0 : -1;
-      button.setAttribute("aria-checked", head === model.get("head"));
+      button.setAttribute("aria-checked", String(head === model.get("head")));
     });
     drawLines();
-    const others = locked.map((q) => short(query(q), 40));
+    const others = locked.map((q) => legible(query(q), 40));
     said.textContent = `${place()}: ${sentence(large, chosen, key)}${others.length ? `; locked: ${others.join(", ")}` : ""}`;
     meanSaid.textContent = on().length ? sentence(mean, chosen, key) : "";
   }
@@ -274,7 +293,7 @@ function HeadExplorer({ model, el }) {
     const [qs, ks, side] = [rows(), columns(), cell()];
     const [left, right] = [100, 260];
     const height = Math.max(qs.length, ks.length) * side;
-    const y = (i) => (i + 0.5) * side;
+    const y = (/** @type {number} */ i) => (i + 0.5) * side;
     const drawn = [...new Set([...model.get("locked"), model.get("query")])];
     let outside = 0;
     const paths = drawn.flatMap((q) => {
@@ -291,15 +310,16 @@ function HeadExplorer({ model, el }) {
         return [svg("line", { ...ends, ...look, class: css(q === model.get("query") ? "line" : "line-locked"), "data-pair": `${q} ${k}` }, tip)];
       });
     });
+    /** @type {T.Word} */
     const word = (text, x, i, anchor, strong) =>
-      svg("text", { x, y: y(i), "text-anchor": anchor, "dominant-baseline": "central", "font-weight": strong ? 700 : 400, text: short(text) });
+      svg("text", { x, y: y(i), "text-anchor": anchor, "dominant-baseline": "central", "font-weight": strong ? 700 : 400, text: legible(text) });
     const words = [
       ...qs.map((q, i) => word(query(q), left, i, "end", drawn.includes(q))),
       ...ks.map((k, i) => word(keyName(k), right, i, "start", false)),
     ];
     lines.setAttribute("viewBox", `0 0 360 ${height}`);
     lines.setAttribute("width", "360");
-    lines.setAttribute("height", height);
+    lines.setAttribute("height", String(height));
     lines.setAttribute("aria-label", `${paths.length} lines from queries to keys`);
     lines.replaceChildren(...paths, ...words);
     lineNote.textContent = `Queries left, keys right; lines drawn: ${paths.length}${outside ? `, leaving this window: ${outside}` : ""}.`;
@@ -307,6 +327,7 @@ function HeadExplorer({ model, el }) {
 
   function download() {
     const [side, left, top] = [20, 120, 120];
+    /** @type {T.Picked} */
     const picked = (q, k) => {
       const code = large(q, k);
       const fill = code === MASKED ? "url(#masked)" : colours[code] ? `rgb(${colours[code]})` : "#fff";
@@ -317,8 +338,8 @@ function HeadExplorer({ model, el }) {
     const hatch = svg("pattern", { id: "masked", width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" });
     hatch.append(svg("rect", { width: 5, height: 5, fill: "#f6f6f6" }), svg("rect", { width: 1.5, height: 5, fill: "#808080" }));
     const names = [
-      ...range(0, Q).map((q) => svg("text", { x: left - 6, y: top + (q + 0.7) * side, "text-anchor": "end", text: short(query(q)) })),
-      ...range(0, K).map((k) => svg("text", { transform: `translate(${left + (k + 0.7) * side} ${top - 6}) rotate(-90)`, text: short(keyName(k)) })),
+      ...range(0, Q).map((q) => svg("text", { x: left - 6, y: top + (q + 0.7) * side, "text-anchor": "end", text: legible(query(q)) })),
+      ...range(0, K).map((k) => svg("text", { transform: `translate(${left + (k + 0.7) * side} ${top - 6}) rotate(-90)`, text: legible(keyName(k)) })),
     ];
     const [width, height] = [left + K * side + 10, top + Q * side + 10];
     const whole = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "font-family": "sans-serif", "font-size": 12 });
@@ -328,35 +349,39 @@ function HeadExplorer({ model, el }) {
     setTimeout(() => URL.revokeObjectURL(address), 10000);
   }
 
+  /** @type {T.Options} */
   const options = (name, count) => range(0, count).map((i) => [i, `${name} ${i}`]);
+  /** @type {T.Windows} */
   const windows = (count) => range(0, Math.ceil(count / WINDOW)).map((i) => [i * WINDOW, `${i * WINDOW}–${Math.min((i + 1) * WINDOW, count) - 1}`]);
-  const start = (name) => Math.floor(model.get(name) / WINDOW) * WINDOW;
-  const choices = [
+  const start = (/** @type {T.Trait} */ name) => Math.floor(model.get(name) / WINDOW) * WINDOW;
+  /** @type {T.Offered[]} */
+  const offers = [
     ["layer", "layer", L > 1 && options("layer", L)],
     ["example", "example", B > 1 && options("example", B)],
     ["head", "large head", options("head", H)],
     ["query", "queries shown", Q > WINDOW && windows(Q), start],
     ["key_start", "keys shown", K > WINDOW && windows(K), start],
     ["top", "lines of each query", [[1, "the strongest"], [3, "the 3 strongest"], [5, "the 5 strongest"], [0, "all"]]],
-    ["threshold", "lines from weight", [[0, "above 0"], ...[0.01, 0.05, 0.1, 0.25, 0.5].map((at) => [at, String(at)])]],
-  ]
-    .filter(([, , offered]) => offered)
-    .map(([name, label, offered, now = (trait) => model.get(trait)]) => {
-      const input = choice({ value: now(name), options: offered, changed: (value) => put({ [name]: Number(value) }), "data-name": name });
-      const refresh = () => {
-        const value = String(now(name));
-        if (!Array.from(input.options).some((option) => option.value === value)) input.append(make("option", { value, text: value }));
-        input.value = value;
-      };
-      return { row: labelled(label, input), refresh };
-    });
+    ["threshold", "lines from weight", [[0, "above 0"], [0.01, "0.01"], [0.05, "0.05"], [0.1, "0.1"], [0.25, "0.25"], [0.5, "0.5"]]],
+  ];
+  const choices = offers.flatMap(([name, label, offered, now = (trait) => model.get(trait)]) => {
+    if (!offered) return [];
+    const input = choice({ value: now(name), options: offered, changed: (value) => put({ [name]: Number(value) }), "data-name": name });
+    const refresh = () => {
+      const value = String(now(name));
+      if (!Array.from(input.options).some((option) => option.value === value)) input.append(make("option", { value, text: value }));
+      input.value = value;
+    };
+    return { row: labelled(label, input), refresh };
+  });
 
   function scale() {
     const bar = make("canvas", { class: css("scale"), width: 101, height: 1 });
-    const pen = bar.getContext("2d");
+    const pen = penOf(bar);
     const image = pen.createImageData(101, 1);
     range(0, 101).forEach((i) => image.data.set([...colours[10 * i], 255], 4 * i));
     pen.putImageData(image, 0, 0);
+    /** @type {T.Swatch} */
     const swatch = (code, text) => {
       const one = make("canvas", { class: css("swatch") });
       paint(one, () => code, [0], [0], 16);
@@ -366,7 +391,7 @@ function HeadExplorer({ model, el }) {
   }
 
   let shown = "";
-  function follow(everything) {
+  function follow(/** @type {boolean} */ everything) {
     choices.forEach(({ refresh }) => refresh());
     const now = JSON.stringify([rows()[0], columns()[0]]);
     if (everything || now !== shown) drawLarge();
@@ -376,9 +401,16 @@ function HeadExplorer({ model, el }) {
   const said = voice();
   const save = make("button", { type: "button", class: css("save"), text: "download this head as SVG", onclick: download });
   const stops = [
-    listen(model, ["layer", "example"], () => ((key = null), drawHeads(), follow(true))),
+    listen(model, ["layer", "example"], () => {
+      key = null;
+      drawHeads();
+      follow(true);
+    }),
     listen(model, ["head"], () => follow(true)),
-    listen(model, ["off"], () => (drawHeads(), drawRow())),
+    listen(model, ["off"], () => {
+      drawHeads();
+      drawRow();
+    }),
     listen(model, ["query", "key_start", "locked", "top", "threshold"], () => follow(false)),
   ];
   settle(

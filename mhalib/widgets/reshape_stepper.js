@@ -1,7 +1,13 @@
+// @ts-check
 /* The reshape trick. A stage is shape, strides and memory; memory holds the cells' positions in x, (b N + n) D + c. */
 
-function ReshapeStepper({ model, el }) {
+import { arrows, labelled, listen, make, numberInput, range, settle, sheet, voice, writer } from "./shared.js";
+
+/** @import * as T from "./types" */
+/** @param {T.Place<T.Stepper>} place */
+export function ReshapeStepper({ model, el }) {
   const CSS = "mhalib-reshape-stepper";
+  /** @type {[T.Name, string, number][]} */
   const SIZES = [
     ["batch_size", "examples B", 3],
     ["num_tokens", "tokens N", 5],
@@ -9,11 +15,12 @@ function ReshapeStepper({ model, el }) {
     ["num_heads", "heads h", 4],
   ];
   const LAST = 6;
-  const product = (sizes) => sizes.reduce((all, size) => all * size, 1);
-  const tuple = (values) => `(${values.join(", ")})`;
+  const product = (/** @type {T.Ints} */ sizes) => sizes.reduce((all, size) => all * size, 1);
+  const tuple = (/** @type {T.Ints} */ values) => `(${values.join(", ")})`;
 
-  /** The strides of a view of another shape, by torch's rule; null where only a copy will do. */
+  /** The strides of a view of another shape, by torch's rule; null where only a copy will do. @type {T.ViewStrides} */
   function viewStrides(shape, strides, wanted) {
+    /** @type {T.Ints} */
     const found = [];
     let at = wanted.length - 1;
     let chunk = 1;
@@ -34,29 +41,35 @@ function ReshapeStepper({ model, el }) {
     return found;
   }
 
-  const contiguous = (shape) => shape.map((_, axis) => product(shape.slice(axis + 1)));
-  const places = (shape) => shape.reduce((all, size) => all.flatMap((index) => range(0, size).map((i) => [...index, i])), [[]]);
+  const contiguous = (/** @type {T.Ints} */ shape) => shape.map((_, axis) => product(shape.slice(axis + 1)));
+  const places = (/** @type {T.Ints} */ shape) => shape.reduce((all, size) => all.flatMap((index) => range(0, size).map((i) => [...index, i])), /** @type {T.Ints[]} */ ([[]]));
+  /** @type {T.Offset} */
   const offset = (index, strides) => index.reduce((sum, i, axis) => sum + i * strides[axis], 0);
 
+  /** @type {T.Reshape} */
   function reshape({ shape, strides, memory }, wanted) {
     const viewed = viewStrides(shape, strides, wanted);
     if (viewed) return { shape: wanted, strides: viewed, memory, copied: false };
     const moved = places(shape).map((index) => memory[offset(index, strides)]);
-    return { shape: wanted, strides: viewStrides(shape, contiguous(shape), wanted), memory: moved, copied: true };
+    return { shape: wanted, strides: contiguous(wanted), memory: moved, copied: true };
   }
 
-  const swapped = ([a, b, c, d]) => [a, c, b, d];
+  const swapped = (/** @type {T.Ints} */ [a, b, c, d]) => [a, c, b, d];
+  /** @type {T.Permute} */
   const permute = ({ shape, strides, memory }) => ({ shape: swapped(shape), strides: swapped(strides), memory, copied: false });
 
+  /** @type {(sizes: T.Sizes) => T.Stage[]} */
   function stages({ B, N, D, h, d, skip }) {
+    /** @type {T.Reshape} */
     const swap = (from, shape) => (skip ? reshape(from, shape) : permute(from));
-    const call = (axes) => (skip ? `view(${axes})` : "permute(0, 2, 1, 3)");
+    const call = (/** @type {string} */ axes) => (skip ? `view(${axes})` : "permute(0, 2, 1, 3)");
     const x = { shape: [B, N, D], strides: [N * D, D, 1], memory: range(0, B * N * D), copied: false };
     const cut = reshape(x, [B, N, h, d]);
     const split = swap(cut, [B, h, N, d]);
     const folded = reshape(split, [B * h, N, d]);
     const heads = reshape(folded, [B, h, N, d]);
     const rows = swap(heads, [B, N, h, d]);
+    /** @type {[string, string, string, T.Strided][]} */
     const named = [
       ["x", "x = W_q(tokens)", "B, N, D", x],
       ["cut", "cut = x.view(B, N, h, d)", "B, N, h, d", cut],
@@ -69,9 +82,11 @@ function ReshapeStepper({ model, el }) {
     return named.map(([name, code, axes, array]) => ({ name, code, axes, ...array }));
   }
 
-  /** Which outputs change with a token, if row r of a head attends to its rows 0 to r. A cell stands for its token. */
+  /** Which outputs change with a token, if row r of a head attends to its rows 0 to r. A cell stands for its token. @type {T.Reached} */
   function reached({ N, D, h, d }, token, wrongSplit, wrongMerge) {
+    /** @type {T.TokenOf} */
     const tokenOf = (head, row) => (wrongSplit ? Math.floor(((head * N + row) * d) / D) : row);
+    /** @type {T.Changes} */
     const changes = (head, row) => range(0, row + 1).some((r) => tokenOf(head, r) === token);
     return range(0, N).filter((n) => range(0, h).some((i) => {
       const piece = n * h + i; // the d channels from n D + i d on
@@ -85,13 +100,14 @@ function ReshapeStepper({ model, el }) {
     return { B, N, D, h, d: D / h, skip: model.get("skip_permute"), cell, step: model.get("step") };
   }
 
-  function born(cell, { N, D, d }) {
+  function born(/** @type {number} */ cell, /** @type {T.Sizes} */ { N, D, d }) {
     const [b, n, c] = [Math.floor(cell / (N * D)), Math.floor(cell / D) % N, cell % D];
     return { b, n, c, head: Math.floor(c / d), word: String(1000 * b + 100 * n + c).padStart(4, "0") };
   }
 
   const put = writer(model);
 
+  /** @type {T.CellButton} */
   function cellButton(cell, now, place, position) {
     const { b, n, c, head, word } = born(cell, now);
     const chosen = cell === now.cell;
@@ -109,24 +125,24 @@ function ReshapeStepper({ model, el }) {
     return button;
   }
 
-  /** Arrow keys walk the cells as they are drawn; one of them is in the tab order. */
+  /** Arrow keys walk the cells as they are drawn; one of them is in the tab order. @type {T.Walk} */
   function walk(frame, width) {
     frame.onkeydown = (event) => {
-      const cells = [...frame.querySelectorAll("[data-cell]")];
-      const at = cells.indexOf(document.activeElement);
+      const cells = [.../** @type {NodeListOf<HTMLElement>} */ (frame.querySelectorAll("[data-cell]"))];
+      const at = cells.indexOf(/** @type {HTMLElement} */ (document.activeElement));
       const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: width(), ArrowUp: -width() };
       if (at >= 0) arrows(event, steps, at, cells.length, (to) => put({ cell: Number(cells[to].dataset.cell) }));
     };
   }
 
-  /** Draw again what has the focus, and give it back to the chosen cell. */
+  /** Draw again what has the focus, and give it back to the chosen cell. @type {T.Refill} */
   function refill(frame, ...children) {
-    const focused = frame.contains(document.activeElement) && document.activeElement.dataset.cell !== undefined;
+    const focused = frame.contains(document.activeElement) && document.activeElement?.matches("[data-cell]");
     frame.replaceChildren(...children);
-    if (focused) frame.querySelector('[aria-pressed="true"]').focus();
+    if (focused) /** @type {HTMLElement} */ (frame.querySelector('[aria-pressed="true"]')).focus();
   }
 
-  /** The array as matrices: one for each example, head, or row of the fold. */
+  /** The array as matrices: one for each example, head, or row of the fold. @type {T.Matrices} */
   function matrices(stage, now) {
     const { shape, strides, memory, name } = stage;
     const byHead = name === "split" || name === "heads";
@@ -144,19 +160,21 @@ function ReshapeStepper({ model, el }) {
         return make("div", { class: `${CSS}-row` }, make("span", { class: `${CSS}-index`, text: row }), ...cells);
       });
       const title = byHead ? `b = ${first[0]}, head ${first[1]}` : name === "folded" ? `row ${first[0]}` : `b = ${first[0]}`;
-      const figure = make("div", { class: `${CSS}-matrix`, role: "group", "aria-label": title }, make("div", { class: `${CSS}-title`, text: title }), ...rows);
+      const heading = make("div", { class: `${CSS}-title`, text: title });
+      const figure = make("div", { class: `${CSS}-matrix`, role: "group", "aria-label": title }, heading, ...rows);
       if (byHead || name === "folded") {
         const own = first[outer - 1] % now.h;
-        const held = new Set([...figure.querySelectorAll("[data-cell]")].map((each) => born(Number(each.dataset.cell), now).head));
+        const held = new Set([...figure.querySelectorAll("[data-cell]")].map((each) => born(Number(each.getAttribute("data-cell")), now).head));
         if (held.size > 1 || !held.has(own)) {
           figure.classList.add(`${CSS}-mixed`);
-          figure.firstChild.append(make("span", { text: ` ✗ holds heads ${[...held].sort().join(", ")}` }));
+          heading.append(make("span", { text: ` ✗ holds heads ${[...held].sort().join(", ")}` }));
         }
       }
       return figure;
     });
   }
 
+  /** @type {T.Strip} */
   function strip(title, memory, now) {
     const cells = memory.map((cell, position) => {
       const button = cellButton(cell, now, `position ${position} in memory`, position);
@@ -166,6 +184,7 @@ function ReshapeStepper({ model, el }) {
     return make("div", { class: `${CSS}-memory`, role: "group", "aria-label": title }, make("div", { class: `${CSS}-title`, text: title }), make("div", { class: `${CSS}-strip` }, ...cells));
   }
 
+  /** @type {T.Why} */
   function why(stage, now) {
     const { B, N, D, h, d, skip, step } = now;
     const fold = stage.copied
@@ -189,7 +208,7 @@ function ReshapeStepper({ model, el }) {
     ][step];
   }
 
-  function lengths({ B, N, h }) {
+  function lengths(/** @type {T.Sizes} */ { B, N, h }) {
     const lens = range(0, B).map((b) => Math.max(1, N - b));
     const right = range(0, B * h).map((row) => lens[Math.floor(row / h)]);
     const wrong = range(0, B * h).map((row) => (lens[row % B] === right[row] ? lens[row % B] : `✗ ${lens[row % B]}`));
@@ -202,7 +221,7 @@ function ReshapeStepper({ model, el }) {
     ]);
   }
 
-  function damage(now) {
+  function damage(/** @type {T.Sizes} */ now) {
     const last = now.N - 1;
     const rows = [["right", "right"], ["wrong", "wrong"], ["wrong", "right"], ["right", "wrong"]].map(([split, merge]) => {
       const [from, to] = [split === "wrong", merge === "wrong"];
@@ -217,13 +236,14 @@ function ReshapeStepper({ model, el }) {
   let turn = 0; // which question is asked
 
   /** [b, head]. The first is one whose two orders have different answers, if these sizes have one. */
-  function question({ B, h }) {
+  function question(/** @type {Pick<T.Sizes, "B" | "h">} */ { B, h }) {
     const all = places([B, h]).reverse();
     const telling = all.findIndex(([b, i]) => b * h + i !== i * B + b);
     if (telling > 0) all.unshift(...all.splice(telling, 1));
     return all[turn % all.length];
   }
 
+  /** @type {T.Judge} */
   function judge(text, { B, h }) {
     const [b, i] = question({ B, h });
     const row = Number(text);
@@ -242,17 +262,17 @@ function ReshapeStepper({ model, el }) {
   const memory = make("div", { "data-part": "memory" });
   const below = make("div", { class: "mhalib-frame", role: "region", "aria-label": "lengths and damage", tabindex: 0, "data-part": "below" });
   const ledger = make("div", { class: "mhalib-frame", role: "region", "aria-label": "all steps", tabindex: 0 });
-  walk(picture, () => picture.querySelector(`.${CSS}-row`).querySelectorAll("[data-cell]").length);
+  walk(picture, () => (picture.querySelector(`.${CSS}-row`)?.childElementCount ?? 1) - 1);
   walk(memory, () => sizes().D);
 
-  const move = (by) => put({ step: Math.max(0, Math.min(LAST, model.get("step") + by)) });
+  const move = (/** @type {number} */ by) => put({ step: Math.max(0, Math.min(LAST, model.get("step") + by)) });
   const previous = make("button", { type: "button", text: "← previous", onclick: () => move(-1) });
   const next = make("button", { type: "button", text: "next →", onclick: () => move(1) });
   const slider = make("input", { type: "range", min: 0, max: LAST, step: 1, "aria-label": "step", oninput: () => put({ step: Number(slider.value) }) });
   const skip = make("input", { type: "checkbox", onchange: () => put({ skip_permute: skip.checked }) });
   const fields = SIZES.map(([name, label, max]) => {
-    const options = { value: model.get(name), min: 1, max, "data-name": name, wrong: (sentence) => (said.textContent = sentence) };
-    const { input, show } = numberInput({ ...options, changed: (value) => resize(name, value) });
+    const options = { value: model.get(name), min: 1, max, "data-name": name, said };
+    const { input, show } = numberInput({ ...options, changed: (/** @type {number} */ value) => resize(name, value) });
     return { row: labelled(label, input), refresh: () => show(model.get(name)) };
   });
   const asked = make("span");
@@ -278,7 +298,7 @@ function ReshapeStepper({ model, el }) {
     feedback.textContent = `Row ${b}·${h} + ${i} = ${b * h + i}: its first number is now chosen in the picture.`;
   }
 
-  /** A new size keeps the chosen example, token and channel where they still exist. */
+  /** A new size keeps the chosen example, token and channel where they still exist. @type {T.Resize} */
   function resize(name, value) {
     const { b, n, c } = born(sizes().cell, sizes());
     model.set(name, value);
@@ -290,7 +310,7 @@ function ReshapeStepper({ model, el }) {
     const now = sizes();
     for (const { refresh } of fields) refresh();
     skip.checked = now.skip;
-    slider.value = now.step;
+    slider.value = String(now.step);
     previous.setAttribute("aria-disabled", String(now.step === 0)); // not disabled: that would lose the focus
     next.setAttribute("aria-disabled", String(now.step === LAST));
     const broken = now.D % now.h !== 0;
@@ -302,9 +322,10 @@ function ReshapeStepper({ model, el }) {
     }
     const all = stages(now);
     const stage = all[now.step];
+    /** @type {T.How} */
     const how = (each, i) => (i === 0 ? "the first array" : each.copied ? "copy" : "view: nothing moves");
-    const found = all.map(({ shape, strides, memory: held }) => places(shape).find((index) => held[offset(index, strides)] === now.cell));
-    const at = (i) => offset(found[i], all[i].strides);
+    const found = all.map(({ shape, strides, memory: held }) => places(shape).find((index) => held[offset(index, strides)] === now.cell) ?? []);
+    const at = (/** @type {number} */ i) => offset(found[i], all[i].strides);
     slider.setAttribute("aria-valuetext", `step ${now.step} of ${LAST}: ${stage.code}`);
     const terms = [["shape", `(${stage.axes}) = ${tuple(stage.shape)}`], ["strides", tuple(stage.strides)], ["memory", how(stage, now.step)]];
     facts.replaceChildren(
@@ -321,7 +342,7 @@ function ReshapeStepper({ model, el }) {
     below.hidden = extra.length === 0;
     const { b, n, c, head, word } = born(now.cell, now);
     const rows = all.map((each, i) => [i, each.code, tuple(each.shape), tuple(each.strides), how(each, i), `${each.name}[${found[i].join(", ")}]`, at(i)]);
-    const current = (i) => ({ "data-stage": all[i].name, "aria-current": i === now.step ? "step" : null });
+    const current = (/** @type {number} */ i) => ({ "data-stage": all[i].name, "aria-current": i === now.step ? "step" : null });
     ledger.replaceChildren(sheet(`All steps, and where ${word} is`, ["step", "line of code", "shape", "strides", "memory", word, "position"], rows, current));
     const sum = found[now.step].map((i, axis) => `${i}·${stage.strides[axis]}`).join(" + ");
     said.textContent = `Step ${now.step} of ${LAST}, ${how(stage, now.step)}. ${word} (example ${b}, token ${n}, channel ${c}, head ${head}) is ${stage.name}[${found[now.step].join(", ")}], position ${sum} = ${at(now.step)}.`;

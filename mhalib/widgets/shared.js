@@ -1,20 +1,41 @@
+// @ts-check
 /* What all instruments share: elements made one by one, controls with labels, tables, keys, and traits written and heard. */
+/** @import { Attributes, ChoiceOptions, Model, NumberOptions } from "./types" */
 
-const range = (from, to) => Array.from({ length: to - from }, (_, i) => from + i);
+/** The whole numbers from `from` to before `to`. @type {(from: number, to: number) => number[]} */
+export const range = (from, to) => Array.from({ length: to - from }, (_, i) => from + i);
 
 /** An id that nothing else on the page has. In a notebook each instrument runs its own copy of this file: no counter. */
-const freshId = () => `mhalib-${Math.random().toString(36).slice(2)}`;
+export const freshId = () => `mhalib-${Math.random().toString(36).slice(2)}`;
 
-/** An element: make("td", { class: "x", text: "…" }, child, …). Attributes whose value is null or false are left out. */
-function make(tag, attributes = {}, ...children) {
+/**
+ * An element: make("td", { class: "x", text: "…" }, child, …). Attributes whose value is null or false are left out.
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Attributes} [attributes]
+ * @param {(Node | string)[]} children
+ */
+export function make(tag, attributes = {}, ...children) {
   return fitted(document.createElement(tag), attributes, children);
 }
 
-/** The same for a part of a drawing. */
-function svg(tag, attributes = {}, ...children) {
+/**
+ * The same for a part of a drawing.
+ * @template {keyof SVGElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Attributes} [attributes]
+ * @param {(Node | string)[]} children
+ */
+export function svg(tag, attributes = {}, ...children) {
   return fitted(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 }
 
+/**
+ * @template {Element} T
+ * @param {T} element
+ * @param {Attributes} attributes
+ * @param {(Node | string)[]} children
+ */
 function fitted(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name === "text") element.textContent = value;
@@ -27,10 +48,11 @@ function fitted(element, attributes, children) {
 
 /**
  * An input for a number within bounds; an arrow key changes it by `step`. A number calls `changed(value)`; anything else
- * is marked, told to `wrong(sentence)`, and changes nothing. `show(value)` takes the mark away.
+ * is marked, told in `said`, and changes nothing. `show(value)` takes the mark away.
+ * @param {NumberOptions} options
  */
-function numberInput({ value, min, max, step = 1, whole = true, changed, wrong, ...attributes }) {
-  const rounded = (x) => Number(x.toFixed(3));
+export function numberInput({ value, min, max, step = 1, whole = true, changed, said, ...attributes }) {
+  const rounded = (/** @type {number} */ x) => Number(x.toFixed(3));
   const input = make("input", { type: "number", min, max, step: whole ? 1 : "any", value: rounded(value), ...attributes });
   const heard = () => {
     const entered = input.valueAsNumber;
@@ -38,40 +60,60 @@ function numberInput({ value, min, max, step = 1, whole = true, changed, wrong, 
     if (fits) input.removeAttribute("aria-invalid");
     else input.setAttribute("aria-invalid", "true");
     if (fits) changed(entered + 0); // no -0
-    else wrong(`Not a ${whole ? "whole " : ""}number from ${String(min).replace("-", "−")} to ${max.toLocaleString("en-US")}: nothing is changed.`);
+    else said.textContent = `Not a ${whole ? "whole " : ""}number from ${String(min).replace("-", "−")} to ${max.toLocaleString("en-US")}: nothing is changed.`;
   };
   input.addEventListener("input", heard);
   input.addEventListener("keydown", (event) => {
-    const way = { ArrowUp: 1, ArrowDown: -1 }[event.key];
+    const way = { ArrowUp: 1, ArrowDown: -1 }[event.key] ?? 0;
     if (!way || !Number.isFinite(input.valueAsNumber)) return;
     event.preventDefault();
-    input.value = Math.min(max, Math.max(min, Number((input.valueAsNumber + way * step).toFixed(4))));
+    input.value = String(Math.min(max, Math.max(min, Number((input.valueAsNumber + way * step).toFixed(4)))));
     heard();
   });
-  const show = (now) => {
-    if (![now, rounded(now)].includes(input.valueAsNumber)) input.value = rounded(now);
+  const show = (/** @type {number} */ now) => {
+    if (![now, rounded(now)].includes(input.valueAsNumber)) input.value = String(rounded(now));
     input.removeAttribute("aria-invalid");
   };
   return { input, show };
 }
 
-/** A control under its label. */
-function labelled(label, input) {
+/** The pen of a canvas. @param {HTMLCanvasElement} canvas */
+export function penOf(canvas) {
+  return /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+}
+
+/** Class names of an instrument's parts. @param {string} instrument */
+export function classes(instrument) {
+  return (/** @type {string} */ name) => `mhalib-${instrument}-${name}`;
+}
+
+/**
+ * A control under its label.
+ * @param {string} label
+ * @param {HTMLElement} input
+ */
+export function labelled(label, input) {
   input.id = freshId();
   return make("div", { class: "mhalib-field" }, make("label", { for: input.id, text: label }), input);
 }
 
-/** A choice; options are [value, text]. */
-function choice({ value, options, changed, ...attributes }) {
+/** A choice; options are [value, text]. @param {ChoiceOptions} options */
+export function choice({ value, options, changed, ...attributes }) {
   const select = make("select", attributes, ...options.map(([each, text]) => make("option", { value: each, text })));
   select.value = String(value);
   select.addEventListener("change", () => changed(select.value));
   return select;
 }
 
-/** A table: a caption, a header, and rows whose first cell names the row. `marks(r)` are the attributes of row r. */
-function sheet(caption, header, rows, marks = () => ({})) {
-  const cell = (text, i) => {
+/**
+ * A table: a caption, a header, and rows whose first cell names the row. `marks(r)` are the attributes of row r.
+ * @param {string} caption
+ * @param {(string | number)[]} header
+ * @param {(string | number)[][]} rows
+ * @param {(r: number) => Attributes} marks
+ */
+export function sheet(caption, header, rows, marks = () => ({})) {
+  const cell = (/** @type {string | number} */ text, /** @type {number} */ i) => {
     if (i === 0) return make("th", { scope: "row", text });
     return make("td", { class: `mhalib-number${String(text).startsWith("✗") ? " mhalib-wrong" : ""}`, text });
   };
@@ -80,8 +122,16 @@ function sheet(caption, header, rows, marks = () => ({})) {
   return make("table", {}, make("caption", { text: caption }), make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...body));
 }
 
-/** Keys that walk: `steps` says how far each arrow goes; Home and End go to the ends. */
-function arrows(event, steps, at, length, go) {
+/**
+ * Keys that walk: `steps` says how far each arrow goes; Home and End go to the ends.
+ * @param {KeyboardEvent} event
+ * @param {Record<string, number>} steps
+ * @param {number} at
+ * @param {number} length
+ * @param {(to: number) => void} go
+ */
+export function arrows(event, steps, at, length, go) {
+  /** @type {Record<string, number>} */
   const ends = { Home: 0, End: length - 1 };
   const next = event.key in steps ? at + steps[event.key] : ends[event.key];
   if (next === undefined) return;
@@ -89,28 +139,57 @@ function arrows(event, steps, at, length, go) {
   if (next >= 0 && next < length) go(next);
 }
 
+/**
+ * A token as it is shown, in at most `most` letters: what cannot be seen is spelt as its code, what is long ends in an ellipsis.
+ * @param {string} token
+ */
+export function legible(token, most = 12) {
+  const code = (/** @type {string} */ c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  const unseen = /[\p{Cc}\p{Cs}\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]/u;
+  const start = token.slice(0, 2 * most + 2); // more than `most` letters, however wide
+  const drawn = [...[...start].map((c) => (unseen.test(c) ? code(c) : c)).join("")];
+  return drawn.length > most ? `${drawn.slice(0, most - 1).join("")}…` : drawn.join("") || "(empty)";
+}
+
 /** A sentence that screen readers say when it changes. */
-function voice() {
+export function voice() {
   return make("p", { class: "mhalib-voice", role: "status", "aria-live": "polite" });
 }
 
-/** A function that sets traits and tells the kernel: put({ head: 3 }). */
-function writer(model) {
-  return (changes) => {
+/**
+ * A function that sets traits and tells the kernel: put({ head: 3 }).
+ * @template State
+ * @param {Model<State>} model
+ */
+export function writer(model) {
+  return (/** @type {Partial<State>} */ changes) => {
     for (const [name, value] of Object.entries(changes)) model.set(name, value);
     model.save_changes();
   };
 }
 
-/** Listen to several traits; returns the function that stops listening. */
-function listen(model, names, heard) {
+/**
+ * Listen to several traits; returns the function that stops listening.
+ * @template State
+ * @param {Model<State>} model
+ * @param {(string & keyof State)[]} names
+ * @param {() => void} heard
+ */
+export function listen(model, names, heard) {
   for (const name of names) model.on(`change:${name}`, heard);
-  return () => names.forEach((name) => model.off(`change:${name}`, heard));
+  return () => {
+    for (const name of names) model.off?.(`change:${name}`, heard);
+  };
 }
 
-/** The root of an instrument. In JupyterLab plain keys are its own (there, b inserts a cell); with Ctrl or Shift they stay the lab's. */
-function settle(el, name, ...parts) {
-  const claim = ({ target, ctrlKey, metaKey, altKey, shiftKey }) =>
+/**
+ * The root of an instrument. In JupyterLab plain keys are its own (there, b inserts a cell); with Ctrl or Shift they stay the lab's.
+ * @param {HTMLElement} el
+ * @param {string} name
+ * @param {(Node | string)[]} parts
+ */
+export function settle(el, name, ...parts) {
+  const claim = (/** @type {any} */ { target, ctrlKey, metaKey, altKey, shiftKey }) =>
     target.toggleAttribute("data-lm-suppress-shortcuts", !(ctrlKey || metaKey || altKey || shiftKey));
   for (const event of ["focusin", "keydown", "keyup"]) el.addEventListener(event, claim);
   el.classList.add("mhalib", `mhalib-${name}`);

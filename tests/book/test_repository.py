@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 
+import nbformat
 import notebooks
 import pytest
 import tomllib
@@ -12,7 +14,10 @@ import yaml
 
 import mhalib
 
-TEXT = {".md", ".toml", ".cff", ".yml", ".ipynb", ".py", ".txt"}
+TEXT = {".md", ".toml", ".cff", ".yml", ".yaml", ".json", ".ipynb", ".py", ".txt", ".js", ".ts"}
+WORKFLOWS = sorted(path.name for path in (notebooks.ROOT / ".github/workflows").iterdir())
+MAKEFILE = (notebooks.ROOT / "Makefile").read_text(encoding="utf-8")
+TARGETS = {".venv/.installed", *re.findall(r"^([a-z]+):", MAKEFILE, flags=re.MULTILINE)}
 
 
 def tracked() -> list[str]:
@@ -72,20 +77,105 @@ def test_set_up_cell_installs_by_pip_s_names(extra: str, monkeypatch: pytest.Mon
 def test_versions_agree() -> None:
     citation = yaml.safe_load(read("CITATION.cff"))
     assert citation["version"] == mhalib.__version__
-    assert f"## {mhalib.__version__}" in read("CHANGELOG.md")
 
 
 def test_readme_names_only_commands_that_exist() -> None:
-    targets = set(re.findall(r"^([a-z]+):", read("Makefile"), flags=re.MULTILINE))
     named = set(re.findall(r"`make ([a-z]+)`|^make ([a-z]+)", read("README.md"), flags=re.MULTILINE))
-    assert {one or other for one, other in named} <= targets
-    assert {"book", "test", "serve", "notebooks", "lab", "lint", "help"} <= targets
+    assert {one or other for one, other in named} <= TARGETS
+    assert {"book", "test", "serve", "notebooks", "lab", "lint", "help"} <= TARGETS
 
 
 def test_readme_gives_the_command_that_make_test_runs() -> None:
-    command = re.search(r"-m (pytest -n .*)$", read("Makefile"), flags=re.MULTILINE)[1]
+    command = re.search(r"-m (pytest -n .*)$", MAKEFILE, flags=re.MULTILINE)[1]
     assert command in read("README.md")
     assert re.search(r"^make test$", read(".ci/run"), flags=re.MULTILINE)
+
+
+def test_contributing_lists_every_tool_every_tag_and_all_metadata() -> None:
+    said = read("CONTRIBUTING.md")
+    _, _, tools = said.partition("### The tools\n")
+    tools = tools.partition("\n#")[0]
+    assert [path.name for path in (notebooks.ROOT / "tools").glob("*.py") if f"{path.name}`" not in tools] == []
+    _, _, tags = said.partition("### Tags and metadata of cells\n")
+    tags = tags.partition("\n#")[0]
+    pages = [nbformat.read(path, as_version=4) for path in sorted(notebooks.CHAPTERS.glob("*.ipynb"))]
+    metadata = [cell.metadata for page in pages for cell in page.cells]
+    used = {tag for one in metadata for tag in one.get("tags", [])} | {key for one in metadata for key in one}
+    unsaid = {name for name in used if f"`{name}`" not in tags and f'{{"{name}"' not in tags}
+    assert unsaid <= {"tags"}
+
+
+def unknown_commands(shell: str) -> list[str]:
+    """Targets of make that the Makefile has not, and files of the repository that are not there."""
+    made = [
+        target
+        for targets in re.findall(r"(?:^|[;&] *)make ((?:[.\w/-]+ ?)+)", shell, flags=re.M)
+        for target in targets.split()
+    ]
+    files = re.findall(r"(?:python|bash) ([\w./-]+\.\w+|\.ci/\w+)", shell)
+    files += re.findall(r"(?<![\w./-])(?:tests|tools|chapters)(?:/[\w.-]+)*", shell)
+    return [f"make {target}" for target in made if target not in TARGETS] + [
+        name for name in files if not (notebooks.ROOT / name).exists()
+    ]
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_every_workflow_can_be_read_and_runs_what_there_is(name: str) -> None:
+    workflow = yaml.safe_load(read(f".github/workflows/{name}"))
+    assert {"name", True, "permissions", "jobs"} <= set(workflow)  # YAML reads the key `on` as a truth value
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    assert all(("run" in step) != ("uses" in step) for step in steps)
+    assert all(job["timeout-minutes"] <= 180 for job in workflow["jobs"].values())
+    assert unknown_commands("\n".join(step.get("run", "") for step in steps)) == []
+
+
+@pytest.mark.parametrize(
+    ("shell", "unknown"),
+    [
+        ("make book lint", []),
+        ("make bock", ["make bock"]),
+        ("make lint && make tset", ["make tset"]),
+        ("python tools/nothing.py --only a", ["tools/nothing.py", "tools/nothing.py"]),
+        ("bash .ci/walk", [".ci/walk"]),
+        ("python -m pytest tests/libary chapters", ["tests/libary"]),
+    ],
+)
+def test_a_command_that_is_not_there_is_found(shell: str, unknown: list[str]) -> None:
+    assert unknown_commands(shell) == unknown
+
+
+def test_ci_and_the_hooks_run_what_make_lint_runs() -> None:
+    assert unknown_commands(read(".ci/run")) == []
+    recipe = re.search(r"^lint:.*\n((?:\t.*\n)+)", MAKEFILE, flags=re.MULTILINE)[1]
+    commands = [line.strip().replace("$(BIN)", ".venv/bin") for line in recipe.splitlines() if "@" not in line]
+    hooks = yaml.safe_load(read(".pre-commit-config.yaml"))["repos"]
+    assert [repo["repo"] for repo in hooks] == ["local"]
+    assert [hook["entry"] for hook in hooks[0]["hooks"]] == commands
+    assert all(hook["language"] == "system" and hook["pass_filenames"] is False for hook in hooks[0]["hooks"])
+
+
+def test_dependabot_looks_at_all_that_is_pinned() -> None:
+    updates = yaml.safe_load(read(".github/dependabot.yml"))["updates"]
+    assert {one["package-ecosystem"] for one in updates} == {"pip", "npm", "github-actions"}
+    assert {one["directory"] for one in updates} == {"/"}
+
+
+def test_the_devcontainer_opens_ready_to_test() -> None:
+    container = json.loads(read(".devcontainer/devcontainer.json"))
+    assert unknown_commands(container["postCreateCommand"]) == []
+    installed = set(container["onCreateCommand"].split())
+    assert {"chromium", "bubblewrap", "git", "make"} <= installed
+    version = re.search(r"python:(3\.\d+)", container["image"])[1]
+    assert version in yaml.safe_load(read(".github/workflows/test.yml"))["jobs"]["book"]["strategy"]["matrix"]["python"]
+
+
+def test_a_release_is_checked_before_it_is_made() -> None:
+    workflow = yaml.safe_load(read(".github/workflows/release.yml"))
+    assert workflow[True]["push"]["tags"] == ["v*"]
+    runs = [step["run"] for step in workflow["jobs"]["release"]["steps"] if "run" in step]
+    words = ("tools/release.py", "-m build", "gh release")
+    places = [next(i for i, run in enumerate(runs) if word in run) for word in words]
+    assert places == sorted(places)
 
 
 def test_workflows_test_what_is_promised() -> None:

@@ -1,0 +1,183 @@
+/** What the instruments' JavaScript is checked against; nothing here reaches a page. */
+
+/** What anywidget hands over, or the static host in its place: traits by name. */
+export interface Model<State> {
+  get<Name extends string & keyof State>(name: Name): State[Name];
+  set(name: string, value: unknown): void;
+  save_changes(): void;
+  on(event: string, heard: () => void): void;
+  off?(event: string, heard: () => void): void; // a page has no kernel that could end an instrument
+}
+
+/** What a function that draws an instrument gets; it returns the function that stops it. */
+export interface Place<State> {
+  model: Model<State>;
+  el: HTMLElement;
+}
+// biome-ignore lint/suspicious/noExplicitAny: the host knows no instrument's traits
+export type Render = (place: Place<any>) => () => void;
+
+/** Attributes of an element: `text` is its content, `on…` are listeners. */
+// biome-ignore lint/suspicious/noExplicitAny: strings, numbers, truth values, null and listeners
+export type Attributes = Record<string, any>;
+
+export interface NumberOptions {
+  value: number;
+  min: number;
+  max: number;
+  step?: number;
+  whole?: boolean;
+  changed: (value: number) => void;
+  said: HTMLElement;
+  [attribute: string]: unknown;
+}
+export interface ChoiceOptions {
+  value: string | number;
+  options: (string | number)[][];
+  changed: (value: string) => void;
+  [attribute: string]: unknown;
+}
+
+export interface Playground {
+  tokens: string[];
+  q: number[][];
+  k: number[][];
+  v: number[][];
+  scale: boolean;
+  temperature: number;
+  mask: "none" | "causal" | "valid length";
+  valid_len: number;
+  query: number;
+}
+
+export interface Costs {
+  num_hiddens: number;
+  num_heads: number;
+  num_kv_heads: number;
+  num_layers: number;
+  num_tokens: number;
+  batch_size: number;
+  bytes_per_number: number;
+}
+
+export interface Stepper {
+  batch_size: number;
+  num_tokens: number;
+  num_hiddens: number;
+  num_heads: number;
+  step: number;
+  skip_permute: boolean;
+  cell: number;
+  colours: string[];
+}
+/** The sizes of the stepper, with what follows from them. */
+export interface Sizes {
+  B: number;
+  N: number;
+  D: number;
+  h: number;
+  d: number;
+  skip: boolean;
+  cell: number;
+  step: number;
+}
+/** An array of the stepper: which cells memory holds, and how they are read. */
+export interface Strided {
+  shape: number[];
+  strides: number[];
+  memory: number[];
+  copied: boolean;
+}
+export interface Stage extends Strided {
+  name: string;
+  code: string;
+  axes: string;
+}
+
+export interface Explorer {
+  sizes: [number, number, number, number, number];
+  packed: string;
+  sums: string;
+  seen: string;
+  ramp: string[];
+  query_tokens: string[][];
+  key_tokens: string[][];
+  layer: number;
+  example: number;
+  head: number;
+  query: number;
+  key_start: number;
+  top: number;
+  threshold: number;
+  off: number[];
+  locked: number[];
+  note: string;
+}
+/** The weight of a query for a key, as the explorer codes it. */
+export type Read = (q: number, k: number) => number;
+
+/* The playground's functions and parts. */
+export type Key = "scores" | "mask" | "weights" | "output";
+export interface Built {
+  fields: (() => void)[];
+  cells: Record<string, { formula: HTMLElement; rows: HTMLElement[]; numbers: HTMLElement[][] }>;
+  radios: HTMLInputElement[];
+  names: string[];
+  form: { scale: HTMLInputElement; mask: HTMLSelectElement; length: HTMLElement };
+  sum: HTMLElement;
+}
+export type Digits = (x: number) => string;
+export type RealField = (read: () => number, options: { min: number; max: number; step?: number; whole?: boolean; changed: (value: number) => void } & Attributes) => HTMLInputElement;
+export type Named = (text: string, scope: string, attributes?: Attributes) => HTMLElement;
+export type StageTable = (number: number, title: string, key: string, ...parts: Node[]) => { frame: HTMLElement; table: HTMLElement };
+export type RowsOf = (key: string, filled: (t: number) => Node[]) => HTMLElement;
+export type Grid = (number: number, title: string, key: string, columns: string[], corner: string) => HTMLElement;
+export type VectorField = (name: "q" | "k" | "v", t: number, c: number) => HTMLElement;
+export type TraitField = (name: "temperature" | "valid_len", label: string, bounds: { min: number; max: number; step?: number; whole?: boolean }) => HTMLElement;
+export type Fill = (cell: HTMLElement, value: number, seen: boolean, key: Key) => void;
+export type Sentence = (row: number[], mask: boolean[], query: number) => string;
+export type Written = (row: number[], mask: boolean[], result: number[]) => string[];
+
+/* The stepper's functions. */
+export type Ints = number[];
+export type Name = "batch_size" | "num_tokens" | "num_hiddens" | "num_heads";
+export type ViewStrides = (shape: Ints, strides: Ints, wanted: Ints) => Ints | null;
+export type Offset = (index: Ints, strides: Ints) => number;
+export type Reshape = (from: Strided, wanted: Ints) => Strided;
+export type Permute = (from: Strided) => Strided;
+export type Reached = (sizes: Sizes, token: number, wrongSplit: boolean, wrongMerge: boolean) => Ints;
+export type TokenOf = (head: number, row: number) => number;
+export type Changes = (head: number, row: number) => boolean;
+export type CellButton = (cell: number, now: Sizes, place: string, position: number) => HTMLElement;
+export type Walk = (frame: HTMLElement, width: () => number) => void;
+export type Refill = (frame: HTMLElement, ...children: HTMLElement[]) => void;
+export type Matrices = (stage: Stage, now: Sizes) => HTMLElement[];
+export type Strip = (title: string, memory: Ints, now: Sizes) => HTMLElement;
+export type Why = (stage: Stage, now: Sizes) => string;
+export type Judge = (text: string, sizes: Sizes) => string;
+export type Resize = (name: string, value: number) => void;
+export type How = (stage: Stage, i: number) => string;
+
+/* The explorer's functions and parts. */
+export type Maybe = number | null;
+export type Codes = Record<number, string>;
+export type Ramp = (stops: string[]) => number[][];
+export type Weight = (head: number, q: number, k: number) => number;
+export type InWords = (code: number) => string;
+export type Tokens = (name: "query_tokens" | "key_tokens") => string[];
+export type Ranked = (read: Read, q: number) => [number, number][];
+export type Spoken = (read: Read, q: number, chosen: Maybe) => string;
+export type Window = (at: number, length: number) => Ints;
+export type Paint = (canvas: HTMLCanvasElement, read: Read, qs: Ints, ks: Ints, size: number) => void;
+export type Choose = (q: number, k?: Maybe) => void;
+export type Pointed = (event: MouseEvent) => [number, number];
+export type Frame = (label: string, ...inside: Node[]) => HTMLElement;
+export type At = (share: number, all: Ints) => number;
+export type Mark = (q: number, from: number, count: number) => HTMLElement;
+export type Word = (text: string, x: number, i: number, anchor: string, strong: boolean) => SVGElement;
+export type Picked = (q: number, k: number) => SVGElement[];
+export type Trait = "layer" | "example" | "head" | "query" | "key_start" | "top" | "threshold";
+export type Offered = [Trait, string, false | [number, string][], ((name: Trait) => number)?];
+export type Options = (name: string, count: number) => [number, string][];
+export type Windows = (count: number) => [number, string][];
+export type Swatch = (code: number, text: string) => HTMLElement;

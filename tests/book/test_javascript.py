@@ -1,0 +1,125 @@
+"""The instruments' JavaScript: modules that can be joined into one text, typed as Python's traits, and checked."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import javascript
+import pytest
+
+from mhalib import widgets
+from mhalib.widgets import Instrument, joinable, page_script, script_file, scripts
+
+TYPES = Path(widgets.__file__).with_name("types.d.ts")
+STATES = {
+    "AttentionPlayground": "Playground",
+    "CostCalculator": "Costs",
+    "HeadExplorer": "Explorer",
+    "ReshapeStepper": "Stepper",
+}
+
+
+def top_names(text: str) -> list[str]:
+    return re.findall(r"^(?:function|const|let|var|class) (\w+)", text, flags=re.MULTILINE)
+
+
+def test_joined_modules_have_no_import_and_keep_their_lines() -> None:
+    assert re.search(r"^\s*(?:import|export)\b", page_script(), flags=re.MULTILINE) is None
+    for file in scripts():
+        text = file.read_text(encoding="utf-8")
+        assert text.startswith("// @ts-check\n")
+        assert len(joinable(file).splitlines()) == len(text.splitlines())
+        assert file.name == "shared.js" or 'from "./shared.js";' in text
+
+
+def test_names_differ_in_the_one_scope_where_all_are_joined() -> None:
+    names = [name for file in scripts() for name in top_names(joinable(file))]
+    assert len(names) == len(set(names)) >= 15
+
+
+def test_each_module_imports_what_shared_exports() -> None:
+    shared = re.findall(r"^export (?:function|const) (\w+)", scripts()[0].read_text(encoding="utf-8"), re.MULTILINE)
+    for file in scripts()[1:]:
+        (imported,) = re.findall(r"^import \{ (.+) \}", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        assert set(imported.split(", ")) <= set(shared)
+
+
+@pytest.mark.parametrize(
+    "line", ['import * as all from "./shared.js";', 'import { a as b } from "./shared.js";', "export default draw;"]
+)
+def test_a_module_that_cannot_be_joined_is_refused_by_name(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "new.js"
+    file.write_text(f"// @ts-check\n{line}\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"new\.js cannot be joined .*: write import \{ a, b \} from"):
+        joinable(file)
+
+
+def test_making_a_token_visible_stands_in_one_module() -> None:
+    assert [file.name for file in scripts() if r"\p{Cc}" in file.read_text(encoding="utf-8")] == ["shared.js"]
+
+
+@pytest.mark.parametrize("name", Instrument.known)
+def test_types_name_the_traits_that_python_has(name: str) -> None:
+    body = re.search(rf"export interface {STATES[name]} \{{\n(.*?)\n\}}", TYPES.read_text(encoding="utf-8"), re.DOTALL)
+    assert body is not None
+    assert set(re.findall(r"^  (\w+):", body[1], flags=re.MULTILINE)) == set(getattr(widgets, name).state_names())
+
+
+def test_pins_and_lock_agree() -> None:
+    asked = json.loads((javascript.ROOT / "package.json").read_text(encoding="utf-8"))["devDependencies"]
+    locked = json.loads((javascript.ROOT / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    assert {name: locked[f"node_modules/{name}"]["version"] for name in asked} == asked
+    assert all(re.fullmatch(r"[\d.]+", version) for version in asked.values())
+    assert all("integrity" in one and "resolved" not in one for name, one in locked.items() if name)
+    assert set(javascript.PROGRAMS) == set(asked)
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_without_its_tools_one_line_says_what_is_not_checked(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], required: bool
+) -> None:
+    shutil.copy(javascript.ROOT / "package.json", tmp_path)
+    for found, why in ((None, "there is no Node"), (Path("node"), "node_modules has no @biomejs/biome")):
+        assert javascript.check(tmp_path, found, required) == int(required)
+        (said,) = "".join(capfd.readouterr()).splitlines()
+        assert "mhalib/widgets/*.js: JavaScript is NOT checked" in said
+        assert why in said
+        assert "make javascript" in said
+    for name, version in (("@biomejs/biome", "1.0.0"), ("typescript", "1.0.0")):
+        (tmp_path / "node_modules" / name).mkdir(parents=True)
+        (tmp_path / "node_modules" / name / "package.json").write_text(json.dumps({"version": version}))
+    assert "@biomejs/biome 1.0.0, and package.json asks for" in javascript.what_is_missing(tmp_path, Path("node"))
+
+
+@pytest.mark.parametrize(
+    ("bug", "complaint"),
+    [("export function wrong() {\n  return legible(3);\n}\n", "TS2345"), ("debugger;\n", "noDebugger")],
+)
+def test_a_bug_of_types_or_habits_is_found(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], bug: str, complaint: str
+) -> None:
+    node = javascript.node()
+    if missing := javascript.what_is_missing(javascript.ROOT, node):
+        pytest.skip(f"{missing}: {javascript.REMEDY}")
+    for name in ("package.json", "tsconfig.json", "biome.json"):
+        shutil.copy(javascript.ROOT / name, tmp_path)
+    (tmp_path / "node_modules").symlink_to(javascript.ROOT / "node_modules", target_is_directory=True)
+    folder = tmp_path / "mhalib/widgets"
+    folder.mkdir(parents=True)
+    for file in [*scripts(), TYPES]:
+        shutil.copy(file, folder)
+    assert javascript.check(tmp_path, node, required=True) == 0
+    with (folder / "shared.js").open("a", encoding="utf-8") as shared:
+        shared.write(bug)
+    capfd.readouterr()
+    assert javascript.check(tmp_path, node, required=True) == 1
+    assert complaint in "".join(capfd.readouterr())
+
+
+def test_readers_need_none_of_it() -> None:
+    needed = (javascript.ROOT / "requirements.txt").read_text(encoding="utf-8")
+    assert "nodejs" not in needed
+    assert [script_file(name).suffix for name in Instrument.known] == [".js"] * 4

@@ -1,0 +1,170 @@
+"""What the tools refuse, they refuse by the file's name, and say what to do about it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import build
+import nbformat
+import notebooks
+import pages
+import pytest
+import quick
+import results
+import touched
+from nbformat import NotebookNode
+
+import exercises
+
+CODE, MARKDOWN = nbformat.v4.new_code_cell, nbformat.v4.new_markdown_cell
+WRITTEN = (MARKDOWN("", metadata={"tags": ["launch"]}), CODE("", metadata={"tags": ["set-up"]}))
+
+
+@pytest.fixture
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a page of another repository would be."""
+    (tmp_path / "chapters").mkdir()
+    monkeypatch.setattr(notebooks, "ROOT", tmp_path)
+    monkeypatch.setattr(notebooks, "CHAPTERS", tmp_path / "chapters")
+    monkeypatch.setattr(exercises, "FOLDER", tmp_path / "exercises")
+    (tmp_path / "_config.yml").write_text("repository: {url: https://github.com/a/b, branch: main}\n", encoding="utf-8")
+    return tmp_path / "chapters/01_page.ipynb"
+
+
+def written(path: Path, *cells: NotebookNode) -> Path:
+    named = [NotebookNode({**cell, "id": f"cell-{number:03d}"}) for number, cell in enumerate(cells)]
+    notebook = nbformat.v4.new_notebook(cells=named)
+    nbformat.write(notebooks.normalise(notebook), path)
+    return path
+
+
+def test_a_config_without_the_address(page: Path) -> None:
+    (notebooks.ROOT / "_config.yml").write_text("title: a book\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"^_config\.yml has no repository with url and branch: put both back"):
+        notebooks.repository()
+
+
+@pytest.mark.parametrize("name", ["chapters/02_nothing.ipynb", "chapters/page.md", "../elsewhere.ipynb"])
+def test_a_notebook_that_is_none(page: Path, name: str) -> None:
+    path = notebooks.ROOT / name
+    path.touch() if path.suffix == ".md" else None
+    with pytest.raises(ValueError, match=rf"{path.name} is no notebook of this repository: name one of chapters"):
+        notebooks.given([path])
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        ((), r"^chapters/01_page\.ipynb: 0 cells carry the tag 'launch': give it to one cell"),
+        ((*WRITTEN, *WRITTEN), r"^chapters/01_page\.ipynb: 2 cells carry the tag 'launch': give it to one cell"),
+        (
+            (*WRITTEN, CODE("1 / 0")),
+            r"(?s)^chapters/01_page\.ipynb is not stored, .* mend it\n.*1 / 0.*ZeroDivisionError",
+        ),
+        (
+            (*WRITTEN, CODE("print(1)", metadata={"measured": {"tolerance": "much"}})),
+            r"^chapters/01_page\.ipynb, cell-002: measured\.tolerance: 'much' must be a number",
+        ),
+    ],
+)
+def test_a_page_that_cannot_be_stored(page: Path, cells: tuple[NotebookNode, ...], said: str) -> None:
+    path = written(page, *cells)
+    with pytest.raises(ValueError, match=said):
+        notebooks.execute(path)
+
+
+def test_a_figure_of_the_start_page_that_is_none(page: Path) -> None:
+    cell = CODE("1", metadata={"tags": ["front-page"]})
+    with pytest.raises(ValueError, match=r"^chapters/01_page\.ipynb: the cell .* draws no figure: give the tag to one"):
+        notebooks.store_front_picture(page, nbformat.v4.new_notebook(cells=[cell]))
+    cell.outputs = [nbformat.v4.new_output("display_data", data={"image/png": "aaaa"})]
+    with pytest.raises(
+        ValueError, match=r"^chapters/01_page\.ipynb has the tag 'front-page': add a line to FRONT_PICT"
+    ):
+        notebooks.store_front_picture(page, nbformat.v4.new_notebook(cells=[cell]))
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        ([CODE("", metadata={"tags": ["exercise"]})], r"^01_page\.ipynb has no title: begin its first cell with '# '"),
+        (
+            [MARKDOWN("# A"), CODE("", metadata={"tags": ["exercise"]})],
+            r"^01_page\.ipynb, cell .*: enclose the solution",
+        ),
+    ],
+)
+def test_exercises_that_cannot_be_made(page: Path, cells: list[NotebookNode], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        exercises.student_notebook(written(page, *cells))
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        ([CODE("x = 1")], r"^chapters/01_page\.ipynb asks for no results: add 'results' to a code cell's metadata"),
+        (
+            [CODE("x = 1", metadata={"results": {"x": "x"}})] * 2,
+            r"^chapters/01_page\.ipynb: two cells ask for the result 'x': give one another name",
+        ),
+        (
+            [CODE("SEED = 0\n1 / 0", metadata={"results": {"x": "1"}})],
+            r"(?s)^chapters/01_page\.ipynb fails with SEED = 0: mend its code\n.*ZeroDivisionError",
+        ),
+    ],
+)
+def test_a_page_without_results(page: Path, cells: list[NotebookNode], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        results.measure(written(page, *cells))
+
+
+def test_a_revision_that_git_does_not_know() -> None:
+    with pytest.raises(
+        ValueError, match=r"^git merge-base no-such-branch HEAD: .*: name a commit or a branch with --base"
+    ):
+        quick.changed_files(notebooks.ROOT, "no-such-branch")
+
+
+def test_a_file_that_is_no_python(tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools/broken.py").write_text("x = 1\ndef f(:\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"^tools/broken\.py: .* in line 2 of its code, 'def f\(:': mend it"):
+        touched.Tree(tmp_path).file(tmp_path / "tools/broken.py")
+
+
+def test_a_table_without_its_second_line() -> None:
+    with pytest.raises(ValueError, match=r"^under 'A page > A part': add the line \|---\| behind the header '\| a \|'"):
+        pages.tables("# A page\n\n## A part\n\n| a |\n\nText.\n")
+
+
+def test_a_state_that_cannot_be_read_builds_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "_build/html").mkdir(parents=True)
+    (tmp_path / "_build/html/index.html").touch()
+    (tmp_path / "_build/state.json").write_text("{", encoding="utf-8")
+    commands: list[list[str]] = []
+
+    def ran(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 1)
+
+    monkeypatch.setattr(subprocess, "run", ran)
+    assert build.build(tmp_path) == 1
+    assert commands[0][-1] == "--all"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        ("notebooks", ["chapters/99_x.ipynb"], "chapters/99_x.ipynb is no notebook of this repository: name one of"),
+        ("rehearse", ["--jobs", "0"], "--jobs 0: give 1 or more"),
+        ("release", ["v9.9.9"], "mhalib/__init__.py says "),
+    ],
+)
+def test_a_tool_says_it_in_its_last_line_without_a_traceback(tool: str, arguments: list[str], said: str) -> None:
+    command = [sys.executable, f"tools/{tool}.py", *arguments]
+    done = subprocess.run(command, cwd=notebooks.ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode in (1, 2)
+    assert said in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
