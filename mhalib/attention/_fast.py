@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 
 def fused(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, scale: float, is_causal: bool = False
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, scale: float | None, is_causal: bool = False
 ) -> Tensor:
     """Torch's kernel, which never stores the weights. A head of k and v may serve several of q, in equal groups."""
     if mask is not None and mask.dim() < 2:
@@ -25,10 +25,11 @@ def fused(
     )
 
 
-def scores(q: Tensor, k: Tensor, scale: float) -> Tensor:
-    """(..., Q, d) and (..., K, d) -> (..., Q, K)."""
+def scores(q: Tensor, k: Tensor, scale: float | None) -> Tensor:
+    """(..., Q, d) and (..., K, d) -> (..., Q, K), times `scale`, or divided by √d."""
     # A batched product copies each operand that does not lie in one piece, k by columns; by rows it is faster.
-    return (q * scale).contiguous() @ k.contiguous().mT
+    # The scaled queries get no name, so that their memory is free as soon as they lie in one piece.
+    return (q / math.sqrt(q.shape[-1]) if scale is None else q * scale).contiguous() @ k.contiguous().mT
 
 
 def average(weights: Tensor, v: Tensor, dropout: float) -> Tensor:

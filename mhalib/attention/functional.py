@@ -92,7 +92,6 @@ def attend(
     require_attention(q, k, v, mask)
     require_probability("dropout", dropout)
     require_scale(scale)
-    scale = q.shape[-1] ** -0.5 if scale is None else scale
     if not need_weights:
         return _fast.fused(q, k, v, mask, dropout, scale), None
     weights = _fast.softmax_(_fast.scores(q, k, scale), mask)

@@ -143,7 +143,7 @@ class MultiHeadAttention(nn.Module):
         self.query_size, self.key_size, self.value_size, self.head_dim, self.value_dim, self.num_kv_heads = (
             int(size) for size in sizes.values()
         )
-        self.scale = self.head_dim**-0.5 if scale is None else float(scale)
+        self._scale_given = None if scale is None else float(scale)
         self.positions = RotaryPositions() if positions == "rotary" else None
         self.num_heads_made = self.num_heads
         self.head_numbers = tuple(range(num_heads))  # kept by the heads that `keep_heads` leaves
@@ -160,6 +160,11 @@ class MultiHeadAttention(nn.Module):
         shown += ["num_kv_heads"] * (self.num_kv_heads != self.num_heads)
         shown += ["scale"] * (self.scale != self.head_dim**-0.5)
         return ", ".join(f"{name}={getattr(self, name)}" for name in shown)
+
+    @property
+    def scale(self) -> float:
+        """What scores are multiplied by."""
+        return self.head_dim**-0.5 if self._scale_given is None else self._scale_given
 
     @names_of_this_book
     def forward(
@@ -238,7 +243,7 @@ class MultiHeadAttention(nn.Module):
 
     def score(self, q: Tensor, k: Tensor) -> Tensor:
         """q (B, h, Q, d) and k (B, h, K, d) -> scores (B, h, Q, K)."""
-        return _fast.scores(q, k, self.scale)
+        return _fast.scores(q, k, self._scale_given)
 
     def mix_scores(self, scores: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
         """Scores (B, h, Q, K) -> scores. `queries` and `keys` are the layer's inputs."""
@@ -340,14 +345,19 @@ class MultiHeadAttention(nn.Module):
 
     def _for_each_head(self, x: Tensor) -> Tensor:
         """(B, num_kv_heads, K, width) -> (B, h, K, width)."""
-        return x if self.num_kv_heads == self.num_heads == x.shape[1] else x[:, list(self.kv_head_of)]
+        if x.shape[1] == self.num_heads:
+            return x
+        if not self._has_equal_groups():
+            return x[:, list(self.kv_head_of)]
+        group = self.num_heads // self.num_kv_heads
+        return x[:, :, None].expand(-1, -1, group, -1, -1).flatten(1, 2)
 
     def _fused(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | None) -> Tensor:
         if not self._has_equal_groups():
             k, v = self._for_each_head(k), self._for_each_head(v)
         is_causal = isinstance(mask, Band) and mask.is_causal
         matrix = None if is_causal else _matrix(mask, q.shape[2], k.shape[2], q.device)
-        return _fast.fused(q, k, v, matrix, self.dropout if self.training else 0.0, self.scale, is_causal)
+        return _fast.fused(q, k, v, matrix, self.dropout if self.training else 0.0, self._scale_given, is_causal)
 
     def _has_equal_groups(self) -> bool:
         if self.num_heads == self.num_kv_heads:

@@ -1,4 +1,4 @@
-"""What a layer says about itself and its arguments: their names, the usual names of their axes, h and D."""
+"""What a layer says about itself and its arguments: their names, the usual names of their axes, h, g, d and D."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from .axes import Axes, Names
 from .follow import tensors_in
 
 ATTRIBUTES = {
+    "d": ("head_dim",),
+    "g": ("num_kv_heads", "num_key_value_heads", "n_kv_heads"),
     "h": ("num_heads", "n_heads", "n_head", "nhead", "heads", "h"),
     "D": ("num_hiddens", "embed_dim", "d_model", "hidden_size", "n_embd"),
 }
@@ -48,13 +50,16 @@ def is_compiled(parts: Sequence[Any]) -> bool:
 
 
 def own_sizes(parts: Sequence[Any]) -> dict[str, int]:
-    """h and D as a layer, or the layers within it, have them; not if they disagree."""
+    """h, g, d and D as a layer, or the layers within it, have them; not if they disagree. g, the number of heads with
+    keys and values of their own, only where it is another than h."""
     sizes = {}
     for name, attributes in ATTRIBUTES.items():
         found = [getattr(part, "__dict__", {}).get(attribute) for part in parts for attribute in attributes]
         told = {size for size in found if isinstance(size, int) and size > 0}
         if len(told) == 1:
             sizes[name] = told.pop()
+    if sizes.get("g") == sizes.get("h"):
+        sizes.pop("g", None)
     return sizes
 
 

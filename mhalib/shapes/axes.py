@@ -42,7 +42,11 @@ Axes = tuple[Axis, ...]
 
 @dataclass
 class Names:
-    """What the sizes are called. `sizes`: D -> 100 and so on; `h` and `d` may be learned from the first cut of D."""
+    """What the sizes are called. `sizes`: D -> 100 and so on; `h` and `d` may be learned from the first cut of D.
+
+    A channel of a head is a channel of D, be it of a head that was cut from D or not: so `d` is a piece of D, `h` of D
+    or an axis of its own, and `g`, heads that others share, always an axis of its own.
+    """
 
     sizes: dict[str, int] = field(default_factory=dict)
     inferred: bool = False
@@ -57,8 +61,8 @@ class Names:
             self.inferred = True
 
     def learn_head_width(self) -> None:
-        """d = D / h, once both are known."""
-        if {"D", "h"} <= set(self.sizes) and self.sizes["D"] % self.sizes["h"] == 0:
+        """d = D / h, once both are known, unless the layer says another."""
+        if {"D", "h"} <= set(self.sizes) and "d" not in self.sizes and self.sizes["D"] % self.sizes["h"] == 0:
             self.sizes["d"] = self.sizes["D"] // self.sizes["h"]
 
     def whole(self, word: str, size: int) -> Axis:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -83,12 +83,20 @@ def meetings(operation: str, operands: Sequence[Axes], pointwise: bool) -> list[
     return [pair for pair in pairs if differ(*pair)]
 
 
-def weight_axes(shape: Sequence[int], width: int | None, stacked: bool) -> Axes:
-    """Axes of a layer's weight: one as long as D is D, and of stacked projections one that holds several of it."""
+def weight_axes(shape: Sequence[int], width: int | None, stacked: bool, sizes: Mapping[str, int]) -> Axes:
+    """Axes of a layer's weight: one as long as D is D, of projections one as long as all heads of a kind together is
+    these heads, and of stacked projections one that holds several of D."""
     unit = Factor("D", width or 1)
+    heads = {
+        sizes[kind] * sizes["d"]: (Factor(kind, sizes[kind]), Factor("D", sizes["d"]))
+        for kind in ("h", "g")
+        if stacked and unit.size > 1 and kind in sizes and min(sizes[kind], sizes.get("d", 0)) > 1
+    }
     return tuple(
         (unit,)
         if size == unit.size > 1
+        else heads[size]
+        if size in heads
         else (Factor(NUMBER, size // unit.size), unit)
         if stacked and unit.size > 1 and size > 1 and not size % unit.size
         else numbers([size])[0]

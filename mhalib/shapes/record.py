@@ -123,7 +123,7 @@ class _Recorder(TorchDispatchMode):
     def _know_weight(self, weight: Tensor, name: str, projects: bool = False) -> None:
         width = self.names.sizes.get("D")
         is_sure = projects or list(self.names.sizes.values()).count(width or 1) == 1
-        self._axes[_place(weight)] = weight_axes(weight.shape, width if is_sure else None, projects)
+        self._axes[_place(weight)] = weight_axes(weight.shape, width if is_sure else None, projects, self.names.sizes)
         self.weights.add(name)
         self._own(weight, name)
 

@@ -754,3 +754,25 @@ def test_the_code_is_the_line_of_the_layer_not_of_torch():
 def test_a_bad_argument_is_named(arguments, options, error, message):
     with pytest.raises(error, match=re.escape(message)):
         ledger(*arguments, *_queries_and_pairs(), **options)
+
+
+def test_heads_that_share_keys_and_heads_that_do_not_fill_d_keep_their_names():
+    x = torch.randn(2, 5, 12)
+    shared = ledger(MultiHeadAttention(12, 6, num_kv_heads=2), x, x, x)
+    assert [step.axes for step in shared][:6] == [
+        ("B", "N", "D"),
+        ("B", "N", "h", "d"),
+        ("B", "h", "N", "d"),
+        ("B", "N", "g·d"),
+        ("B", "N", "g", "d"),
+        ("B", "g", "N", "d"),
+    ]
+    assert any(step.axes == ("B", "g·3", "N", "d") and step.memory == "copy" for step in shared)
+    pruned = MultiHeadAttention(12, 3)
+    pruned.keep_heads([0, 2])
+    for layer in (pruned, MultiHeadAttention(12, 2, head_dim=4)):
+        steps = ledger(layer, x, x, x)
+        assert [step.axes for step in steps][:3] == [("B", "N", "h·d"), ("B", "N", "h", "d"), ("B", "h", "N", "d")]
+        assert [step.axes for step in steps][-2:] == [("B", "N", "h·d"), ("B", "N", "D")]
+        assert not steps.notes
+    assert not shared.notes
