@@ -39,7 +39,7 @@ class KeyValueCache:
     Decoding token by token, a layer with a cache projects each token once. A cache belongs to one layer and one batch.
 
     Memory is taken ahead: as much as `max_tokens` says, or else twice what is held whenever that is full, so that a
-    token is not copied at each step. Where a gradient is asked for, nothing is written over, and each step copies.
+    token is not copied at each step. Where gradients are recorded, each step copies instead.
 
     Args:
         max_tokens: for how many tokens memory is taken at first; more still fit.
@@ -77,7 +77,7 @@ class KeyValueCache:
         stop = self._length + num_new
         if not self._rooms:
             self._rooms = tuple(_enlarged(part[..., :0, :], max(stop, self._max_tokens)) for part in new)
-        if torch.is_grad_enabled() and any(part.requires_grad for part in (*self._rooms, *new)):
+        if torch.is_grad_enabled():  # what autograd has kept of earlier tokens may not be written over
             self._rooms = tuple(torch.cat([old, part], -2) for old, part in zip(self.held, new, strict=True))
         else:
             if stop > self._rooms[0].shape[-2]:

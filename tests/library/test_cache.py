@@ -185,3 +185,35 @@ def test_a_captioner_in_pieces_is_a_captioner_at_once():
     caches = model.new_caches()
     logits = [model.decode(new, memory, caches=caches)[0] for new in _pieces(target, (3, 4))]
     torch.testing.assert_close(torch.cat(logits, 1), model(images, target)[0], **CLOSE)
+
+
+def test_memory_taken_ahead_is_used_and_doubled_when_full():
+    cache, places = KeyValueCache(max_tokens=4), set()
+    for number in range(9):
+        with torch.no_grad():
+            k, v = cache.append(torch.full((2, 3, 1, 5), float(number)), torch.full((2, 3, 1, 4), float(number)))
+        places.add(k.data_ptr())
+        assert torch.equal(k[0, 0, :, 0], torch.arange(number + 1.0))
+        assert torch.equal(v[1, 2, :, 3], torch.arange(number + 1.0))
+        assert cache.num_bytes == 2 * 3 * (number + 1) * (5 + 4) * 4
+    assert len(places) == 3  # for 4, 8 and 16 tokens, and no copy in between
+
+
+def test_gradients_flow_through_a_cache():
+    torch.manual_seed(0)
+    layer, x = MultiHeadAttention(12, 3), torch.randn(2, 5, 12)
+    whole, _ = layer(x, x, x, mask=causal_mask(5))
+    whole.square().sum().backward()
+    wanted = [parameter.grad.clone() for parameter in layer.parameters()]
+    layer.zero_grad()
+    cache = layer.new_cache()
+    parts = [layer(new, new, new, mask=_masked(new.shape[1], cache), cache=cache)[0] for new in _pieces(x, (2, 1, 2))]
+    torch.cat(parts, 1).square().sum().backward()
+    torch.testing.assert_close([parameter.grad for parameter in layer.parameters()], wanted, **CLOSE)
+
+
+def test_a_token_without_its_value_is_refused():
+    cache = KeyValueCache()
+    with pytest.raises(ValueError, match=re.escape("a token has one of each: got [3, 2] of them")):
+        cache.append(torch.zeros(1, 2, 3, 4), torch.zeros(1, 2, 2, 4))
+    assert len(cache) == 0

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 from torch.nn.attention.bias import causal_lower_right
 
-from mhalib import attend, causal_mask, padding_mask
+from mhalib import Band, MultiHeadAttention, attend, causal_mask, padding_mask
 
 
 def test_padding_mask_of_examples_by_hand():
@@ -124,3 +124,43 @@ def _qkv(num_queries, num_kvpairs, device):
     torch.manual_seed(0)
     sizes = (num_queries, num_kvpairs, num_kvpairs)
     return [torch.randn(2, 3, size, 5, dtype=torch.float64, device=device) for size in sizes]
+
+
+@pytest.mark.parametrize("offset", [0, 1, 4])
+@pytest.mark.parametrize("after", [None, 0, 2])
+@pytest.mark.parametrize("before", [None, 0, 3])
+def test_a_band_is_what_its_words_say(before, after, offset):
+    band = Band(before, after, offset)
+    matrix = band.matrix(5, 7)
+    for i in range(5):
+        for j in range(7):
+            place = offset + i
+            allowed = (before is None or j >= place - before) and (after is None or j <= place + after)
+            assert bool(matrix[i, j]) == allowed
+    assert band.hides_nothing(5, 7) == bool(matrix.all())
+    assert band.is_causal == torch.equal(matrix, causal_mask(5, 7))
+
+
+def test_a_layer_takes_a_band_where_it_takes_its_matrix():
+    torch.manual_seed(0)
+    layer, x = MultiHeadAttention(12, 3), torch.randn(2, 6, 12)
+    lens = torch.tensor([6, 3])
+    for band in (Band(), Band(before=2), Band(1, 1), Band(None, None)):
+        for need_weights in (True, False):
+            for valid_lens in (None, lens):
+                given = layer(x, x, x, valid_lens, mask=band, need_weights=need_weights)
+                wanted = layer(x, x, x, valid_lens, mask=band.matrix(6), need_weights=need_weights)
+                torch.testing.assert_close(given, wanted)
+
+
+@pytest.mark.parametrize(
+    ("band", "error", "message"),
+    [
+        (Band(before=-1), ValueError, "before=-1 must be at least 0"),
+        (Band(after=1.5), TypeError, "after must be an integer"),
+        (Band(offset=-2), ValueError, "offset=-2 must be at least 0"),
+    ],
+)
+def test_a_band_of_other_numbers_is_refused(band, error, message):
+    with pytest.raises(error, match=message):
+        band.matrix(3)
