@@ -182,7 +182,7 @@ def book() -> touched.Touched:
 @pytest.mark.parametrize(
     ("changed", "among", "not_among"),
     [
-        ("mhalib/attention/functional.py", "test_attention test_reference 04_reshape_trick", "test_glossary test_plots"),
+        ("mhalib/attention/layer.py", "test_attention test_reference 04_reshape_trick", "test_glossary test_plots"),
         ("mhalib/measures/roles.py", "test_measures_roles 12_what_heads_look_at", "test_attention test_pages"),
         ("mhalib/widgets/head_explorer.js", "test_head_explorer test_live_lab", "test_attention test_grade"),
         ("mhalib/classroom/grade/worker.py", "test_grade", "test_attention 04_reshape_trick"),
