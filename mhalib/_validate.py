@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+LARGEST = 2**63 - 1  # of what torch counts with
+
 
 def require_tensor(name: str, value: object, rank: int | None = None) -> None:
     """Raise unless `value` is a tensor (TypeError) with `rank` axes (ValueError)."""
@@ -22,10 +24,37 @@ def require_tensor(name: str, value: object, rank: int | None = None) -> None:
 
 def require_count(name: str, value: object, minimum: int = 1) -> None:
     """Raise unless `value` is an integer (TypeError) of at least `minimum` (ValueError)."""
+    if isinstance(value, torch.Tensor) and torch.jit.is_tracing():  # type: ignore[attr-defined]
+        return  # a size in a traced graph
     if isinstance(value, bool) or not isinstance(value, (numbers.Integral, torch.SymInt)):
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}: {value!r:.80}")
     if value < minimum:
         raise ValueError(f"{name}={value} must be at least {minimum}")
+    if not isinstance(value, torch.SymInt) and value > LARGEST:
+        raise ValueError(f"{name}={value} must be at most {LARGEST}")
+
+
+def require_seed(name: str, value: object) -> None:
+    """Raise unless `value` is an integer (TypeError) from 0 on (ValueError)."""
+    require_count(name, value, minimum=0)
+
+
+def require_integers(name: str, x: Tensor) -> None:
+    """Raise TypeError unless the tensor `x` holds integers."""
+    if x.is_floating_point() or x.is_complex() or x.dtype == torch.bool:
+        raise TypeError(f"{name} must hold integers, got {x.dtype}")
+
+
+def seen_extremes(x: Tensor) -> tuple[int, int] | None:
+    """The smallest and the largest of integers; `None` where there are none, or where nobody can look at values: in a
+    graph, on the device "meta", under `vmap`."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or x.is_meta or not x.numel():  # type: ignore[attr-defined]
+        return None
+    try:
+        smallest, largest = (int(edge) for edge in x.aminmax())
+    except RuntimeError:  # vmap
+        return None
+    return smallest, largest
 
 
 def require_probability(name: str, value: object) -> None:

@@ -84,6 +84,10 @@ def attend(
     With `need_weights` scores have the type of q: in float16 and bfloat16 they are rounded to it before the softmax,
     while the fused kernel keeps them in float32.
 
+    With `need_weights` the score of a hidden key does not matter, be it infinite or NaN. The fused kernel adds -inf to
+    scores, so that a key that is not finite spoils its result even where it is hidden; a value that is not finite
+    spoils both, because 0 times NaN is NaN.
+
     Raises:
         TypeError, ValueError: shapes, dtypes or devices do not fit.
 

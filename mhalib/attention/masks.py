@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .._validate import require_count, require_tensor
+from .._validate import require_count, require_integers, require_tensor, seen_extremes
 
 
 def padding_mask(valid_lens: Tensor, num_kvpairs: int) -> Tensor:
@@ -30,12 +30,12 @@ def padding_mask(valid_lens: Tensor, num_kvpairs: int) -> Tensor:
     """
     require_tensor("valid_lens", valid_lens)
     require_count("num_kvpairs", num_kvpairs, minimum=0)
-    if valid_lens.is_floating_point() or valid_lens.is_complex() or valid_lens.dtype == torch.bool:
-        raise TypeError(f"valid_lens must hold integers, got {valid_lens.dtype}")
+    require_integers("valid_lens", valid_lens)
     if valid_lens.dim() not in (1, 2):
         raise ValueError(f"valid_lens must have shape (B,) or (B, Q), got {tuple(valid_lens.shape)}")
-    if not torch.compiler.is_compiling() and valid_lens.numel():  # a compiled graph cannot look at values
-        smallest, largest = (int(edge) for edge in valid_lens.aminmax())
+    extremes = seen_extremes(valid_lens)
+    if extremes is not None:
+        smallest, largest = extremes
         if smallest < 0:
             raise ValueError(f"valid_lens must not be negative, got {smallest}")
         if largest > num_kvpairs:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from .._validate import require_count, require_tensor
+from .._validate import require_count, require_tensor, seen_extremes
 from ..attention import Band, Cache, MultiHeadAttention, make_positions
 from ..attention.layer import Mask
 from .blocks import DecoderCache, DecoderLayer, EncoderLayer
@@ -67,10 +67,11 @@ def require_ids(name: str, tokens: Tensor, num_words: int) -> None:
     require_tensor(name, tokens, rank=2)
     if tokens.dtype not in (torch.int64, torch.int32):
         raise TypeError(f"{name} must hold integers, int64 or int32, got {tokens.dtype}")
-    if torch.compiler.is_compiling() or not tokens.numel():
+    extremes = seen_extremes(tokens)
+    if extremes is None:
         return
     # on a GPU, a wrong id would break off everything that the process does there later
-    smallest, largest = (int(edge) for edge in tokens.aminmax())
+    smallest, largest = extremes
     if smallest < 0 or largest >= num_words:
         wrong = smallest if smallest < 0 else largest
         raise ValueError(f"{name} holds {wrong}, but ids go from 0 to {num_words - 1}")
