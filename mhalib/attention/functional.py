@@ -12,6 +12,7 @@ from .._validate import (
     require_attention,
     require_count,
     require_divisible,
+    require_flag,
     require_mask,
     require_probability,
     require_scale,
@@ -95,6 +96,7 @@ def attend(
     """
     require_attention(q, k, v, mask)
     require_probability("dropout", dropout)
+    require_flag("need_weights", need_weights)
     require_scale(scale)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     if not need_weights:

@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from .._validate import require_choice, require_device, require_text
 from .convert import build
 from .maps import Reading
 
@@ -99,8 +100,8 @@ def load(
         ImportError: a package is missing.
         OSError: the hub did not give a file.
     """
-    if through not in ROUTES:
-        raise ValueError(f"through={through!r} must be one of {ROUTES}")
+    require_choice("through", through, ROUTES)
+    require_device("device", device)
     folder, sha256 = _find(source, revision, sha256)
     path = folder / "model.safetensors"
     found = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -116,6 +117,8 @@ def _find(source: str | Path, revision: str | None, sha256: str | None) -> tuple
     if not isinstance(source, (str, Path)):
         raise TypeError(f"source must be a string or a Path, got {type(source).__name__}: {source!r:.80}")
     for name, value, length in (("revision", revision, 40), ("sha256", sha256, 64)):
+        if value is not None:
+            require_text(name, value)
         if value is not None and not re.fullmatch(rf"[0-9a-f]{{{length}}}", value):
             raise ValueError(f"{name}={value!r} must be {length} hexadecimal digits")
     if Path(source).is_dir():

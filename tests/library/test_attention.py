@@ -351,7 +351,8 @@ def test_the_gradient_of_a_blind_row_of_infinite_scores_is_0():
     scores = torch.tensor([[math.inf, -math.inf, math.nan], [1.0, 2.0, math.inf]], requires_grad=True)
     mask = torch.tensor([[False, False, False], [True, True, False]])
     weights = masked_softmax(scores, mask)
-    (weights * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
+    with torch.autograd.set_detect_anomaly(True):
+        (weights * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
     assert scores.grad.isfinite().all()
     assert scores.grad[0].count_nonzero() == 0
     assert scores.grad[1, :2].count_nonzero() == 2

@@ -208,7 +208,7 @@ def test_the_loops_turn_by_rotary_positions_as_the_layer_does(num_kv_heads):
 @pytest.mark.parametrize("convert", [reference.to_torch, reference.to_d2l, reference.to_harvard])
 def test_rotary_positions_are_not_dropped_in_silence(convert):
     layer = _layer(12, 3, True, "cpu", positions="rotary")
-    with pytest.raises(ValueError, match="layer turns its queries and keys by their positions, which .* does not"):
+    with pytest.raises(ValueError, match=r"layer turns its queries and keys by their positions, which .* does not"):
         convert(layer)
 
 
