@@ -35,7 +35,7 @@ def require_count(name: str, value: object, minimum: int = 1) -> None:
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}: {value!r:.80}")
     if value < minimum:
         raise ValueError(f"{name}={value} must be at least {minimum}")
-    if not isinstance(value, torch.SymInt) and value > LARGEST:
+    if not isinstance(value, torch.SymInt) and value > LARGEST:  # type: ignore[operator]
         raise ValueError(f"{name}={value} must be at most {LARGEST}")
 
 

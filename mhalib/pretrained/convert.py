@@ -121,6 +121,11 @@ def build(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BERT:
     return model.eval()
 
 
+def token_without_position(config: Mapping[str, Any]) -> int | None:
+    """The id that RoBERTa leaves out when it counts positions, its padding; `None` for encoders that count all."""
+    return None if _family(config).first_position is None else _count(config, "pad_token_id", 0)
+
+
 def _family(config: Mapping[str, Any]) -> Family:
     kind = config.get("model_type")
     if kind not in FAMILIES:

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from .._validate import require_choice, require_device, require_text
-from .convert import build
+from .convert import build, token_without_position
 from .maps import Reading
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
@@ -64,7 +64,8 @@ class Pretrained:
 
         Raises:
             TypeError: it is not a string.
-            ValueError: it has more tokens than the model has positions.
+            ValueError: it has more tokens than the model has positions, or an encoder like RoBERTa is given the token
+                that pads.
         """
         if not isinstance(text, str):
             raise TypeError(f"text must be a string, got {type(text).__name__}: {text!r:.80}")
@@ -175,8 +176,14 @@ def _own(folder: Path) -> tuple[nn.Module, _Run]:
     except (SafetensorError, OSError) as error:
         raise ValueError(f"path={str(folder / 'model.safetensors')!r} is not a safetensors file: {error}") from error
     model = build(config, tensors)
+    uncounted = token_without_position(config)
 
     def run(ids: Tensor) -> tuple[Tensor, Tensor]:
+        if uncounted is not None and (ids == uncounted).any():
+            raise ValueError(
+                f"text holds the token that pads, {uncounted}, which this encoder leaves out when it counts positions, "
+                'and our model does not: through="transformers" runs it'
+            )
         output, weights = model(ids, need_weights=True)
         return output[0], torch.cat([layer for of_kind in weights.values() for layer in of_kind])
 

@@ -8,6 +8,7 @@ import fractions
 import importlib
 import inspect
 import linecache
+import re
 import traceback
 from pathlib import Path
 
@@ -659,7 +660,9 @@ PLACES = {
 
 # public, but no call that could go wrong: tables and modules, records that only hold what they are given, protocols
 HARMLESS = {
-    **dict.fromkeys(("Cache", "HeadSlices", "Positions", "Head", "HeadRole", "Model", "DecoderCache", "Weights"), "a type"),
+    **dict.fromkeys(
+        ("Cache", "HeadSlices", "Positions", "Head", "HeadRole", "Model", "DecoderCache", "Weights"), "a type"
+    ),
     **dict.fromkeys(("Ledger", "Step", "Results", "Reading", "About", "Pin", "Pretrained"), "a record"),
     **dict.fromkeys(("Digits", "Meetings", "Pairs", "Repeats", "Sentences", "Sums", "Translations"), "a record"),
     **dict.fromkeys(("names",), "a function without arguments"),
@@ -722,3 +725,44 @@ def _leak(error):
     ours = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(PACKAGE)]
     where = f"{Path(ours[-1].filename).name}:{ours[-1].lineno} {ours[-1].line}" if ours else "nowhere in the package"
     return f"{type(error).__name__}: {error!s:.120} at {where}"
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: mhalib.ledger(_layer(), _x(), _x(), _x(), num_heads=0), ValueError, "num_heads=0 must be at least 1"),
+        (lambda: bench.median_seconds({}), ValueError, "functions is empty"),
+        (lambda: bench.peak_bytes(None), TypeError, "function must be a function, got NoneType"),
+        (lambda: measures.HardConcreteGate(3, "a"), TypeError, "log_a must be a number, got str"),
+        (lambda: _fit(nn.Linear(2, 2), clip="a"), TypeError, "clip must be a number, got str"),
+        (lambda: data.repeats(3, 0, periods=3), TypeError, "periods must be two integers"),
+        (lambda: models.BERT(7, num_segments=-1), ValueError, "num_segments=-1 must be at least 1"),
+        (lambda: _cache().append(torch.zeros(2, 3, 3, 4), torch.zeros(2, 3, 2, 4)), ValueError, "a token has one of"),
+        (lambda: A.rotate(torch.ones(2, 4, dtype=torch.long)), TypeError, "x must hold floating-point numbers"),
+        (lambda: _gate_example(_gpt(), {"decoder self": [torch.ones(5, 3)]}), ValueError, "(5, 3), 5 examples, but"),
+        (lambda: measures.confidence(_weights() * 5), ValueError, "rows of weights must sum to 1"),
+    ],
+)
+def test_what_strangers_saw_leak_is_refused_by_name(call, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        call()
+
+
+def test_numpy_integers_are_sizes_and_seeds(tmp_path):
+    three, seed = np.int64(3), np.int64(1)
+    gpt = models.GPT(np.int64(7), np.int64(12), three, np.int64(1), np.int64(8))
+    saved.write(gpt, tmp_path / "model.safetensors", saved.About("x", ("x", 1.0), "x"))
+    again = saved.read(tmp_path / "model.safetensors")
+    assert again.settings == gpt.settings
+    assert again.num_weights == gpt.num_weights
+    assert torch.equal(data.repeats(three, seed).tokens, data.repeats(3, 1).tokens)
+    assert torch.equal(data.sentences(three, seed).tokens, data.sentences(3, 1).tokens)
+    assert torch.equal(data.meetings(three, seed).tokens, data.meetings(3, 1).tokens)
+    assert torch.equal(data.translations(three, seed).target, data.translations(3, 1).target)
+    assert torch.equal(data.sums(_digits(), three, seed).tokens, data.sums(_digits(), 3, 1).tokens)
+
+
+def test_models_run_on_the_device_meta():
+    ids, lens = _ids().to("meta"), torch.tensor([5, 3], device="meta")
+    assert _gpt().to("meta")(ids)[0].shape == (2, 5, 7)
+    assert _transformer().to("meta")(ids, ids, lens)[0].shape == (2, 5, 7)
