@@ -10,6 +10,8 @@ import matplotlib.pyplot as plt
 from matplotlib import font_manager
 from matplotlib.text import Text
 
+from ._validate import as_list
+
 MAX_LENGTH = 14
 """Characters of a token that are shown; a longer one ends in an ellipsis."""
 
@@ -44,6 +46,7 @@ def clean_labels(name: str, labels: Sequence[str] | None, length: int) -> list[s
         return [str(i) for i in range(length)]
     if isinstance(labels, str):
         raise TypeError(f"{name} must be a sequence of strings, got one string: {labels!r:.80}")
+    labels = as_list(name, labels)
     if len(labels) != length:
         raise ValueError(f"{name} has {len(labels)} entries, but the weights need {length}")
     return [_fitted(str(label)).replace("$", r"\$") for label in labels]

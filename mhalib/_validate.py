@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+
+LARGEST = 2**63 - 1  # of what torch counts with
 
 
 def require_tensor(name: str, value: object, rank: int | None = None) -> None:
@@ -16,16 +21,107 @@ def require_tensor(name: str, value: object, rank: int | None = None) -> None:
         raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}: {value!r:.80}")
     if value.is_nested:
         raise TypeError(f"{name} is a nested tensor: pad it, and give valid_lens")
+    if value.layout is torch.sparse_coo or value.layout is torch.sparse_csr:
+        raise TypeError(f"{name} is a sparse tensor: give {name}.to_dense()")
     if rank is not None and value.dim() != rank:
         raise ValueError(f"{name} must have {rank} axes, got shape {tuple(value.shape)}")
 
 
 def require_count(name: str, value: object, minimum: int = 1) -> None:
     """Raise unless `value` is an integer (TypeError) of at least `minimum` (ValueError)."""
+    if isinstance(value, torch.Tensor) and torch.jit.is_tracing():  # type: ignore[attr-defined]
+        return  # a size in a traced graph
     if isinstance(value, bool) or not isinstance(value, (numbers.Integral, torch.SymInt)):
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}: {value!r:.80}")
     if value < minimum:
         raise ValueError(f"{name}={value} must be at least {minimum}")
+    if not isinstance(value, torch.SymInt) and value > LARGEST:  # type: ignore[operator]
+        raise ValueError(f"{name}={value} must be at most {LARGEST}")
+
+
+def require_flag(name: str, value: object) -> None:
+    """Raise TypeError unless `value` is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {type(value).__name__}: {value!r:.80}")
+
+
+def require_text(name: str, value: object) -> None:
+    """Raise TypeError unless `value` is a string."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string, got {type(value).__name__}: {value!r:.80}")
+
+
+def require_title(title: object) -> None:
+    """Raise TypeError unless `title` is a string or `None`."""
+    if title is not None:
+        require_text("title", title)
+
+
+def require_function(name: str, value: object) -> None:
+    """Raise TypeError unless `value` can be called."""
+    if not callable(value):
+        raise TypeError(f"{name} must be a function, got {type(value).__name__}: {value!r:.80}")
+
+
+def require_kind(name: str, value: object, kind: type | tuple[type, ...]) -> None:
+    """Raise TypeError unless `value` is an object of the class `kind`, or of one of these classes."""
+    if not isinstance(value, kind):
+        kinds = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
+        raise TypeError(f"{name} must be a {kinds}, got {type(value).__name__}: {value!r:.80}")
+
+
+def as_list(name: str, value: object) -> list[Any]:
+    """`value` as a list; TypeError if it is text, a tensor without axes, or nothing that has entries."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
+        raise TypeError(f"{name} must be a list, got {type(value).__name__}: {value!r:.80}")
+    if isinstance(value, type):
+        raise TypeError(f"{name} must be a list, got the class {value.__name__}")
+    return list(value)
+
+
+def as_path(name: str, value: object) -> Path:
+    """`value` as a path; TypeError if it is neither a string nor a path, ValueError if it names nothing."""
+    if not isinstance(value, (str, Path)):
+        raise TypeError(f"{name} must be a string or a Path, got {type(value).__name__}: {value!r:.80}")
+    if not Path(value).name:
+        raise ValueError(f"{name}={str(value)!r} is not the name of a file")
+    return Path(value)
+
+
+def require_device(name: str, device: object) -> None:
+    """Raise unless `device` is `None` or names a device (TypeError) that is here (ValueError)."""
+    if device is None or isinstance(device, torch.device):
+        return
+    if not isinstance(device, str):
+        raise TypeError(f"{name} must be a torch.device or its name, got {type(device).__name__}: {device!r:.80}")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, ImportError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"{name}={device!r} cannot be used here: {reason}") from error
+
+
+def require_seed(name: str, value: object) -> None:
+    """Raise unless `value` is an integer (TypeError) from 0 on (ValueError)."""
+    require_count(name, value, minimum=0)
+
+
+def require_integers(name: str, x: Tensor) -> None:
+    """Raise TypeError unless the tensor `x` holds integers."""
+    if x.is_floating_point() or x.is_complex() or x.dtype == torch.bool:
+        raise TypeError(f"{name} must hold integers, got {x.dtype}")
+
+
+def seen_extremes(x: Tensor) -> tuple[int, int] | None:
+    """The smallest and the largest of integers; `None` where there are none, or where nobody can look at values: in a
+    graph, on the device "meta", under `vmap`."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or not x.numel():  # type: ignore[attr-defined]
+        return None
+    try:
+        smallest, largest = (int(edge) for edge in x.aminmax())
+    except RuntimeError:  # under vmap, and on the device "meta"
+        return None
+    return smallest, largest
 
 
 def require_probability(name: str, value: object) -> None:
@@ -37,7 +133,7 @@ def require_probability(name: str, value: object) -> None:
 
 
 def require_divisible(width_name: str, width: int, num_heads: int) -> None:
-    """Raise ValueError unless `num_heads` divides `width`, as heads of equal width need."""
+    """Raise ValueError unless `num_heads` divides `width`, as heads of equal width need; both are counts."""
     if width % num_heads:
         raise ValueError(f"{width_name}={width} is not divisible by num_heads={num_heads}")
 
@@ -49,12 +145,25 @@ def require_scale(scale: object) -> None:
     require_positive("scale", scale)
 
 
+def require_number(name: str, value: object) -> None:
+    """Raise unless `value` is a number (TypeError), and finite (ValueError)."""
+    require_real(name, value)
+    if not -LARGEST <= value <= LARGEST and not (isinstance(value, float) and math.isfinite(value)):  # type: ignore[operator]
+        raise ValueError(f"{name}={value} must be finite")
+
+
+def require_real(name: str, value: object) -> None:
+    """Raise TypeError unless `value` is a real number, be it infinite or NaN."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(f"{name} must be a number, got {type(value).__name__}: {value!r:.80}")
+
+
 def require_positive(name: str, value: object) -> None:
     """Raise unless `value` is a number (TypeError), positive and finite (ValueError)."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name} must be a number, got {type(value).__name__}: {value!r:.80}")
-    if not 0 < value < math.inf:
+    require_real(name, value)
+    if not 0 < value < math.inf:  # type: ignore[operator]
         raise ValueError(f"{name}={value} must be positive and finite")
+    require_number(name, value)
 
 
 def require_width(name: str, x: object, width: int) -> None:
@@ -66,8 +175,8 @@ def require_width(name: str, x: object, width: int) -> None:
 
 def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """Raise ValueError unless `value` is one of `choices`."""
-    if value not in choices:
-        raise ValueError(f"{name}={value!r} must be one of {tuple(choices)}")
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name}={value!r:.80} must be one of {tuple(choices)}")
 
 
 def require_scores(scores: object) -> None:

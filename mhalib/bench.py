@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from ._validate import require_count
+from ._validate import require_count, require_device, require_function, require_kind, require_text
 
 
 def time_ratios(functions: Mapping[str, Callable[[], object]], baseline: str, rounds: int = 15) -> dict[str, float]:
@@ -26,10 +26,12 @@ def time_ratios(functions: Mapping[str, Callable[[], object]], baseline: str, ro
         rounds: rounds that count.
 
     Raises:
-        ValueError: `baseline` is not among the names, or `rounds` is less than 1.
+        TypeError, ValueError: `functions` is no mapping from names to functions, or empty, `baseline` is not among the
+            names, or `rounds` is less than 1.
     """
-    if baseline not in functions:
-        raise ValueError(f"baseline={baseline!r} is not among the functions: {sorted(functions)}")
+    _require_functions(functions)
+    if not isinstance(baseline, str) or baseline not in functions:
+        raise ValueError(f"baseline={baseline!r:.80} is not among the functions: {sorted(functions)}")
     medians = median_seconds(functions, rounds)
     return {name: median / medians[baseline] for name, median in medians.items()}
 
@@ -45,8 +47,9 @@ def median_seconds(functions: Mapping[str, Callable[[], object]], rounds: int = 
         rounds: rounds that count.
 
     Raises:
-        ValueError: `rounds` is less than 1.
+        TypeError, ValueError: `functions` is no mapping from names to functions, or empty, or `rounds` is less than 1.
     """
+    _require_functions(functions)
     require_count("rounds", rounds)
     names = list(functions)
     seconds: dict[str, list[float]] = {name: [] for name in names}
@@ -69,7 +72,12 @@ def peak_bytes(function: Callable[[], object], device: torch.device | str = "cpu
         function: called twice, once uncounted. What it gives back, it must have taken itself: clear gradients at its
             end, not at its beginning.
         device: where its tensors live; what is allocated elsewhere does not count.
+
+    Raises:
+        TypeError, ValueError: `function` cannot be called, or there is no such device.
     """
+    require_function("function", function)
+    require_device("device", device)
     function()
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize(device)
@@ -85,6 +93,15 @@ def peak_bytes(function: Callable[[], object], device: torch.device | str = "cpu
         live += change
         peak = max(peak, live)
     return peak
+
+
+def _require_functions(functions: Mapping[str, Callable[[], object]]) -> None:
+    require_kind("functions", functions, Mapping)
+    if not functions:
+        raise ValueError("functions is empty")
+    for name, function in functions.items():
+        require_text("each name in functions", name)
+        require_function(f"functions[{name!r}]", function)
 
 
 def _allocations(trace: profile) -> list[int]:

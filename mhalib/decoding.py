@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from ._validate import require_count, require_tensor
+from ._validate import LARGEST, require_count, require_flag, require_kind, require_real, require_tensor
 from .models import GPT
 from .models._base import EncoderDecoder
 
@@ -37,8 +37,13 @@ def greedy(
 
     Returns:
         (B, T) ids without `begin`, T at most `max_tokens`.
+
+    Raises:
+        TypeError, ValueError: an argument is not of this kind.
     """
+    _require_sequence_writer(model, source, begin, end, padding)
     require_count("max_tokens", max_tokens)
+    require_flag("use_cache", use_cache)
     memory, _ = model.encode(source, source_lens)
     caches = model.new_caches() if use_cache else None
     written = torch.full((len(source), 1), begin, device=source.device)
@@ -74,9 +79,13 @@ def beam_search(
 
     Returns:
         (B, num_beams, T) ids without `begin`, and their scores (B, num_beams).
+
+    Raises:
+        TypeError, ValueError: an argument is not of this kind.
     """
     require_count("max_tokens", max_tokens)
     require_count("num_beams", num_beams)
+    _require_sequence_writer(model, source, begin, end, padding)
     batch_size, device = len(source), source.device
     memory, _ = model.encode(source, source_lens)
     memory = memory.repeat_interleave(num_beams, 0)  # row b * num_beams + i is beam i of example b
@@ -92,7 +101,7 @@ def beam_search(
         steps[ended] = -torch.inf
         steps[ended, padding] = 0.0  # what has ended costs nothing more
         num_words = steps.shape[-1]
-        scores, places = (scores[..., None] + steps.unflatten(0, (batch_size, -1))).flatten(1).topk(num_beams)
+        scores, places = (scores[..., None] + steps.unflatten(0, (batch_size, num_beams))).flatten(1).topk(num_beams)
         rows = (places // num_words + num_beams * torch.arange(batch_size, device=device)[:, None]).flatten()
         words = (places % num_words).flatten()
         written = torch.cat([written[rows], words[:, None]], 1)
@@ -140,8 +149,13 @@ def sample(
     require_tensor("prompt", prompt)
     if prompt.dim() != 2 or not prompt.shape[1]:
         raise ValueError(f"prompt must have shape (B, N) with at least one token, got {tuple(prompt.shape)}")
+    require_kind("model", model, GPT)
+    require_flag("use_cache", use_cache)
+    require_real("temperature", temperature)
     if not 0 <= temperature < math.inf:
         raise ValueError(f"temperature={temperature} must be finite and not negative")
+    if generator is not None:
+        require_kind("generator", generator, torch.Generator)
     if top_k is not None:
         require_count("top_k", top_k)
     caches = model.new_caches() if use_cache else None
@@ -162,6 +176,16 @@ def sample(
     return tokens
 
 
+def _require_sequence_writer(model: EncoderDecoder, source: Tensor, begin: int, end: int, padding: int) -> None:
+    """Raise unless `model` writes sequences (TypeError), and the ids are words of it (TypeError, ValueError)."""
+    require_kind("model", model, EncoderDecoder)
+    require_tensor("source", source)
+    for name, word in (("begin", begin), ("end", end), ("padding", padding)):
+        require_count(name, word, minimum=-LARGEST)  # what is no word, the model refuses
+    if not 0 <= padding < model.target.num_words:
+        raise ValueError(f"padding={padding}, but ids go from 0 to {model.target.num_words - 1}")
+
+
 def _draw(logits: Tensor, temperature: float, top_k: int | None, generator: torch.Generator | None) -> Tensor:
     """(B, words) -> (B, 1)."""
     if temperature == 0:
@@ -170,4 +194,4 @@ def _draw(logits: Tensor, temperature: float, top_k: int | None, generator: torc
         likeliest = logits.topk(top_k)  # and not all that are as likely as the last of them
         logits = torch.full_like(logits, -torch.inf).scatter(-1, likeliest.indices, likeliest.values)
     logits = logits - logits.amax(-1, keepdim=True)  # a small temperature would make large ones infinite
-    return torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)
+    return torch.multinomial((logits / float(temperature)).softmax(-1), 1, generator=generator)

@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ._validate import require_count, require_tensor
+from ._validate import require_count, require_kind, require_tensor
 from .decoding import greedy
 from .models import GPT
 from .models._base import EncoderDecoder
@@ -81,6 +81,7 @@ def next_token_accuracy(model: GPT, tokens: Tensor, where: Tensor | None = None,
     Raises:
         TypeError, ValueError: an argument is no tensor of this shape and type, or nothing counts.
     """
+    require_kind("model", model, GPT)
     require_tensor("tokens", tokens, rank=2)
     require_count("batch_size", batch_size)
     read, wanted = tokens[:, :-1], tokens[:, 1:]
@@ -93,21 +94,35 @@ def next_token_accuracy(model: GPT, tokens: Tensor, where: Tensor | None = None,
         raise ValueError(f"where has shape {tuple(where.shape)}, but needs {tuple(wanted.shape)}")
     if not where.any():
         raise ValueError("where marks no prediction")
-    found = torch.cat([model(part)[0].argmax(-1) for part in read.split(batch_size)])
+    found = torch.cat([model(part)[0].argmax(-1) for part in read.split(int(batch_size))])
     return float((found == wanted)[where].float().mean())
 
 
 def _forced(model: EncoderDecoder, data: Pairs) -> tuple[Tensor, Tensor]:
     """Logits (B, T - 1, words), and the tokens that they should predict (B, T - 1)."""
+    require_kind("model", model, EncoderDecoder)
+    _require_pairs(data)
     logits, _ = model(data.source, data.target[:, :-1], data.source_lens)
     return logits, data.target[:, 1:]
 
 
-def _parts(data: Pairs, batch_size: int) -> list[Pairs]:
-    require_count("batch_size", batch_size)
+def _require_pairs(data: Pairs) -> None:
+    """Raise unless `data` has sources and targets (TypeError), as many of each (ValueError)."""
+    for name in ("source", "source_lens", "target"):
+        if not hasattr(data, name):
+            raise TypeError(f"data must have source, source_lens and target, got {type(data).__name__}: {data!r:.80}")
+        require_tensor(f"data.{name}", getattr(data, name))
     if not len(data.source):
         raise ValueError("data is empty")
-    parts = [tensor.split(batch_size) for tensor in (data.source, data.source_lens, data.target)]
+    require_tensor("data.target", data.target, rank=2)
+    if not len(data.source) == len(data.source_lens) == len(data.target):
+        raise ValueError(f"data has {len(data.source)} sources, but {len(data.target)} targets")
+
+
+def _parts(data: Pairs, batch_size: int) -> list[Pairs]:
+    require_count("batch_size", batch_size)
+    _require_pairs(data)
+    parts = [tensor.split(int(batch_size)) for tensor in (data.source, data.source_lens, data.target)]
     return [_Part(*part) for part in zip(*parts, strict=True)]
 
 

@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from numpy.typing import NDArray
 
-from ._arrays import Weights, real_array, require_positive
+from ._arrays import Weights, real_array
+from ._validate import require_positive, require_title
 
 INK = "#d95f02"  # orange: no grey, and told from grey by every kind of colour vision
 
@@ -38,6 +39,7 @@ def attention_on_picture(
     """
     picture, share = real_array("image", image, rank=2), real_array("weights", weights, rank=1)
     require_positive("vmax", vmax)
+    require_title(title)
     height, width = picture.shape
     side = math.isqrt(height * width // max(len(share), 1))
     if not side or side * side * len(share) != height * width or height % side or width % side:

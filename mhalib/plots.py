@@ -20,9 +20,19 @@ from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from ._arrays import Mask, Weights, real_array, require_length, require_positive, seen_cells, whole_numbers
+from ._arrays import Mask, Weights, real_array, require_length, seen_cells, whole_numbers
 from ._labels import clean_labels, columns, set_fonts
-from ._validate import require_count
+from ._validate import (
+    LARGEST,
+    as_list,
+    require_count,
+    require_flag,
+    require_kind,
+    require_number,
+    require_positive,
+    require_text,
+    require_title,
+)
 
 COLOUR_MAP = "mako_r"
 DPI = 100
@@ -63,6 +73,9 @@ def head_heatmap(
     keys = clean_labels("keys", keys, table.shape[1])
     seen = seen_cells(mask, table.shape)
     require_positive("vmax", vmax)
+    require_title(title)
+    require_flag("colorbar", colorbar)
+    require_flag("annotate", annotate)
     if ax is None:
         size = (1.3 + 0.36 * table.shape[1] + _label_length(queries), 0.8 + 0.36 * table.shape[0] + _label_length(keys))
         ax = plt.subplots(figsize=size, dpi=DPI, layout="constrained")[1]
@@ -128,9 +141,16 @@ def head_heatmaps(
     panel = (0.30 * num_kvpairs + 0.4, 0.30 * num_queries + 0.3 + key_space)
     seen = seen_cells(mask, table.shape)
     require_positive("vmax", vmax)
-    titles = [f"head {i}" for i in range(num_heads)] if titles is None else list(titles)
+    titles = [f"head {i}" for i in range(num_heads)] if titles is None else as_list("titles", titles)
     require_length("titles", titles, num_heads)
-    axes = _grid(num_heads, ncols, panel, query_space) if ax is None else list(np.asarray(ax, dtype=object).flat)
+    for each in titles:
+        require_text("each title", each)
+    if ax is None:
+        axes = _grid(num_heads, ncols, panel, query_space)
+    else:
+        axes = list(ax.flat) if isinstance(ax, np.ndarray) else as_list("ax", ax)
+    for each in axes:
+        require_kind("each of ax", each, Axes)
     require_length("ax", axes, num_heads)
     for i, one in enumerate(axes):
         head_heatmap(
@@ -172,6 +192,13 @@ def head_wall(
     require_positive("vmax", vmax)
     layers = table[None] if table.ndim == 3 else table
     num_layers, num_heads, num_queries, num_kvpairs = layers.shape
+    require_flag("titles", titles)
+    require_title(title)
+    for pair in as_list("marked", marked):
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(f"marked must hold pairs (layer, head), got {pair!r:.80}")
+        for number in pair:
+            require_count("each number in marked", number, minimum=-LARGEST)
     for layer, head in marked:
         if not (0 <= layer < num_layers and 0 <= head < num_heads):
             raise ValueError(f"marked holds {(layer, head)}, but there are {num_layers} layers of {num_heads} heads")
@@ -231,7 +258,12 @@ def score_grid(
     scored = ~np.isnan(table)
     if not scored.any():
         raise ValueError("scores holds no number")
+    require_title(title)
+    require_text("label", label)
+    require_flag("annotate", annotate)
+    require_number("vmin", vmin)
     vmax = float(table[scored].max()) if vmax is None else vmax
+    require_number("vmax", vmax)
     if not vmin < vmax:
         raise ValueError(f"vmin={vmin:g} must be below vmax={vmax:g}")
     if ax is None:
@@ -280,6 +312,10 @@ def number_grid(
         raise ValueError(f"owners has shape {colours.shape}, but numbers has {table.shape}")
     if colours.min() < 0 or colours.max() >= len(OWNER_COLOURS):
         raise ValueError(f"owners must lie in 0..{len(OWNER_COLOURS) - 1}, got {colours.min()}..{colours.max()}")
+    require_title(title)
+    require_text("xlabel", xlabel)
+    require_text("ylabel", ylabel)
+    require_count("digits", digits)
     num_rows, num_columns = table.shape
     if ax is None:
         size = (0.11 * (digits + 2) * num_columns + 0.6, 0.3 * num_rows + 0.9)

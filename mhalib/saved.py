@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from ._validate import as_path, require_device, require_kind, require_text
 from .measures import Head, prune_heads, removed_heads
 from .models import MODELS, Model
 
@@ -54,6 +56,7 @@ def load(name: str, device: torch.device | str = "cpu") -> Model:
     Raises:
         ValueError: there is no such model, or its file is not what the package was made with.
     """
+    require_device("device", device)
     path = _path(name)
     hashes = FOLDER / HASHES
     expected = json.loads(hashes.read_text(encoding="utf-8")).get(name) if hashes.exists() else None
@@ -74,12 +77,17 @@ def write(model: Model, path: str | Path, about: About) -> str:
     Equal weights make an equal file. A pruned model is read as it was written.
 
     Raises:
-        TypeError: it is not one of `mhalib.models`.
+        TypeError: it is not one of `mhalib.models`, or `about` is no `About`.
         ValueError: a weight is not finite as float16, or the model has not the shape that its settings give it, less
             the heads that were pruned.
     """
     if MODELS.get(type(model).__name__) is not type(model):
         raise TypeError(f"model must be one of {sorted(MODELS)}, got {type(model).__name__}")
+    path = as_path("path", path)
+    if path.is_dir() or not path.parent.is_dir():
+        raise ValueError(f"path={str(path)!r} is a folder, or in one that does not exist")
+    require_kind("about", about, About)
+    _require_metric(about.metric)
     tensors = {name: value.detach().to("cpu", torch.float16).contiguous() for name, value in model.state_dict().items()}
     removed = removed_heads(model)
     new = _new(type(model), model.settings, removed).state_dict()
@@ -95,8 +103,9 @@ def write(model: Model, path: str | Path, about: About) -> str:
         "removed heads": removed,
         "about": {"task": about.task, "metric": [metric, float(value)], "command": about.command},
     }
-    metadata = {KEY: json.dumps(told)}  # one entry: safetensors writes several in any order, and the hash would differ
-    path = Path(path)
+    metadata = {
+        KEY: json.dumps(told, default=_plain)
+    }  # one entry: safetensors writes several in any order, and the hash would differ
     beside = path.with_name(path.name + ".part")
     try:
         save_file(tensors, str(beside), metadata)
@@ -131,7 +140,7 @@ class _Header(NamedTuple):
 
 
 def _read_header(path: str | Path) -> _Header:
-    if not Path(path).is_file():
+    if not as_path("path", path).is_file():
         raise ValueError(f"path={str(path)!r} is not a file")
     try:
         with safe_open(str(path), "pt") as file:
@@ -159,9 +168,26 @@ def _new(kind: type[Model], settings: dict[str, Any], removed: list[Head]) -> Mo
         return prune_heads(kind(**settings), removed)
 
 
+def _plain(value: object) -> object:
+    """A number of numpy's, which a model may have been made with, as JSON knows it."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"model.settings hold a {type(value).__name__}, which a file cannot: {value!r:.80}")
+
+
+def _require_metric(metric: object) -> None:
+    if not isinstance(metric, tuple) or len(metric) != 2:
+        raise TypeError(f"about.metric must be a name and a number, got {metric!r:.80}")
+    require_text("the name of about.metric", metric[0])
+    try:
+        float(metric[1])
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise TypeError(f"about.metric must be a name and a number, got {metric!r:.80}") from error
+
+
 def _path(name: str) -> Path:
-    if name not in names():
-        raise ValueError(f"name={name!r} must be one of {names()}")
+    if not isinstance(name, str) or name not in names():
+        raise ValueError(f"name={name!r:.80} must be one of {names()}")
     return FOLDER / f"{name}.safetensors"
 
 

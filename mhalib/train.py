@@ -13,7 +13,17 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from ._validate import require_count, require_tensor
+from ._validate import (
+    as_path,
+    require_count,
+    require_flag,
+    require_function,
+    require_kind,
+    require_number,
+    require_positive,
+    require_seed,
+    require_tensor,
+)
 
 
 @dataclass(eq=False)
@@ -84,11 +94,23 @@ def fit(
         FloatingPointError: the loss is not finite.
     """
     _check_arguments(steps, largest_rate, warm_up, weight_decay, clip, goal_every, checkpoint_every)
-    path = None if checkpoint is None else Path(checkpoint)
+    require_kind("model", model, nn.Module)
+    require_function("loss", loss)
+    if not list(model.parameters()):
+        raise ValueError(f"model has no parameters to train: {model!r:.80}")
+    if goal is not None:
+        require_function("goal", goal)
+    if not isinstance(enough, float) or not math.isinf(enough):  # without end, it never stops
+        require_number("enough", enough)
+    require_flag("mixed_precision", mixed_precision)
+    require_flag("progress", progress)
+    if seed is not None:
+        require_seed("seed", seed)
+    path = None if checkpoint is None else as_path("checkpoint", checkpoint)
     if path is not None and not path.parent.is_dir():
         raise ValueError(f"checkpoint={str(path)!r} lies in a folder that does not exist")
     if seed is not None:
-        torch.manual_seed(seed)
+        torch.manual_seed(int(seed))
     settings = {
         "steps": int(steps),
         "largest_rate": float(largest_rate),
@@ -235,11 +257,12 @@ def _check_arguments(
     require_count("steps", steps)
     require_count("goal_every", goal_every)
     require_count("checkpoint_every", checkpoint_every)
-    if not 0 < largest_rate < math.inf:
-        raise ValueError(f"largest_rate={largest_rate} must be positive and finite")
+    require_positive("largest_rate", largest_rate)
+    require_number("warm_up", warm_up)
+    require_number("weight_decay", weight_decay)
+    if clip is not None and not (isinstance(clip, float) and clip == math.inf):
+        require_positive("clip", clip)
     if not 0 < warm_up < 1:
         raise ValueError(f"warm_up={warm_up} must lie between 0 and 1")
-    if not 0 <= weight_decay < math.inf:
+    if weight_decay < 0:
         raise ValueError(f"weight_decay={weight_decay} must not be negative")
-    if clip is not None and not clip > 0:
-        raise ValueError(f"clip={clip} must be positive")

@@ -58,7 +58,8 @@ def softmax_(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 def _plain_softmax_(scores: Tensor) -> Tensor:
     """Softmax over the last axis, in the memory of `scores` itself where no gradient will ask for it."""
-    if not (torch.is_grad_enabled() or torch.is_autocast_enabled(scores.device.type) or torch.compiler.is_compiling()):
+    in_graph = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined]
+    if not (in_graph or torch.is_grad_enabled() or torch.is_autocast_enabled(scores.device.type)):
         try:
             return torch.softmax(scores, -1, out=scores)
         except RuntimeError:  # vmap and forward-mode differentiation have no such softmax

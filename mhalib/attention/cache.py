@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from .._validate import require_count
+from .._validate import require_count, require_integers, require_tensor, seen_extremes
 
 
 class Cache(Protocol):
@@ -31,6 +31,12 @@ class Cache(Protocol):
     def num_bytes(self) -> int:
         """Memory of what is held."""
         ...
+
+
+def require_cache(name: str, cache: object) -> None:
+    """Raise TypeError unless `cache` can do what a layer needs of one."""
+    if isinstance(cache, type) or not all(hasattr(cache, part) for part in ("append", "reorder", "__len__")):
+        raise TypeError(f"{name} must come from new_cache, got {type(cache).__name__}: {cache!r:.80}")
 
 
 class KeyValueCache:
@@ -89,10 +95,21 @@ class KeyValueCache:
 
     def reorder(self, rows: Tensor) -> None:
         """Keep the examples `rows` (B_new,) of the batch, in that order: what a beam search needs."""
+        require_tensor("rows", rows, rank=1)
+        require_integers("rows", rows)
+        rows = rows.long()
+        extremes = seen_extremes(rows)
+        batch_size = self._rooms[0].shape[0] if self._rooms else 0
+        if self._rooms and extremes is not None and not 0 <= extremes[0] <= extremes[1] < batch_size:
+            raise ValueError(f"rows holds {extremes[0]} to {extremes[1]}, but the cache holds {batch_size} examples")
         self._rooms = tuple(room[rows] for room in self._rooms)
 
     def _check(self, new: tuple[Tensor, ...]) -> int:
         """How many tokens are new."""
+        for part in new:
+            require_tensor("new", part)
+            if part.dim() < 2:
+                raise ValueError(f"new tensors need an axis of tokens and one more, got shape {tuple(part.shape)}")
         lengths = {part.shape[-2] for part in new}
         if len(lengths) != 1:
             raise ValueError(f"a token has one of each: got {[part.shape[-2] for part in new]} of them")

@@ -12,6 +12,7 @@ from .._validate import (
     require_attention,
     require_count,
     require_divisible,
+    require_flag,
     require_mask,
     require_probability,
     require_scale,
@@ -84,6 +85,10 @@ def attend(
     With `need_weights` scores have the type of q: in float16 and bfloat16 they are rounded to it before the softmax,
     while the fused kernel keeps them in float32.
 
+    With `need_weights` the score of a hidden key does not matter, be it infinite or NaN. The fused kernel adds -inf to
+    scores, so that a key that is not finite spoils its result even where it is hidden; a value that is not finite
+    spoils both, because 0 times NaN is NaN.
+
     Raises:
         TypeError, ValueError: shapes, dtypes or devices do not fit.
 
@@ -91,6 +96,7 @@ def attend(
     """
     require_attention(q, k, v, mask)
     require_probability("dropout", dropout)
+    require_flag("need_weights", need_weights)
     require_scale(scale)
     if not need_weights:
         return _fast.fused(q, k, v, mask, dropout, scale), None

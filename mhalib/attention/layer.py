@@ -12,9 +12,12 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from .._validate import (
+    as_list,
     require_choice,
     require_count,
     require_divisible,
+    require_flag,
+    require_function,
     require_mask,
     require_probability,
     require_scale,
@@ -22,7 +25,7 @@ from .._validate import (
 )
 from . import _fast
 from ._foreign import names_of_this_book
-from .cache import Cache, KeyValueCache
+from .cache import Cache, KeyValueCache, require_cache
 from .functional import _split_heads, merge_heads
 from .masks import Band, padding_mask
 from .positions import RotaryPositions
@@ -134,6 +137,7 @@ class MultiHeadAttention(nn.Module):
             require_count(name, size)
         require_probability("dropout", dropout)
         require_scale(scale)
+        require_flag("bias", bias)
         require_choice("positions", positions, ("none", "rotary"))
         if num_heads % sizes["num_kv_heads"]:
             raise ValueError(f"num_heads={num_heads} is not divisible by num_kv_heads={num_kv_heads}")
@@ -196,6 +200,9 @@ class MultiHeadAttention(nn.Module):
             output (B, Q, D), and weights (B, h, Q, K), what multiplies the values, before dropout; or `None`.
         """
         self._check_inputs(queries, keys, values)
+        require_flag("need_weights", need_weights)
+        if cache is not None:
+            require_cache("cache", cache)
         num_kvpairs = keys.shape[1] + (0 if cache is None else len(cache))
         mask = self._join_masks(queries, num_kvpairs, valid_lens, mask)
         q, k, v = self.project_with_cache(queries, keys, values, cache)
@@ -308,7 +315,7 @@ class MultiHeadAttention(nn.Module):
             TypeError: the layer is a variant that replaces steps or has weights that do not belong to one head, and has
                 no `keep_heads` of its own. One that has calls this one for the four projections.
         """
-        heads = list(heads)
+        heads = as_list("heads", heads)
         for head in heads:
             self.head_slices(head)
         if heads != sorted(set(heads)):
@@ -339,6 +346,7 @@ class MultiHeadAttention(nn.Module):
         Returns:
             a handle; its `remove()` ends it, and it may stand in a `with`.
         """
+        require_function("function", function)
         handle = RemovableHandle(self._head_functions)
         self._head_functions[handle.id] = function
         return handle
@@ -367,13 +375,13 @@ class MultiHeadAttention(nn.Module):
 
     def _check_inputs(self, queries: Tensor, keys: Tensor, values: Tensor) -> None:
         weight = self.W_o.weight
-        checked = None
+        checked: Tensor | None = None
         for name, x, width in (
             ("queries", queries, self.query_size),
             ("keys", keys, self.key_size),
             ("values", values, self.value_size),
         ):
-            if x is not checked:  # self-attention gives one tensor three times
+            if x is None or x is not checked:  # self-attention gives one tensor three times
                 require_tensor(name, x, rank=3)
                 if isinstance(weight, Tensor):  # a quantized projection has none
                     if x.device != weight.device:
@@ -398,6 +406,7 @@ class MultiHeadAttention(nn.Module):
         """One mask that allows what `valid_lens` and `mask` both allow; a band stays one as long as it can."""
         batch_size, num_queries = queries.shape[:2]
         if isinstance(mask, Band):
+            mask.check()
             mask = None if mask.hides_nothing(num_queries, num_kvpairs) else mask
         elif mask is not None:
             require_tensor("mask", mask)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .._validate import require_count, require_tensor
+from .._validate import require_count, require_device, require_integers, require_tensor, seen_extremes
 
 
 def padding_mask(valid_lens: Tensor, num_kvpairs: int) -> Tensor:
@@ -30,12 +30,12 @@ def padding_mask(valid_lens: Tensor, num_kvpairs: int) -> Tensor:
     """
     require_tensor("valid_lens", valid_lens)
     require_count("num_kvpairs", num_kvpairs, minimum=0)
-    if valid_lens.is_floating_point() or valid_lens.is_complex() or valid_lens.dtype == torch.bool:
-        raise TypeError(f"valid_lens must hold integers, got {valid_lens.dtype}")
+    require_integers("valid_lens", valid_lens)
     if valid_lens.dim() not in (1, 2):
         raise ValueError(f"valid_lens must have shape (B,) or (B, Q), got {tuple(valid_lens.shape)}")
-    if not torch.compiler.is_compiling() and valid_lens.numel():  # a compiled graph cannot look at values
-        smallest, largest = (int(edge) for edge in valid_lens.aminmax())
+    extremes = seen_extremes(valid_lens)
+    if extremes is not None:
+        smallest, largest = extremes
         if smallest < 0:
             raise ValueError(f"valid_lens must not be negative, got {smallest}")
         if largest > num_kvpairs:
@@ -68,6 +68,7 @@ def causal_mask(
     require_count("num_queries", num_queries, minimum=0)
     require_count("num_kvpairs", num_kvpairs, minimum=0)
     require_count("offset", offset, minimum=0)
+    require_device("device", device)
     return torch.ones(num_queries, num_kvpairs, dtype=torch.bool, device=device).tril(offset)
 
 
@@ -105,15 +106,21 @@ class Band(NamedTuple):
         num_kvpairs = num_queries if num_kvpairs is None else num_kvpairs
         require_count("num_queries", num_queries, minimum=0)
         require_count("num_kvpairs", num_kvpairs, minimum=0)
-        require_count("offset", self.offset, minimum=0)
+        self.check()
+        require_device("device", device)
         allowed = torch.ones(num_queries, num_kvpairs, dtype=torch.bool, device=device)
         if self.after is not None:
-            require_count("after", self.after, minimum=0)
             allowed = allowed.tril(self.offset + self.after)
         if self.before is not None:
-            require_count("before", self.before, minimum=0)
             allowed = allowed.triu(self.offset - self.before)
         return allowed
+
+    def check(self) -> None:
+        """Raise unless each number is an integer (TypeError) and not negative (ValueError)."""
+        require_count("offset", self.offset, minimum=0)
+        for name, reach in (("before", self.before), ("after", self.after)):
+            if reach is not None:
+                require_count(name, reach, minimum=0)
 
     def hides_nothing(self, num_queries: int, num_kvpairs: int) -> bool:
         """Whether each query may see each key, as the newest token may of all that a cache holds."""

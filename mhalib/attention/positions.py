@@ -104,6 +104,9 @@ class LearnedPositions(Positions):
         Raises:
             ValueError: there are more tokens than places.
         """
+        _require_vectors(x, start)
+        if x.shape[-1] != self.table.shape[1]:
+            raise ValueError(f"x has width {x.shape[-1]}, but positions have {self.table.shape[1]}")
         stop = start + x.shape[1]
         if stop > len(self.table):
             raise ValueError(f"{stop} tokens, but the model has only max_tokens={len(self.table)} positions")
@@ -115,6 +118,7 @@ class SinusoidalPositions(Positions):
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         """(B, N, D) -> (B, N, D); the first token stands at `start`."""
+        _require_vectors(x, start)
         return x + sinusoidal_positions(x.shape[1], x.shape[2], start).to(x)
 
 
@@ -127,6 +131,12 @@ class RotaryPositions(Positions):
     def turn(self, x: Tensor, start: int = 0) -> Tensor:
         """(B, h, N, d) -> (B, h, N, d), d even; the first token stands at `start`."""
         return rotate(x, start)
+
+
+def _require_vectors(x: Tensor, start: int) -> None:
+    """Raise unless `x` is (B, N, D) and `start` a place."""
+    require_tensor("x", x, rank=3)
+    require_count("start", start, minimum=0)
 
 
 POSITIONS = ("none", "learned", "sinusoidal", "rotary")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from .._validate import require_text
 from .layer import MultiHeadAttention
 
 Kind = TypeVar("Kind", bound=type[MultiHeadAttention])
@@ -20,6 +21,8 @@ def register(name: str) -> Callable[[Kind], Kind]:
         TypeError: what stands below is no such subclass.
         ValueError: the name is taken by another class.
     """
+
+    require_text("name", name)
 
     def add(kind: Kind) -> Kind:
         if not (isinstance(kind, type) and issubclass(kind, MultiHeadAttention)):
@@ -54,7 +57,10 @@ def make_attention(
         raise TypeError(f"attention must be a name or a mapping, got {type(choice).__name__}: {choice!r:.80}")
     settings = dict(choice)
     name = settings.pop("name", None)
-    if name not in KINDS:
+    strange = [key for key in settings if not isinstance(key, str)]
+    if strange:
+        raise TypeError(f"attention={choice!r:.200} must map from texts, got {strange[0]!r}")
+    if not isinstance(name, str) or name not in KINDS:
         raise ValueError(f"attention={choice!r:.200} must name one of {sorted(KINDS)}")
     try:
         return KINDS[name](num_hiddens, num_heads, **{**arguments, **settings})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .._validate import require_count, require_tensor
+from .._validate import require_kind, require_seed, require_tensor
 from ._examples import Examples
 
 DIGIT_SIZE = 8
@@ -38,7 +38,7 @@ def digits(seed: int = 0) -> tuple[Digits, Digits]:
 
     Source: Alpaydin and Kaynak 1998, Optical Recognition of Handwritten Digits, whose test set scikit-learn carries.
     """
-    require_count("seed", seed, minimum=0)
+    require_seed("seed", seed)
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
@@ -47,7 +47,7 @@ def digits(seed: int = 0) -> tuple[Digits, Digits]:
     labels = torch.tensor(loaded.target, dtype=torch.long)
     every = Digits(torch.tensor(loaded.images / 16, dtype=torch.float32), labels, torch.arange(len(labels)))
     # Shuffled, then sorted by digit: of every four neighbours one is for the test, so each digit gives a quarter.
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(int(seed)))
     order = order[labels[order].argsort(stable=True)]
     is_test = torch.arange(len(order)) % 4 == 0
     return every[order[~is_test].sort().values], every[order[is_test].sort().values]
@@ -59,8 +59,13 @@ def shifted(images: Tensor, generator: torch.Generator | None = None) -> Tensor:
     Args:
         images: (B, height, width); what comes in at an edge is 0, and what goes out is lost.
         generator: where the chance comes from, on the CPU; `None` means torch's own.
+
+    Raises:
+        TypeError, ValueError: `images` has not three axes, or `generator` is none.
     """
     require_tensor("images", images, rank=3)
+    if generator is not None:
+        require_kind("generator", generator, torch.Generator)
     batch_size, height, width = images.shape
     padded = torch.nn.functional.pad(images, (1, 1, 1, 1))
     moves = torch.randint(3, (2, batch_size, 1), generator=generator).to(images.device)

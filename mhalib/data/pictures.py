@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .._validate import require_count
+from .._validate import require_count, require_kind, require_seed, require_text
 from ._examples import Examples
 from .digits import DIGIT_SIZE, Digits, shifted
 from .translation import BEGIN, END
@@ -182,6 +182,7 @@ def read_question(text: str) -> tuple[Tensor, Tensor]:
     Raises:
         ValueError: a word is not known, or there are too many.
     """
+    require_text("text", text)
     return QUESTION_WORDS.encode([text.split()], MAX_QUESTION)
 
 
@@ -207,6 +208,8 @@ def _one_of_each(available: Tensor, wanted: Tensor, rng: torch.Generator) -> Ten
 
 def _generator(source: Digits, num_examples: int, seed: int) -> torch.Generator:
     require_count("num_examples", num_examples)
+    require_seed("seed", seed)
+    require_kind("source", source, Digits)
     if not len(source):
         raise ValueError("source holds no digits")
-    return torch.Generator().manual_seed(seed)
+    return torch.Generator().manual_seed(int(seed))

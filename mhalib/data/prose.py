@@ -8,6 +8,7 @@ from importlib.resources import files
 import torch
 from torch import Tensor
 
+from .._validate import require_text
 from .vocabulary import Vocabulary
 
 HELD_OUT_EVERY = 10
@@ -38,8 +39,7 @@ def encode_letters(text: str) -> Tensor:
         TypeError: `text` is no string.
         ValueError: a character does not occur in the book's text.
     """
-    if not isinstance(text, str):
-        raise TypeError(f"text must be a string, got {type(text).__name__}: {text!r:.80}")
+    require_text("text", text)
     known = letters().ids
     unknown = sorted(set(text.lower()) - set(known))
     if unknown:
@@ -58,6 +58,8 @@ def longest_copy(text: str, source: str) -> str:
     >>> longest_copy("the boat ran", "a fox ran over the boards")
     'the boa'
     """
+    require_text("text", text)
+    require_text("source", source)
     best = ""
     for start in range(len(text)):
         while start + len(best) < len(text) and text[start : start + len(best) + 1] in source:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .._validate import require_count
+from .._validate import require_count, require_seed
 from ._examples import Examples
 
 NUM_SYMBOLS = 32
@@ -73,6 +73,9 @@ def repeats(
     """
     for name, value in (("num_examples", num_examples), ("num_tokens", num_tokens), ("num_symbols", num_symbols)):
         require_count(name, value)
+    require_seed("seed", seed)
+    if not isinstance(periods, (tuple, list)) or len(periods) != 2:
+        raise TypeError(f"periods must be two integers, the shortest and the longest, got {periods!r:.80}")
     shortest, longest = periods
     for value in periods:
         require_count("periods", value)
@@ -80,7 +83,7 @@ def repeats(
         raise ValueError(f"periods={periods} must be in order and at most num_symbols={num_symbols}")
     if num_tokens < longest + 2:
         raise ValueError(f"num_tokens={num_tokens} must be at least {longest + 2}, or periods={periods} hardly repeat")
-    chance = torch.Generator().manual_seed(seed)
+    chance = torch.Generator().manual_seed(int(seed))
     made: dict[tuple[int, ...], None] = {}  # a dict keeps the order
     for _ in range(10):
         missing = num_examples - len(made)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .._validate import require_count
+from .._validate import as_list, require_count, require_seed, require_text
 from ._examples import Examples
 
 PADDING = "<pad>"
@@ -68,7 +68,8 @@ def sentences(num_examples: int, seed: int) -> Sentences:
         TypeError, ValueError: `num_examples` is not an integer of at least 1.
     """
     require_count("num_examples", num_examples)
-    rng = random.Random(seed)
+    require_seed("seed", seed)
+    rng = random.Random(int(seed))
     made: dict[tuple[str, ...], None] = {}  # a dict keeps the order, a set would not
     while len(made) < num_examples:
         made[_sentence(rng)] = None
@@ -81,6 +82,7 @@ def read_sentences(texts: list[tuple[str, ...]]) -> Sentences:
     Raises:
         ValueError: a sentence is too long, has an unknown word, no noun or no verb.
     """
+    texts = [tuple(as_list("each sentence", text)) for text in as_list("texts", texts)]
     tokens = torch.zeros(len(texts), MAX_WORDS, dtype=torch.long)
     positions = torch.zeros(len(texts), MAX_WORDS, len(QUESTIONS), dtype=torch.long)
     for i, words in enumerate(texts):
@@ -140,7 +142,8 @@ def meetings(num_examples: int, seed: int) -> Meetings:
         TypeError, ValueError: `num_examples` is not an integer of at least 1.
     """
     require_count("num_examples", num_examples)
-    rng = random.Random(seed)
+    require_seed("seed", seed)
+    rng = random.Random(int(seed))
     made: dict[tuple[str, ...], tuple[int, int, int]] = {}
     while len(made) < num_examples:
         places = sorted(rng.sample(range(MEETING_LENGTH), 3))
@@ -155,6 +158,8 @@ def meetings(num_examples: int, seed: int) -> Meetings:
 
 
 def _checked_ids(words: tuple[str, ...]) -> list[int]:
+    for word in words:
+        require_text("each word", word)
     text = " ".join(words)
     if len(words) > MAX_WORDS:
         raise ValueError(f"a sentence has at most {MAX_WORDS} words, got {len(words)}: {text!r}")

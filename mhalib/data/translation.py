@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .._validate import require_count
+from .._validate import as_list, require_choice, require_count, require_seed, require_text
 from ._english import Clause, Phrase, parse, spell
 from ._examples import Examples
 from ._french import FORMS, LEMMAS, write
@@ -129,9 +129,9 @@ def translations(num_examples: int, seed: int, *, pairs: str = "seen") -> Transl
         TypeError, ValueError: an argument is not of this kind.
     """
     require_count("num_examples", num_examples)
-    if pairs not in PAIRS:
-        raise ValueError(f"pairs={pairs!r} must be one of {PAIRS}")
-    rng = random.Random(seed)
+    require_seed("seed", seed)
+    require_choice("pairs", pairs, PAIRS)
+    rng = random.Random(int(seed))
     made: dict[Clause, None] = {}  # a dict keeps the order, a set would not
     while len(made) < num_examples:
         clause = _clause(rng)
@@ -165,7 +165,7 @@ def read_english(texts: Sequence[str]) -> Translations:
     """
     if isinstance(texts, str):
         raise TypeError(f"texts must be a list of sentences, got one string: {texts!r:.80}")
-    return _collect([_parse(text) for text in texts])
+    return _collect([_parse(text) for text in as_list("texts", texts)])
 
 
 def translate(text: str) -> list[str]:
@@ -175,6 +175,8 @@ def translate(text: str) -> list[str]:
 
 def spoken(words: Sequence[str]) -> str:
     """French words as one writes them: no space behind an apostrophe."""
+    for word in as_list("words", words):
+        require_text("each word", word)
     return " ".join(words).replace("' ", "'")
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
 
-from .._validate import require_count, require_tensor
+from .._validate import as_list, require_count, require_integers, require_tensor, require_text
 
 
 class Vocabulary:
@@ -17,13 +18,16 @@ class Vocabulary:
         words: in the order of their ids, from 1 on, without padding.
 
     Raises:
+        TypeError: `words` is no list of strings.
         ValueError: a word comes twice.
     """
 
     padding = "<pad>"
 
     def __init__(self, words: Iterable[str]) -> None:
-        self.words = (self.padding, *words)
+        self.words = (self.padding, *as_list("words", words))
+        for word in self.words:
+            require_text("each word", word)
         self.ids = {word: i for i, word in enumerate(self.words)}
         if len(self.ids) < len(self.words):
             twice = sorted({word for word in self.words if self.words.count(word) > 1})
@@ -40,8 +44,12 @@ class Vocabulary:
             num_tokens: N; `None` means the longest text's.
 
         Raises:
+            TypeError: `texts` are no lists of strings.
             ValueError: a word is not known, or a text is longer than `num_tokens`.
         """
+        texts = [as_list("each text", text) for text in as_list("texts", texts)]
+        for word in itertools.chain.from_iterable(texts):
+            require_text("each word", word)
         valid_lens = torch.tensor([len(text) for text in texts], dtype=torch.long)
         longest = int(valid_lens.max()) if len(texts) else 0
         num_tokens = longest if num_tokens is None else num_tokens
@@ -59,8 +67,7 @@ class Vocabulary:
     def decode(self, tokens: Tensor) -> list[str]:
         """Ids (N,) -> words, padding left out; `ValueError` if there is no such id."""
         require_tensor("tokens", tokens, rank=1)
-        if tokens.is_floating_point():
-            raise TypeError(f"tokens must hold integers, got {tokens.dtype}")
+        require_integers("tokens", tokens)
         ids = tokens.tolist()
         unknown = sorted({i for i in ids if not 0 <= i < len(self)})
         if unknown:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, special
 from torch.nn import functional as F
 
-from .._validate import require_count, require_tensor
+from .._validate import as_list, require_count, require_tensor
 from .rows import real_weights, result_dtype
 
 
@@ -116,7 +116,7 @@ def _joined(weights: Tensor | Sequence[Tensor]) -> Tensor:
     """The heads of all layers side by side: (B, all heads, Q, K)."""
     if isinstance(weights, Tensor):
         return weights
-    layers = list(weights)
+    layers = as_list("weights", weights)
     if not layers:
         raise ValueError("weights is an empty list")
     for number, layer in enumerate(layers):

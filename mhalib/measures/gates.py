@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .._validate import require_tensor
+from .._validate import as_list, require_tensor
 from ..attention import MultiHeadAttention
 
 
@@ -51,9 +51,7 @@ def as_heads(heads: object) -> list[Head]:
     """
     if isinstance(heads, Head):
         raise TypeError(f"heads must be a list of heads, got one head: write [{heads}]")
-    if isinstance(heads, str) or not isinstance(heads, Iterable):
-        raise TypeError(f"heads must be a list of heads, got {type(heads).__name__}: {heads!r:.80}")
-    found = list(heads)
+    found = as_list("heads", heads)
     for head in found:
         if not isinstance(head, tuple) or len(head) != 3:
             raise TypeError(f"heads must hold heads, (kind, layer, head), got {type(head).__name__}: {head!r:.80}")
@@ -72,7 +70,7 @@ def gated(model: nn.Module, gates: Mapping[str, Iterable[Tensor | None]]) -> Ite
             the type and the device of what they multiply.
 
     Raises:
-        TypeError: `gates` is no mapping, or a gate is no tensor.
+        TypeError: `gates` is no mapping to lists, or a gate is no tensor.
         ValueError: a kind, or the number of layers, is not the model's, or a gate does not end in the number of heads;
             inside the `with`, a gate is for another number of examples or queries than the model is given.
     """
@@ -83,9 +81,7 @@ def gated(model: nn.Module, gates: Mapping[str, Iterable[Tensor | None]]) -> Ite
         for kind, of_kind in gates.items():
             if kind not in layers:
                 raise ValueError(f"gates name the kind {kind!r}, but the model has {list(layers)}")
-            if isinstance(of_kind, str) or not isinstance(of_kind, Iterable):
-                raise TypeError(f"gates[{kind!r}] must hold a gate for each layer, got {type(of_kind).__name__}")
-            of_kind = list(of_kind)
+            of_kind = as_list(f"gates[{kind!r}]", of_kind)
             if len(of_kind) != len(layers[kind]):
                 raise ValueError(f"gates[{kind!r}] has {len(of_kind)} entries for {len(layers[kind])} layers")
             for number, (layer, gate) in enumerate(zip(layers[kind], of_kind, strict=True)):

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .._validate import require_count
+from .._validate import require_count, require_number
 
 TEMPERATURE = 0.33
 LOW, HIGH = -0.1, 1.1
@@ -22,6 +22,9 @@ class HardConcreteGate(nn.Module):
 
     in evaluation without chance and without temperature, g = clip(1.2 σ(log_a) - 0.1, 0, 1). In training, the
     probability that a gate is not 0 is σ(log_a - 0.33 ln(0.1 / 1.1)).
+
+    Voita et al. evaluate with hard gates too, 1 where `log_a` is positive and else 0; these are not here. What their
+    heads do when they are shut for good, `mhalib.measures.prune_heads` shows: prune those whose gate is 0.
 
     Add `rate * gate.penalty()` to the loss of a model that runs inside `mhalib.gated(model, {kind: [gate(), ...]})`.
 
@@ -39,8 +42,7 @@ class HardConcreteGate(nn.Module):
     def __init__(self, num_heads: int, log_a: float = 2.0) -> None:
         super().__init__()
         require_count("num_heads", num_heads)
-        if not math.isfinite(log_a):
-            raise ValueError(f"log_a={log_a} must be finite")
+        require_number("log_a", log_a)
         self.num_heads = num_heads
         self.log_a = nn.Parameter(torch.full((num_heads,), float(log_a)))
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .._validate import require_choice, require_flag, require_function
 from ..attention import MultiHeadAttention
 from .gates import layers_of
 from .rows import result_dtype
@@ -56,8 +57,11 @@ def head_importance(
 
     Source: Michel et al. 2019, section 4.1, equation 2.
     """
-    if mode not in MODES:
-        raise ValueError(f"mode={mode!r} must be one of {MODES}")
+    require_function("loss", loss)
+    require_choice("mode", mode, MODES)
+    require_flag("normalise", normalise)
+    if isinstance(batches, str) or not isinstance(batches, Iterable) or getattr(batches, "ndim", 1) == 0:
+        raise TypeError(f"batches must be several batches, got {type(batches).__name__}: {batches!r:.80}")
     layers = layers_of(model)
     places = [(kind, number, layer) for kind, of_kind in layers.items() for number, layer in enumerate(of_kind)]
     sums = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, special
 
-from .._validate import require_count
+from .._validate import require_count, require_flag
 from .rows import maxima, mean_over_rows, real_weights, require_sums
 from .targets import find_targets, offsets, require_square
 
@@ -30,9 +30,12 @@ def head_entropy(weights: Tensor, mask: Tensor | None = None, *, relative: bool 
     Raises:
         TypeError, ValueError: weights and mask do not fit, or a head has no row.
 
-    Source: Clark et al. 2019, section 3.3, the entropy of each head. The relative form is ours.
+    Source: Clark et al. 2019, section 3.3, the entropy of each head. Their code first mixes each row with a little
+    of an even one, because ln 0 is not finite; here 0 ln 0 is 0. That makes a difference of about 2e-4. The relative
+    form is ours.
     """
     inside, cells = real_weights(weights, mask)
+    require_flag("relative", relative)
     sums = inside.sum(-1, keepdim=True)
     rows = sums[..., 0] > 0
     entropy = special.entr(inside / sums.masked_fill(sums == 0, 1.0)).sum(-1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .._validate import require_probability, require_tensor
+from .._validate import require_integers, require_kind, require_probability, require_tensor
 from .patterns import confidence, maximum_at
 from .rows import maxima, real_weights
 from .targets import offsets
@@ -92,6 +92,8 @@ def head_roles(
         "rare_share": rare_share,
     }.items():
         require_probability(name, share)
+    if links is not None:
+        require_kind("links", links, Mapping)
     inside, cells = real_weights(weights, mask)
     best = maxima(inside, cells)
     shares, places = _best_offsets(best, cells)
@@ -152,13 +154,12 @@ def _link_accuracy(name: str, keys: Tensor, best: Tensor, cells: Tensor) -> tupl
     """For each head, how often its maximum is the linked key, and how often that lies at its commonest offset."""
     batch_size, num_heads, num_queries, num_kvpairs = cells.shape
     require_tensor(f"links[{name!r}]", keys)
-    if keys.is_floating_point() or keys.dtype == torch.bool:
-        raise TypeError(f"links[{name!r}] must hold integers, got {keys.dtype}")
+    require_integers(f"links[{name!r}]", keys)
     if keys.shape != (batch_size, num_queries):
         raise ValueError(f"links[{name!r}] has shape {tuple(keys.shape)}, but needs ({batch_size}, {num_queries})")
     if keys.numel() and not -1 <= int(keys.min()) <= int(keys.max()) < num_kvpairs:
         raise ValueError(f"links[{name!r}] holds {keys.min()} to {keys.max()}, but keys are 0 to {num_kvpairs - 1}")
-    linked = keys[:, None].expand(-1, num_heads, -1)
+    linked = keys.long()[:, None].expand(-1, num_heads, -1)
     counts = cells.gather(-1, linked.clamp(min=0)[..., None])[..., 0] & (linked >= 0)
     distance = linked - torch.arange(num_queries, device=keys.device)
     accuracies, baselines = [], []

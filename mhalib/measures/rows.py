@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .._validate import require_mask, require_tensor
+from .._validate import require_flag, require_mask, require_tensor
 from ..attention import causal_mask, padding_mask
 
 
@@ -43,6 +43,7 @@ def real_cells(
     require_tensor("key_lens", key_lens, rank=1)
     if len(key_lens) != len(query_lens):
         raise ValueError(f"key_lens has {len(key_lens)} entries, but query_lens has {len(query_lens)}")
+    require_flag("causal", causal)
     cells = padding_mask(query_lens, num_queries).mT & padding_mask(key_lens, num_kvpairs)
     return cells & causal_mask(num_queries, num_kvpairs, device=cells.device) if causal else cells
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .._validate import require_count, require_tensor
+from .._validate import LARGEST, require_count, require_integers, require_tensor, seen_extremes
+from ..attention import padding_mask
 
 OFFSETS = {"self": 0, "previous": -1, "next": 1}
 NAMES = (*OFFSETS, "first")
@@ -36,6 +37,8 @@ def find_targets(what: str | int | Tensor, cells: Tensor) -> Tensor:
         what = OFFSETS[what]
     elif isinstance(what, bool) or not isinstance(what, int):
         raise TypeError(f"what must be a name, an offset or a boolean tensor, got {type(what).__name__}: {what!r:.80}")
+    elif abs(what) > LARGEST:
+        raise ValueError(f"what={what} is no offset: at most {LARGEST}")
     return (offsets(cells) == what)[None, None]
 
 
@@ -51,6 +54,11 @@ def require_square(name: str, cells: Tensor) -> None:
         raise ValueError(
             f"{name} is for self-attention, but there are {cells.shape[-2]} queries, {cells.shape[-1]} keys"
         )
+
+
+def _shape(name: str, x: Tensor) -> tuple[int, ...]:
+    require_tensor(name, x)
+    return tuple(x.shape)
 
 
 def rarest_tokens(tokens: Tensor, counts: Tensor, valid_lens: Tensor | None = None, num_rarest: int = 1) -> Tensor:
@@ -69,18 +77,24 @@ def rarest_tokens(tokens: Tensor, counts: Tensor, valid_lens: Tensor | None = No
         Boolean, (B, K); nothing is marked in an empty sentence.
 
     Raises:
-        TypeError, ValueError: shapes do not fit, or `counts` lacks an id.
+        TypeError, ValueError: shapes do not fit, `counts` lacks an id, or a length is not from 0 to K.
     """
     require_tensor("tokens", tokens, rank=2)
     require_tensor("counts", counts, rank=1)
     require_count("num_rarest", num_rarest)
-    if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < len(counts):
-        raise ValueError(f"counts has {len(counts)} entries, but tokens holds {tokens.min()} to {tokens.max()}")
-    found = counts.to(tokens.device, torch.float64)[tokens]
+    require_integers("tokens", tokens)
+    if counts.is_complex():
+        raise TypeError(f"counts must hold real numbers, got {counts.dtype}")
+    extremes = seen_extremes(tokens)
+    if extremes is not None and not 0 <= extremes[0] <= extremes[1] < len(counts):
+        raise ValueError(f"counts has {len(counts)} entries, but tokens holds {extremes[0]} to {extremes[1]}")
+    if valid_lens is not None and _shape("valid_lens", valid_lens) != (len(tokens),):
+        raise ValueError(f"valid_lens has shape {tuple(valid_lens.shape)}, but tokens has {len(tokens)} sentences")
+    if not tokens.numel():
+        return torch.zeros_like(tokens, dtype=torch.bool)
+    found = counts.to(tokens.device, torch.float64)[tokens.long()]
     if valid_lens is not None:
-        require_tensor("valid_lens", valid_lens, rank=1)
-        places = torch.arange(tokens.shape[1], device=tokens.device)
-        found = found.masked_fill(places >= valid_lens[:, None], torch.inf)
+        found = found.masked_fill(~padding_mask(valid_lens, tokens.shape[1])[:, 0, 0], torch.inf)
     last = found.sort(1).values[:, : min(num_rarest, tokens.shape[1])]
     last = last.masked_fill(last.isinf(), -torch.inf).amax(1, keepdim=True)
     return found <= last

@@ -8,8 +8,9 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from .._validate import require_count, require_tensor
+from .._validate import require_count, require_kind, require_tensor, seen_extremes
 from ..attention import Band, Cache, MultiHeadAttention, make_positions
+from ..attention.cache import require_cache
 from ..attention.layer import Mask
 from .blocks import DecoderCache, DecoderLayer, EncoderLayer
 from .description import Described, Description
@@ -67,10 +68,11 @@ def require_ids(name: str, tokens: Tensor, num_words: int) -> None:
     require_tensor(name, tokens, rank=2)
     if tokens.dtype not in (torch.int64, torch.int32):
         raise TypeError(f"{name} must hold integers, int64 or int32, got {tokens.dtype}")
-    if torch.compiler.is_compiling() or not tokens.numel():
+    extremes = seen_extremes(tokens)
+    if extremes is None:
         return
     # on a GPU, a wrong id would break off everything that the process does there later
-    smallest, largest = (int(edge) for edge in tokens.aminmax())
+    smallest, largest = extremes
     if smallest < 0 or largest >= num_words:
         wrong = smallest if smallest < 0 else largest
         raise ValueError(f"{name} holds {wrong}, but ids go from 0 to {num_words - 1}")
@@ -193,6 +195,7 @@ class EncoderDecoder(Model):
         Returns:
             logits (B, Q, words), and weights; their lists are empty unless asked for.
         """
+        require_caches(caches, len(self.decoder.layers), DecoderCache)
         start = num_cached(caches)
         x = self.target(target, start)
         x, own, cross = self.decoder(
@@ -222,7 +225,22 @@ class EncoderDecoder(Model):
 
 def num_cached(caches: list[DecoderCache] | Sequence[Cache] | None) -> int:
     """How many tokens the first layer has seen."""
-    if not caches:
+    if caches is None:
         return 0
     first = caches[0]
     return len(first.own if isinstance(first, DecoderCache) else first)
+
+
+def require_caches(caches: object, num_layers: int, kind: type | None = None) -> None:
+    """Raise unless `caches` is `None` or a list (TypeError) of a cache for each layer (ValueError)."""
+    if caches is None:
+        return
+    if not isinstance(caches, (list, tuple)):
+        raise TypeError(f"caches must be a list from new_caches, got {type(caches).__name__}: {caches!r:.80}")
+    if len(caches) != num_layers:
+        raise ValueError(f"caches holds {len(caches)} entries, but the model has {num_layers} layers")
+    for number, cache in enumerate(caches):
+        if kind is None:
+            require_cache(f"caches[{number}]", cache)
+        else:
+            require_kind(f"caches[{number}]", cache, kind)

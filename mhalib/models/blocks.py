@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from .._validate import require_choice, require_count, require_probability, require_width
+from .._validate import require_choice, require_count, require_kind, require_probability, require_tensor, require_width
 from ..attention import Cache
 from ..attention.layer import Mask
 from .description import NORMS, Description, LayerOptions
@@ -24,6 +25,7 @@ class SkipConnection(nn.Module):
 
     def __init__(self, num_hiddens: int, dropout: float = 0.0, norm: str = "pre") -> None:
         super().__init__()
+        require_count("num_hiddens", num_hiddens)
         require_probability("dropout", dropout)
         require_choice("norm", norm, NORMS)
         self.is_pre = norm == "pre"
@@ -32,10 +34,15 @@ class SkipConnection(nn.Module):
 
     def before(self, x: Tensor) -> Tensor:
         """What the sublayer reads: (B, N, D)."""
+        _require_vectors("x", x, self.norm.weight)
         return self.norm(x) if self.is_pre else x
 
     def after(self, x: Tensor, result: Tensor) -> Tensor:
         """What goes on, from what came in and what the sublayer made of it: (B, N, D)."""
+        _require_vectors("x", x, self.norm.weight)
+        _require_vectors("result", result, self.norm.weight)
+        if x.shape != result.shape:
+            raise ValueError(f"result has shape {tuple(result.shape)}, but x has {tuple(x.shape)}")
         x = x + self.dropout(result)
         return x if self.is_pre else self.norm(x)
 
@@ -45,11 +52,13 @@ class FeedForward(nn.Module):
 
     def __init__(self, num_hiddens: int, ffn_num_hiddens: int) -> None:
         super().__init__()
+        require_count("num_hiddens", num_hiddens)
         require_count("ffn_num_hiddens", ffn_num_hiddens)
         self.widen = nn.Linear(num_hiddens, ffn_num_hiddens)
         self.narrow = nn.Linear(ffn_num_hiddens, num_hiddens)
 
     def forward(self, x: Tensor) -> Tensor:
+        _require_vectors("x", x, self.narrow.bias)
         return self.narrow(nn.functional.gelu(self.widen(x)))
 
 
@@ -96,7 +105,6 @@ class EncoderLayer(nn.Module):
         cache: Cache | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """x (B, N, D) -> (B, N, D), and weights (B, h, N, K) or `None`; K counts the tokens in `cache` too."""
-        require_width("x", x, self.attention.num_hiddens)
         seen = self.attention_skip.before(x)
         found, weights = self.attention(seen, seen, seen, valid_lens, mask=mask, need_weights=need_weights, cache=cache)
         x = self.attention_skip.after(x, found)
@@ -161,6 +169,9 @@ class DecoderLayer(nn.Module):
         Returns:
             (B, N, D), weights of the self-attention (B, h, N, N) and of the cross-attention (B, h, N, K), or `None`.
         """
+        require_tensor("memory", memory, rank=3)
+        if cache is not None:
+            require_kind("cache", cache, DecoderCache)
         own, seen_memory = (None, None) if cache is None else cache
         seen = self.attention_skip.before(x)
         found, self_weights = self.attention(seen, seen, seen, mask=mask, need_weights=need_weights, cache=own)
@@ -171,6 +182,13 @@ class DecoderLayer(nn.Module):
         )
         x = self.cross_skip.after(x, found)
         return _apply(self.ffn, self.ffn_skip, x), self_weights, cross_weights
+
+
+def _require_vectors(name: str, x: Tensor, weight: Tensor) -> None:
+    """Raise unless `x` is (B, N, D), D as long as `weight`, and of its type where no autocast changes that."""
+    require_width(name, x, weight.shape[0] if isinstance(weight, Tensor) else x.shape[-1])
+    if isinstance(weight, Tensor) and x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+        raise TypeError(f"{name} is {x.dtype}, but the layer's weights are {weight.dtype}")
 
 
 def _feed_forward(design: Description) -> tuple[FeedForward | None, SkipConnection | None]:

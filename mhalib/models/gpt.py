@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from typing_extensions import Unpack
 
 from ..attention import Band, Cache, MultiHeadAttention
-from ._base import DECODER, Encoder, Model, Tokens, Weights, num_cached
+from ._base import DECODER, Encoder, Model, Tokens, Weights, num_cached, require_caches
 from .description import Described, Description
 
 
@@ -45,6 +45,7 @@ class GPT(Model):
         Returns:
             logits (B, N, num_words), and {"decoder self": weights per layer} or `None`.
         """
+        require_caches(caches, len(self.decoder.layers))
         start = num_cached(caches)
         x = self.tokens(tokens, start)
         x, weights = self.decoder(x, mask=Band(offset=start), need_weights=need_weights, caches=caches)

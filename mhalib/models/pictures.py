@@ -189,6 +189,7 @@ class PictureReader(Model):
             logits (B, num_answers), and weights or `None`: of patches over patches, "encoder self"; of words over
             words, "decoder self", which nothing masks but padding; of words over patches, "cross".
         """
+        require_tensor("questions", questions, rank=2)
         memory, seen = self.encoder(self.patches(images), need_weights=need_weights)
         mask = None if question_lens is None else padding_mask(question_lens, questions.shape[1])
         x, own, cross = self.reader(self.question(questions), memory, mask=mask, need_weights=need_weights)

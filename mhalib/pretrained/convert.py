@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -94,16 +96,18 @@ def build(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BERT:
 
     Raises:
         ValueError: the architecture is not one of `FAMILIES` or is a variant that our blocks do not have, the config
-            lacks a size, or a tensor is missing or has another shape than the config says.
+            lacks a size or counts fewer layers than the checkpoint has, its epsilon is not positive, or a tensor is
+            missing or has another shape than the config says.
     """
     family = _family(config)
     first = 0 if family.first_position is None else _count(config, "pad_token_id", 0) + family.first_position
     sizes = {name: _count(config, key) for name, key in family.sizes.items()}
     sizes["max_tokens"] -= first  # RoBERTa never uses the positions before
     with torch.device("meta"):  # made without memory, and given the checkpoint's
-        model = BERT(**cast("Any", {"num_segments": 1, **sizes}), norm_eps=float(config.get("layer_norm_eps", 1e-12)))
+        model = BERT(**cast("Any", {"num_segments": 1, **sizes}), norm_eps=_epsilon(config))
     names = _names(family, model)
     found = _find(tensors, names)
+    _require_all_layers(tensors, family, sizes["num_layers"])
     found["tokens.positions.table"] = found["tokens.positions.table"][first:]
     if not family.has_segments:
         found["segments.weight"] = torch.zeros(1, sizes["num_hiddens"])
@@ -115,6 +119,11 @@ def build(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BERT:
             )
     model.load_state_dict({own: tensor.float() for own, tensor in found.items()}, assign=True)
     return model.eval()
+
+
+def token_without_position(config: Mapping[str, Any]) -> int | None:
+    """The id that RoBERTa leaves out when it counts positions, its padding; `None` for encoders that count all."""
+    return None if _family(config).first_position is None else _count(config, "pad_token_id", 0)
 
 
 def _family(config: Mapping[str, Any]) -> Family:
@@ -142,6 +151,23 @@ def _count(config: Mapping[str, Any], key: str, minimum: int = 1) -> int:
     if not isinstance(value, int) or value < minimum:
         raise ValueError(f"{key}={value!r} in config.json must be an integer of at least {minimum}")
     return value
+
+
+def _epsilon(config: Mapping[str, Any]) -> float:
+    value = config.get("layer_norm_eps", 1e-12)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        raise ValueError(f"layer_norm_eps={value!r} in config.json must be a positive number")
+    return float(value)
+
+
+def _require_all_layers(tensors: Mapping[str, Tensor], family: Family, num_layers: int) -> None:
+    """Raise ValueError if the checkpoint has layers that the config does not count."""
+    pattern = re.compile(rf"(?:.*\.)?{re.escape(family.layers)}\.(\d+)\.")
+    numbers = [int(match[1]) for match in map(pattern.match, tensors) if match]
+    if max(numbers, default=0) >= num_layers:
+        raise ValueError(
+            f"model.safetensors holds {max(numbers) + 1} layers, but config.json has only {num_layers} of them"
+        )
 
 
 def _names(family: Family, model: BERT) -> dict[str, str]:

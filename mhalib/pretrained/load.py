@@ -17,7 +17,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from .convert import build
+from .._validate import require_choice, require_device, require_text
+from .convert import build, token_without_position
 from .maps import Reading
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
@@ -63,7 +64,8 @@ class Pretrained:
 
         Raises:
             TypeError: it is not a string.
-            ValueError: it has more tokens than the model has positions.
+            ValueError: it has more tokens than the model has positions, or an encoder like RoBERTa is given the token
+                that pads.
         """
         if not isinstance(text, str):
             raise TypeError(f"text must be a string, got {type(text).__name__}: {text!r:.80}")
@@ -99,8 +101,8 @@ def load(
         ImportError: a package is missing.
         OSError: the hub did not give a file.
     """
-    if through not in ROUTES:
-        raise ValueError(f"through={through!r} must be one of {ROUTES}")
+    require_choice("through", through, ROUTES)
+    require_device("device", device)
     folder, sha256 = _find(source, revision, sha256)
     path = folder / "model.safetensors"
     found = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -116,6 +118,8 @@ def _find(source: str | Path, revision: str | None, sha256: str | None) -> tuple
     if not isinstance(source, (str, Path)):
         raise TypeError(f"source must be a string or a Path, got {type(source).__name__}: {source!r:.80}")
     for name, value, length in (("revision", revision, 40), ("sha256", sha256, 64)):
+        if value is not None:
+            require_text(name, value)
         if value is not None and not re.fullmatch(rf"[0-9a-f]{{{length}}}", value):
             raise ValueError(f"{name}={value!r} must be {length} hexadecimal digits")
     if Path(source).is_dir():
@@ -172,8 +176,14 @@ def _own(folder: Path) -> tuple[nn.Module, _Run]:
     except (SafetensorError, OSError) as error:
         raise ValueError(f"path={str(folder / 'model.safetensors')!r} is not a safetensors file: {error}") from error
     model = build(config, tensors)
+    uncounted = token_without_position(config)
 
     def run(ids: Tensor) -> tuple[Tensor, Tensor]:
+        if uncounted is not None and (ids == uncounted).any():
+            raise ValueError(
+                f"text holds the token that pads, {uncounted}, which this encoder leaves out when it counts positions, "
+                'and our model does not: through="transformers" runs it'
+            )
         output, weights = model(ids, need_weights=True)
         return output[0], torch.cat([layer for of_kind in weights.values() for layer in of_kind])
 

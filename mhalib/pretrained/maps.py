@@ -20,6 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .._validate import as_list, as_path, require_kind, require_text
+
 FOLDER = Path(__file__).parent
 UNITS = 65535
 ERROR = 1 / UNITS
@@ -84,6 +86,7 @@ def stacked(readings: Sequence[Reading]) -> tuple[Tensor, Tensor]:
     Raises:
         ValueError: there are none, or they are of encoders of different sizes.
     """
+    readings = _as_readings(readings)
     if len({reading.weights.shape[:2] for reading in readings}) != 1:
         shapes = [tuple(reading.weights.shape) for reading in readings]
         raise ValueError(f"readings must be of one encoder, got weights of shapes {shapes}")
@@ -104,10 +107,20 @@ def marked(readings: Sequence[Reading], tokens: Collection[str]) -> Tensor:
     """
     if isinstance(tokens, str):
         raise TypeError(f"tokens must be several strings, got one: {tokens!r}")
+    readings, tokens = _as_readings(readings), as_list("tokens", tokens)
+    for token in tokens:
+        require_text("each token", token)
     longest = max((len(reading.tokens) for reading in readings), default=0)
     return torch.tensor(
         [[i < len(one.tokens) and one.tokens[i] in tokens for i in range(longest)] for one in readings]
     ).reshape(len(readings), longest)
+
+
+def _as_readings(readings: object) -> list[Reading]:
+    found = as_list("readings", readings)
+    for reading in found:
+        require_kind("each reading", reading, Reading)
+    return found
 
 
 def write_maps(path: str | Path, readings: Sequence[Reading], about: About) -> None:
@@ -116,7 +129,11 @@ def write_maps(path: str | Path, readings: Sequence[Reading], about: About) -> N
     Raises:
         ValueError: the rows of some weights do not sum to 1, or a token is empty or holds a space.
     """
-    path = Path(path)
+    path = as_path("path", path)
+    if path.is_dir() or not path.parent.is_dir():
+        raise ValueError(f"path={str(path)!r} is a folder, or in one that does not exist")
+    readings = _as_readings(readings)
+    require_kind("about", about, About)
     unfit = [token for reading in readings for token in reading.tokens if not token or " " in token]
     if unfit:
         raise ValueError(f"readings hold the token {unfit[0]!r}, but a token must not be empty or hold a space")
@@ -142,7 +159,7 @@ def read_maps(path: str | Path) -> list[Reading]:
     Raises:
         ValueError: a file is missing or damaged.
     """
-    path = Path(path)
+    path = as_path("path", path)
     told, maps = _read_json(path), path.with_suffix(".npz")
     if not maps.is_file():
         raise ValueError(f"path={str(maps)!r} is not a file")

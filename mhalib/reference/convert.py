@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from .._validate import require_tensor
+from .._validate import require_kind, require_tensor
 from ..attention import MultiHeadAttention
 from ._known import require_known, require_no_turning
 
@@ -194,12 +194,13 @@ def _renamed(state: Mapping[str, Tensor], old: tuple[str, ...], new: tuple[str, 
 def _from_state_dict(
     state_dict: Mapping[str, Tensor], names: tuple[str, ...], num_heads: int, dropout: float
 ) -> MultiHeadAttention:
+    require_kind("state_dict", state_dict, Mapping)
     weights = [f"{name}.weight" for name in names]
     biases = [f"{name}.bias" for name in names]
     has_bias = any(key in state_dict for key in biases)
     expected = set(weights + biases if has_bias else weights)
     if set(state_dict) != expected:
-        missing, unknown = sorted(expected - set(state_dict)), sorted(set(state_dict) - expected)
+        missing, unknown = sorted(expected - set(state_dict)), sorted(set(state_dict) - expected, key=str)
         raise ValueError(f"state_dict does not fit: missing {missing}, unknown {unknown}")
     for name in weights:
         require_tensor(name, state_dict[name], rank=2)

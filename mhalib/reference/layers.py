@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .._validate import require_divisible
+from .._validate import require_count, require_divisible, require_flag, require_probability
 from ..attention import transpose_output, transpose_qkv
 
 
@@ -23,6 +23,10 @@ class D2LMultiHeadAttention(nn.Module):
 
     def __init__(self, num_hiddens: int, num_heads: int, dropout: float = 0.0, bias: bool = False) -> None:
         super().__init__()
+        require_count("num_hiddens", num_hiddens)
+        require_count("num_heads", num_heads)
+        require_probability("dropout", dropout)
+        require_flag("bias", bias)
         require_divisible("num_hiddens", num_hiddens, num_heads)
         self.num_heads = num_heads
         self.dropout = nn.Dropout(dropout)
@@ -56,6 +60,9 @@ class HarvardMultiHeadAttention(nn.Module):
 
     def __init__(self, h: int, d_model: int, dropout: float = 0.1) -> None:
         super().__init__()
+        require_count("h", h)
+        require_count("d_model", d_model)
+        require_probability("dropout", dropout)
         require_divisible("d_model", d_model, h)
         self.h, self.d_k = h, d_model // h
         self.linears = nn.ModuleList(nn.Linear(d_model, d_model) for _ in range(4))  # query, key, value, output

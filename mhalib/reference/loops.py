@@ -8,6 +8,7 @@ import itertools
 import torch
 from torch import Tensor, nn
 
+from .._validate import require_attention, require_mask, require_scale, require_tensor
 from ..attention import MultiHeadAttention
 from ..attention.layer import Mask
 from ._known import require_known
@@ -22,13 +23,22 @@ def attend_loops(
         q: (B, h, Q, d).
         k: (B, h, K, d).
         v: (B, h, K, d_v).
-        mask: boolean (B, h, Q, K) or `None`; `True` = may attend.
+        mask: boolean, broadcastable to (B, h, Q, K), or `None`; `True` = may attend.
         scale: what scores are multiplied by; `None` means 1/√d.
 
     Returns:
         output (B, h, Q, d_v) and weights (B, h, Q, K).
+
+    Raises:
+        TypeError, ValueError: shapes, dtypes or devices do not fit.
     """
+    require_attention(q, k, v, None)
+    require_tensor("q", q, rank=4)
+    require_scale(scale)
     batch_size, num_heads, num_queries, head_dim = q.shape
+    if mask is not None:
+        require_mask(mask, (batch_size, num_heads, num_queries, k.shape[2]), q.device)
+        mask = mask.expand(batch_size, num_heads, num_queries, k.shape[2])
     scale = head_dim**-0.5 if scale is None else scale
     output = q.new_zeros(batch_size, num_heads, num_queries, v.shape[-1])
     weights = q.new_zeros(batch_size, num_heads, num_queries, k.shape[2])
@@ -67,8 +77,11 @@ def multi_head_attention_loops(
 
     Raises:
         TypeError: the layer is a variant, whose steps these loops do not know.
+        TypeError, ValueError: inputs or masks do not fit, as in `MultiHeadAttention.forward`.
     """
     require_known("layer", layer)
+    layer._check_inputs(queries, keys, values)
+    layer._join_masks(queries, keys.shape[1], valid_lens, mask)  # raises where they do not fit
     batch_size, num_queries, num_kvpairs = queries.shape[0], queries.shape[1], keys.shape[1]
     allowed = torch.ones(batch_size, layer.num_heads, num_queries, num_kvpairs, dtype=torch.bool)
     if mask is not None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
+from .._validate import require_text
+
 __all__ = ["Results", "read"]
 
 FOLDER = Path(__file__).parent
@@ -40,8 +42,9 @@ def read(chapter: str) -> Results:
     """The results of the chapter of this name, such as `"01_why_more_than_one_head"`.
 
     Raises:
-        ValueError: no such file.
+        TypeError, ValueError: it is no string, or there is no such file.
     """
+    require_text("chapter", chapter)
     path = FOLDER / f"{chapter}.json"
     if not path.is_file():
         known = ", ".join(sorted(each.stem for each in FOLDER.glob("*.json"))) or "none"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from .._validate import require_tensor
+from .._validate import as_list, require_count, require_tensor, require_text
 
 
 def check_shape(x: Tensor, expected: Sequence[int | None], name: str = "x") -> None:
@@ -20,7 +20,11 @@ def check_shape(x: Tensor, expected: Sequence[int | None], name: str = "x") -> N
     ValueError: output has shape (2, 4, 100), expected (2, 6, 100): axis 1 is 4, not 6
     """
     require_tensor(name, x)
-    got, want = tuple(x.shape), tuple(expected)
+    require_text("name", name)
+    got, want = tuple(x.shape), tuple(as_list("expected", expected))
+    for size in want:
+        if size is not None:
+            require_count("each size in expected", size, minimum=0)
     wanted = (
         "(" + ", ".join("any" if size is None else str(size) for size in want) + ("," if len(want) == 1 else "") + ")"
     )

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from .._validate import require_count
 from .arguments import axes_of_arguments, is_compiled, modules_of, own_sizes, tensor_arguments, unwrapped
 from .axes import Axes, Names, unknown
 from .follow import SOFTMAX, follow, is_fused, meetings, tensors_in, weight_axes
@@ -58,10 +59,13 @@ def ledger(
 
     Raises:
         TypeError: `layer` cannot be called, or `axes` is no mapping.
-        ValueError: `axes` names an argument that is not there, or another number of axes than the tensor has.
+        ValueError: `num_heads` is less than 1, `axes` names an argument that is not there, or another number of axes
+            than the tensor has.
     """
     if not callable(layer):
         raise TypeError(f"layer must be a module or a function, got {type(layer).__name__}: {layer!r:.80}")
+    if num_heads is not None:
+        require_count("num_heads", num_heads)
     called, (layer, args, kwargs) = layer, unwrapped(layer, args, kwargs)
     modules = modules_of(layer)
     compiled = is_compiled([called, *modules.values()])

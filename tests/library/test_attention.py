@@ -1,6 +1,8 @@
 """`attend` and `MultiHeadAttention`: their values, gradients, dropout and state."""
 
 import copy
+import math
+import warnings
 
 import pytest
 import torch
@@ -319,3 +321,95 @@ def _layer_and_inputs(sizes, bias, device, seed=0):
         num_heads * head_dim, num_heads, bias=bias, query_size=13, key_size=17, value_size=19
     ).to(device, torch.float64)
     return layer, _random(device, (num_queries, 13), (num_kvpairs, 17), (num_kvpairs, 19), lead=(batch_size,))
+
+
+def test_a_hidden_score_that_overflows_in_float16_does_no_harm():
+    q, k, v = (torch.full((1, 1, length, 4), 200.0, dtype=torch.float16) for length in (2, 3, 3))
+    k[..., :2, :] = 1.0
+    v[..., 0, :] = 100.0
+    assert torch.isinf(q @ k.mT)[..., 2].all()
+    mask = torch.tensor([True, True, False])
+    output, weights = attend(q, k, v, mask)
+    torch.testing.assert_close(weights, torch.tensor([0.5, 0.5, 0]).half().expand(1, 1, 2, 3))
+    torch.testing.assert_close(output, attend(q, k, v, mask, need_weights=False)[0])
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_hidden_key_that_is_not_finite_does_no_harm_where_weights_are_wanted(value, grad):
+    q, k, v = _random("cpu", (5, 3), (7, 3), (7, 2), lead=(2, 3))
+    mask = torch.ones(5, 7, dtype=torch.bool)
+    mask[:, 4] = False
+    mask[1] = False
+    expected = attend(q, k, v, mask)
+    k[..., 4, :] = value
+    with torch.set_grad_enabled(grad):
+        torch.testing.assert_close(attend(q, k, v, mask), expected, rtol=0, atol=0)
+
+
+def test_the_gradient_of_a_blind_row_of_infinite_scores_is_0():
+    scores = torch.tensor([[math.inf, -math.inf, math.nan], [1.0, 2.0, math.inf]], requires_grad=True)
+    mask = torch.tensor([[False, False, False], [True, True, False]])
+    weights = masked_softmax(scores, mask)
+    with torch.autograd.set_detect_anomaly(True):
+        (weights * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
+    assert scores.grad.isfinite().all()
+    assert scores.grad[0].count_nonzero() == 0
+    assert scores.grad[1, :2].count_nonzero() == 2
+
+
+class _Masked(torch.nn.Module):
+    """A layer whose mask can be traced: by its place."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, queries, keys, values, mask):
+        return self.layer(queries, keys, values, mask=mask)
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit:FutureWarning")
+@pytest.mark.parametrize("grad", [True, False])
+def test_a_traced_layer_takes_a_blind_row_that_it_was_not_traced_with(grad):
+    layer, inputs = _layer_and_inputs((2, 5, 7, 3, 4), True, "cpu")
+    mask = torch.ones(2, 1, 5, 7, dtype=torch.bool)
+    blind = mask.clone()
+    blind[0, :, 2] = False
+    lens = torch.tensor([7, 3])
+    with torch.set_grad_enabled(grad):
+        by_mask = torch.jit.trace(_Masked(layer), (*inputs, mask))
+        by_lens = torch.jit.trace(layer, (*inputs, lens))
+    with torch.no_grad():
+        torch.testing.assert_close(by_mask(*inputs, blind), layer(*inputs, mask=blind))
+        torch.testing.assert_close(by_lens(*inputs, torch.tensor([0, 6])), layer(*inputs, torch.tensor([0, 6])))
+
+
+def test_lengths_may_come_under_vmap_and_on_the_device_meta():
+    layer, inputs = _layer_and_inputs((2, 5, 7, 3, 4), True, "cpu")
+    lens = torch.tensor([0, 6])
+    one = torch.func.vmap(lambda q, k, v, n: layer(q[None], k[None], v[None], n[None])[0][0])(*inputs, lens)
+    torch.testing.assert_close(one, layer(*inputs, lens)[0], **EXACT)
+    output, weights = layer.to("meta")(*(x.to("meta") for x in inputs), lens.to("meta"))
+    assert output.is_meta
+    assert weights.shape == (2, 3, 5, 7)
+
+
+def test_a_quantized_layer_is_near_the_layer():
+    layer, inputs = _layer_and_inputs((2, 5, 7, 3, 4), True, "cpu")
+    layer, inputs = layer.float(), [x.float() for x in inputs]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch will move this function elsewhere
+        small = torch.ao.quantization.quantize_dynamic(layer, {torch.nn.Linear})
+    assert not isinstance(small.W_q, torch.nn.Linear)
+    torch.testing.assert_close(small(*inputs)[0], layer(*inputs)[0], rtol=0, atol=0.1)
+
+
+def test_a_nested_tensor_is_refused_by_name():
+    layer, (queries, *_) = _layer_and_inputs((2, 5, 5, 3, 4), True, "cpu")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        nested = torch.nested.nested_tensor([queries[0], queries[1, :3]])
+    with pytest.raises(TypeError, match="queries is a nested tensor: pad it, and give valid_lens"):
+        layer(nested, nested, nested)

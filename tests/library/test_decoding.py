@@ -374,3 +374,10 @@ def test_what_cannot_be_continued_is_refused(changed, error, message):
     arguments = {"prompt": prompt, "num_tokens": 3, **changed}
     with pytest.raises(error, match=re.escape(message)):
         sample(model, **arguments)
+
+
+def test_no_examples_give_no_targets():
+    model, source, _ = _translator()
+    found, scores = beam_search(model, source[:0], begin=1, end=2, max_tokens=3, num_beams=2)
+    assert len(greedy(model, source[:0], begin=1, end=2, max_tokens=3)) == 0
+    assert found.shape[:2] == scores.shape == (0, 2)

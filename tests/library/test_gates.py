@@ -219,3 +219,22 @@ def test_errors_name_argument_and_value(call, error, message):
     model, *_ = _transformer()
     with pytest.raises(error, match=re.escape(message)), call(model):
         pass
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_gates_take_the_type_of_the_model(dtype):
+    model, *inputs = _transformer()
+    model = model.to(dtype)
+    with switched_off(model, [Head("cross", 0, 1)]):
+        off, _ = model(*inputs)
+    with gated(model, {"cross": [torch.tensor([1.0, 0.0, 1.0]), None]}):
+        closed, _ = model(*inputs)
+    assert off.dtype == dtype
+    assert torch.equal(off, closed)
+    assert not torch.equal(off, model(*inputs)[0])
+
+
+def test_one_head_is_no_list_of_heads():
+    model, *_ = _transformer()
+    with pytest.raises(TypeError, match=re.escape("heads must be a list of heads, got one head: write [Head(")):
+        switched_off(model, Head("cross", 0, 1))

@@ -1,6 +1,7 @@
 """How sharp a pattern is and where it lies: against loops over rows, by hand, and untouched by padding."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -262,3 +263,24 @@ WRONG = [
 def test_wrong_arguments_are_named(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("lens", "error", "message"),
+    [
+        ([-1, 1, 1], ValueError, "valid_lens must not be negative, got -1"),
+        ([99, 1, 1], ValueError, "valid_lens holds 99, but there are only num_kvpairs=4 keys"),
+        ([1.5, 1.0, 1.0], TypeError, "valid_lens must hold integers, got torch.float32"),
+        ([1, 2], ValueError, "valid_lens has shape (2,), but tokens has 3 sentences"),
+    ],
+)
+def test_rarest_tokens_refuses_lengths_that_are_none(lens, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        rarest_tokens(torch.zeros(3, 4, dtype=torch.long), torch.tensor([1]), torch.tensor(lens))
+
+
+@pytest.mark.parametrize("shape", [(3, 0), (0, 4)])
+def test_rarest_tokens_of_nothing_are_none(shape):
+    marked = rarest_tokens(torch.zeros(shape, dtype=torch.long), torch.tensor([1]), torch.zeros(shape[0]).long())
+    assert marked.shape == shape
+    assert marked.dtype == torch.bool

@@ -291,6 +291,14 @@ def test_texts_are_neither_cut_nor_padded_and_too_long_ones_are_refused(checkpoi
         encoder(["cat"])
 
 
+def test_roberta_is_not_given_the_token_whose_position_it_does_not_count(tmp_path):
+    checkpoint = Checkpoint(tmp_path, "roberta", "")
+    encoder = pretrained.load(tmp_path)
+    pad = checkpoint.config["pad_token_id"]
+    with pytest.raises(ValueError, match=f"text holds the token that pads, {pad}, .*through="):
+        encoder(f"cat {WORDS[pad]}")
+
+
 # The folder, the hub, and what may be wrong with them
 
 
@@ -332,6 +340,9 @@ def test_a_damaged_file_is_named(checkpoint, name, message):
         ({"is_decoder": True}, "is_decoder=True in config.json: our blocks need False"),
         ({"embedding_size": 5}, "embedding_size=5 in config.json: our blocks need 15"),
         ({"num_hidden_layers": None}, "num_hidden_layers=None in config.json must be an integer of at least 1"),
+        ({"num_hidden_layers": 1}, "model.safetensors holds 2 layers, but config.json has only 1"),
+        ({"layer_norm_eps": -1.0}, "layer_norm_eps=-1.0 in config.json must be a positive number"),
+        ({"layer_norm_eps": float("nan")}, "layer_norm_eps=nan in config.json must be a positive number"),
         ({"num_attention_heads": 4}, "num_hiddens=15 is not divisible by num_heads=4"),
         ({"num_hidden_layers": 3}, "lacks 16 tensors of the encoder, such as ['encoder.layer.2.attention.self.query"),
         (

@@ -192,3 +192,29 @@ def _inputs(layer, batch_size, num_queries, num_kvpairs):
 
 def _storages(tensors):
     return {tensor.untyped_storage().data_ptr() for tensor in tensors}
+
+
+@pytest.mark.parametrize("num_kv_heads", [3, 1])
+def test_the_loops_turn_by_rotary_positions_as_the_layer_does(num_kv_heads):
+    layer = _layer(12, 3, True, "cpu", positions="rotary", num_kv_heads=num_kv_heads)
+    x = _inputs(layer, 2, 5, 5)[0]
+    layer.eval()
+    found = reference.multi_head_attention_loops(layer, x, x, x, torch.tensor([5, 2]))
+    torch.testing.assert_close(found, layer(x, x, x, torch.tensor([5, 2])))
+    layer.positions = None
+    assert not torch.allclose(found[0], layer(x, x, x, torch.tensor([5, 2]))[0], atol=1e-3)
+
+
+@pytest.mark.parametrize("convert", [reference.to_torch, reference.to_d2l, reference.to_harvard])
+def test_rotary_positions_are_not_dropped_in_silence(convert):
+    layer = _layer(12, 3, True, "cpu", positions="rotary")
+    with pytest.raises(ValueError, match=r"layer turns its queries and keys by their positions, which .* does not"):
+        convert(layer)
+
+
+def test_a_pruned_layer_becomes_torchs_with_heads_of_zeros():
+    layer = _layer(15, 3, True, "cpu")
+    layer.keep_heads([0, 2])
+    queries, keys, values = _inputs(layer, 2, 5, 7)
+    output, _ = reference.to_torch(layer)(queries, keys, values)
+    torch.testing.assert_close(output, layer(queries, keys, values)[0])
