@@ -31,11 +31,12 @@ quick: $(READY) lint book ## lint, and the tests and notebooks that your change 
 	@echo "== tests and notebooks that the change touches"
 	$(BIN)/python tools/quick.py $(if $(BASE),--base $(BASE))
 
-lint: $(READY) ## ruff and mypy
+lint: $(READY) ## ruff, mypy, and who may import whom
 	@echo "== lint"
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 serve: book ## build, then show the book at http://localhost:8000
 	@echo "http://localhost:$(PORT)   (stop with Ctrl-C)"
