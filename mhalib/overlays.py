@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ._arrays import Weights, real_array, require_positive
 
 INK = "#d95f02"  # orange: no grey, and told from grey by every kind of colour vision
+"""Orange, which differs from every grey for all kinds of colour vision."""
 
 
 def attention_on_picture(

@@ -130,6 +130,7 @@ class RotaryPositions(Positions):
 
 
 POSITIONS = ("none", "learned", "sinusoidal", "rotary")
+"""The names that `make_positions` and the models know."""
 
 
 def make_positions(name: str, max_tokens: int, num_hiddens: int) -> Positions:
