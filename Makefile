@@ -31,11 +31,12 @@ quick: $(READY) lint book ## lint, and the tests and notebooks that your change 
 	@echo "== tests and notebooks that the change touches"
 	$(BIN)/python tools/quick.py $(if $(BASE),--base $(BASE))
 
-lint: $(READY) ## ruff and mypy, and Biome and TypeScript where  make javascript  has put them
+lint: $(READY) ## ruff, mypy, who may import whom, and Biome and TypeScript where  make javascript  has put them
 	@echo "== lint"
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/javascript.py
 
 javascript: $(READY) ## what checks JavaScript: Node into .venv, Biome and TypeScript into node_modules

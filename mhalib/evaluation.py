@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ._validate import require_count, require_kind, require_tensor
 from .decoding import greedy
@@ -81,7 +81,7 @@ def next_token_accuracy(model: GPT, tokens: Tensor, where: Tensor | None = None,
     Raises:
         TypeError, ValueError: an argument is no tensor of this shape and type, or nothing counts.
     """
-    require_kind("model", model, GPT)
+    require_kind("model", model, nn.Module)
     require_tensor("tokens", tokens, rank=2)
     require_count("batch_size", batch_size)
     read, wanted = tokens[:, :-1], tokens[:, 1:]
@@ -94,8 +94,18 @@ def next_token_accuracy(model: GPT, tokens: Tensor, where: Tensor | None = None,
         raise ValueError(f"where has shape {tuple(where.shape)}, but needs {tuple(wanted.shape)}")
     if not where.any():
         raise ValueError("where marks no prediction")
-    found = torch.cat([model(part)[0].argmax(-1) for part in read.split(int(batch_size))])
+    found = torch.cat([_next_logits(model, part).argmax(-1) for part in read.split(int(batch_size))])
     return float((found == wanted)[where].float().mean())
+
+
+def _next_logits(model: nn.Module, tokens: Tensor) -> Tensor:
+    """What the model says comes after each token, (B, N, words). `TypeError` if it is no model of that kind."""
+    try:
+        logits, _ = model(tokens)
+    except (RuntimeError, AttributeError, IndexError) as error:
+        raise TypeError(f"model must take ids and return logits and weights, got {type(model).__name__}") from error
+    require_tensor("model's logits", logits, rank=3)
+    return logits
 
 
 def _forced(model: EncoderDecoder, data: Pairs) -> tuple[Tensor, Tensor]:

@@ -15,6 +15,7 @@ from ._arrays import Weights, real_array
 from ._validate import require_positive, require_title
 
 INK = "#d95f02"  # orange: no grey, and told from grey by every kind of colour vision
+"""Orange, which differs from every grey for all kinds of colour vision."""
 
 
 def attention_on_picture(

@@ -35,10 +35,15 @@ from ._validate import (
 )
 
 COLOUR_MAP = "mako_r"
+"""From light, 0, to dark: seaborn's name of the colours of weights."""
 DPI = 100
+"""Dots per inch of the figures that the functions here open."""
 HIDDEN_STYLE: dict[str, Any] = {"facecolor": "0.93", "hatch": "////", "edgecolor": "0.72", "linewidth": 0.0}
+"""How a cell is drawn that the mask hides."""
 MARK_STYLE: dict[str, Any] = {"fill": False, "edgecolor": "#d1495b", "linewidth": 2.5}
+"""How a cell or a row is framed that a plot points out."""
 OWNER_COLOURS = ("#cfe3f3", "#f4b860", "#7fb79f", "#d9b8e0", "#e6e08c", "#e9978f")  # black reads on each
+"""One colour for each head that owns a number; black can be read on all of them."""
 
 
 def head_heatmap(

@@ -23,8 +23,11 @@ from .measures import Head, prune_heads, removed_heads
 from .models import MODELS, Model
 
 FOLDER = Path(__file__).parent / "weights"
+"""Where the weights are that come with the package."""
 HASHES = "sha256.json"
+"""The file in `FOLDER` with the SHA-256 of each file of weights."""
 KEY = "mhalib"
+"""Under which a file of weights holds its class, settings and metric, in the metadata of safetensors."""
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,14 @@
 A page is built anew when its own file changed. All are built when something changed that all depend on (the settings,
 the table of contents, the references, tools, instruments, static files, versions), when a page came or went, and after
 a build that failed: Sphinx warns of a page when it reads it, and would not warn again. If a title, heading, label or
-reference of a page changed, tools/book_extension.py has all pages written, for others may quote it.
+reference of a page changed, tools/book_extension.py has all pages written, for others may quote it. The pages of the
+API are built anew, too, when a docstring or a signature of the package changed.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
 import json
 import os
@@ -29,6 +31,8 @@ SHARED = (  # besides the pages themselves
     "mhalib/widgets/*",
 )
 PAGES = ("chapters/*.ipynb", "chapters/*.md")
+API_PAGES = ("chapters/api*.md",)
+PACKAGE = ("mhalib/**/*.py",)
 WARNINGS_ARE_ERRORS = ("-W", "-n", "--keep-going")
 
 
@@ -36,6 +40,30 @@ def fingerprints(root: Path, patterns: tuple[str, ...]) -> dict[str, str]:
     """The files that fit a pattern, each with the hash of what it holds."""
     files = {path for pattern in patterns for path in root.glob(pattern) if path.is_file()}
     return {path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(files)}
+
+
+def interface(root: Path) -> str:
+    """The hash of what the pages of the API show of the package: all but comments and what functions do."""
+    told = hashlib.sha256()
+    for path in sorted(path for pattern in PACKAGE for path in root.glob(pattern)):
+        source = path.read_text(encoding="utf-8")
+        try:
+            tree = ast.parse(source)
+        except SyntaxError:  # Sphinx says so, and where
+            told.update(source.encode())
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                node.body = [ast.Expr(ast.Constant(ast.get_docstring(node)))]
+        told.update(f"{path.relative_to(root).as_posix()} {ast.dump(tree)}".encode())
+    return told.hexdigest()
+
+
+def pages(root: Path) -> dict[str, str]:
+    """Every page with the hash of what it is made of."""
+    shown = interface(root)
+    api = {name: f"{own} {shown}" for name, own in fingerprints(root, API_PAGES).items()}
+    return fingerprints(root, PAGES) | api
 
 
 def what_to_build(before: dict, now: dict) -> str:
@@ -53,7 +81,7 @@ def build(root: Path, everything: bool = False) -> int:
         before = json.loads(state.read_text(encoding="utf-8")) if built and not everything else {}
     except ValueError:  # broken off while it was written
         before = {}
-    now = {"shared": fingerprints(root, SHARED), "pages": fingerprints(root, PAGES)}
+    now = {"shared": fingerprints(root, SHARED), "pages": pages(root)}
     what = what_to_build(before, now)
     if what == "nothing":
         print("no page changed")

@@ -140,6 +140,7 @@ def _require_vectors(x: Tensor, start: int) -> None:
 
 
 POSITIONS = ("none", "learned", "sinusoidal", "rotary")
+"""The names that `make_positions` and the models know."""
 
 
 def make_positions(name: str, max_tokens: int, num_hiddens: int) -> Positions:

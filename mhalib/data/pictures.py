@@ -16,6 +16,7 @@ from .vocabulary import Vocabulary
 DIGIT_WORDS = tuple("zero one two three four five six seven eight nine".split())
 SIGN_WORDS = ("plus", "minus", "times")
 CAPTION_WORDS = Vocabulary((BEGIN, END, *DIGIT_WORDS, *SIGN_WORDS))
+"""The words of captions: begin, end, digits and signs."""
 MAX_SYMBOLS = 5  # three digits and two signs
 SUM_WIDTH = MAX_SYMBOLS * DIGIT_SIZE
 
@@ -90,10 +91,12 @@ def sums(source: Digits, num_examples: int, seed: int) -> Sums:
 
 
 QUESTION_WORDS = Vocabulary("are digit digits equal even is larger left right the what ?".split() + list(DIGIT_WORDS))
+"""The words of questions."""
 PICTURE_QUESTIONS = ("name", "even", "number", "larger", "equal")
 """Kinds of question: what is the left digit? is it even? is it seven? is it larger? are the digits equal? The first
 four ask about the left or the right digit; the first is answered by a digit, the others by yes or no."""
 ANSWERS = ("no", "yes", *DIGIT_WORDS)
+"""The words of answers; a word's place is its number."""
 MAX_QUESTION = 6
 
 

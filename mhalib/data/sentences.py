@@ -12,13 +12,21 @@ from .._validate import as_list, require_count, require_seed, require_text
 from ._examples import Examples
 
 PADDING = "<pad>"
+"""The word that fills short sentences up; its number is 0."""
 DETERMINERS = tuple("the a this my every your".split())
+"""With which a sentence's noun phrases begin."""
 ADJECTIVES = tuple("small big wise red quiet hungry green brave young tall kind clever".split())
+"""None, one or more before a noun."""
 NOUNS = tuple("cat dog bird child fox teacher robot horse farmer queen pilot singer mouse bear".split())
+"""Subjects and objects."""
 ADVERBS = tuple("often slowly today happily never softly".split())
+"""May stand before the verb."""
 VERBS = tuple("sees likes follows hears finds helps paints meets".split())
+"""One in each sentence, with `s`."""
 VOCABULARY = (PADDING, *DETERMINERS, *ADJECTIVES, *NOUNS, *ADVERBS, *VERBS)
+"""All words of `sentences`; a word's place is its number."""
 WORD_IDS = {word: i for i, word in enumerate(VOCABULARY)}
+"""Word of `VOCABULARY` -> its number."""
 
 QUESTIONS = ("previous word", "next word", "subject", "verb")
 """What is asked about every word of a sentence; the first word is its own previous one, the last its own next."""
@@ -27,6 +35,7 @@ IGNORED = -100
 """The answer at padding: the index that `torch.nn.functional.cross_entropy` ignores."""
 
 MAX_WORDS = 10
+"""Words of the longest sentence."""
 
 
 @dataclass(frozen=True)
@@ -101,13 +110,18 @@ NAMES = tuple(
     "Mae Max May Mia Mina Moe Nan Ned Nia Nina Noa Noel Nora Ola Omar Oona Otis Pam Paul Pia Quin Ray Rex Rita Rob "
     "Rosa Roy Sam Sara Sid Sky Sue Tara Ted Tess Tia Tim Tom Una Uri Val Vera Vic Wim Yan Zoe".split()
 )
+"""Who meets in `meetings`."""
 ACTIONS = tuple("calls greets helps meets praises teaches thanks visits".split())
+"""What one does to the other in `meetings`."""
 SETTINGS = tuple(
     "again always early gladly here inside later often outside quickly quietly rarely slowly softly somewhere soon "
     "there today tomorrow twice".split()
 )
+"""When, where and how, in `meetings`."""
 MEETING_VOCABULARY = (*NAMES, *ACTIONS, *SETTINGS)
+"""All words of `meetings`; a word's place is its number."""
 MEETING_LENGTH = 8
+"""Words of each report of `meetings`."""
 
 
 @dataclass(frozen=True)

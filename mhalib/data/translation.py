@@ -40,7 +40,9 @@ __all__ = [
 
 BEGIN, END = "<begin>", "<end>"
 ENGLISH = Vocabulary(ENGLISH_WORDS)
+"""The English words of `translations`."""
 FRENCH = Vocabulary((BEGIN, END, *FORMS))
+"""The French words of `translations`, with begin and end."""
 MAX_SOURCE = 14
 MAX_TARGET = 16
 RELATIONS = (

@@ -14,6 +14,7 @@ from .pictures import Captioner, PictureReader, ViT, patches
 from .transformer import Transformer
 
 MODELS = {kind.__name__: kind for kind in (Transformer, GPT, BERT, ViT, Captioner, PictureReader)}
+"""Every model by the name of its class, as a file of weights names it."""
 
 __all__ = [
     "BERT",

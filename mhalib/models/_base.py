@@ -16,6 +16,7 @@ from .blocks import DecoderCache, DecoderLayer, EncoderLayer
 from .description import Described, Description
 
 Weights = dict[str, list[Tensor]]
+"""Kind -> one tensor (B, h, Q, K) for each layer."""
 ENCODER, DECODER, CROSS = "encoder self", "decoder self", "cross"
 
 

@@ -17,8 +17,8 @@ from .description import NORMS, Description, LayerOptions
 class SkipConnection(nn.Module):
     """What a sublayer reads, and what becomes of its result.
 
-    norm="pre":  the sublayer reads norm(x), and x + dropout(result) goes on.
-    norm="post": the sublayer reads x, and norm(x + dropout(result)) goes on, as in Vaswani et al. 2017.
+    `norm="pre"`: the sublayer reads norm(x), and x + dropout(result) goes on. `norm="post"`: the sublayer reads x, and
+    norm(x + dropout(result)) goes on, as in Vaswani et al. 2017.
 
     Source of "pre": Xiong et al. 2020, On Layer Normalization in the Transformer Architecture.
     """

@@ -22,6 +22,7 @@ from .convert import build, token_without_position
 from .maps import Reading
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+"""The encoder of chapter 12, by its name on the Hugging Face Hub."""
 
 
 class Pin(NamedTuple):
@@ -40,6 +41,7 @@ PINS = {
 """What `load` takes where it is told no other. The commit says where to look; the hash says whether it was found."""
 
 FILES = ("config.json", "model.safetensors", "tokenizer.json")
+"""What `load` reads of an encoder's repository."""
 ROUTES = ("mhalib", "transformers")
 _Run = Callable[[Tensor], tuple[Tensor, Tensor]]
 

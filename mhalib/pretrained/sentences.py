@@ -25,3 +25,4 @@ SENTENCES = (
     "green tea with honey",
     "Go!",
 )
+"""The sentences that `load_maps` has the attention maps of."""

@@ -20,6 +20,7 @@ FOLDER = Path(__file__).parent
 SHARED = FOLDER / "shared.js"
 HOST = FOLDER / "host.js"
 STYLE = FOLDER / "shared.css"
+"""The style sheet of all instruments."""
 
 
 class Instrument(anywidget.AnyWidget):

@@ -44,7 +44,7 @@ class AttentionPlayground(Instrument):
         scale: divide the scores by √d.
         temperature: divide the scores by this as well, 0.01 to 100.
         mask: "none", "causal" (a token sees itself and what is before it) or "valid length".
-        valid_len: with mask="valid length", how many tokens may be seen, 0 to N; `None` means N.
+        valid_len: with `mask="valid length"`, how many tokens may be seen, 0 to N; `None` means N.
             With 0 nothing may be seen: weights and output are 0.
 
     The traits have the same names; `q`, `k`, `v` read back as lists and may be set to tensors and arrays of the same

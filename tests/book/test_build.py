@@ -14,17 +14,29 @@ import pytest
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
 
+PACKAGE = '''WIDTH = 8
+"""The width."""
+
+
+class Layer:
+    """A layer."""
+
+    def forward(self, x):
+        """(B, N, D) -> (B, N, D)."""
+        return x  # as it is
+'''
 FILES = {
     "_config.yml": "title: Book",
     "_toc.yml": "root: chapters/a",
     "requirements.txt": "torch",
     "chapters/a.md": "# A",
     "chapters/b.ipynb": "{}",
+    "chapters/api_models.md": "# API",
     "chapters/references.bib": "@book{}",
     "chapters/_static/book.css": "p {}",
     "chapters/_static/small/picture.svg": "<svg/>",
     "tools/book_extension.py": "pass",
-    "mhalib/attention.py": "pass",
+    "mhalib/attention/layer.py": PACKAGE,
     "mhalib/widgets/host.js": "draw()",
 }
 
@@ -62,10 +74,56 @@ def test_what_a_change_builds(book: tuple[Path, list[list[str]]], name: str) -> 
     build.build(root)
     (root / name).write_text("other", encoding="utf-8")
     build.build(root)
-    page = name in ("chapters/a.md", "chapters/b.ipynb")
-    assert ["--all" in command for command in commands[1:]] == (
-        [] if name == "mhalib/attention.py" else [False] if page else [True]
-    )
+    some = name in ("chapters/a.md", "chapters/b.ipynb", "chapters/api_models.md", "mhalib/attention/layer.py")
+    assert ["--all" in command for command in commands[1:]] == [not some]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "shown"),
+    [
+        ("A layer.", "The layer.", True),
+        ("(B, N, D).", "(B, Q, D).", True),
+        ("The width.", "The width, D.", True),
+        ("WIDTH = 8", "WIDTH = 16", True),
+        ("self, x", "self, x, mask=None", True),
+        ("def forward", "@staticmethod\n    def forward", True),
+        ("class Layer", "class Layer(Module)", True),
+        ("return x  #", "return x + 0  #", False),
+        ("as it is", "untouched", False),
+        ("WIDTH", "# the table's D\nWIDTH", False),
+    ],
+)
+def test_a_change_of_the_package_builds_the_pages_that_show_it(
+    book: tuple[Path, list[list[str]]], old: str, new: str, shown: bool
+) -> None:
+    """Docstrings, signatures and constants stand on the pages of the API; what a function does stands on no page."""
+    root, commands = book
+    build.build(root)
+    assert old in PACKAGE
+    (root / "mhalib/attention/layer.py").write_text(PACKAGE.replace(old, new, 1), encoding="utf-8")
+    for page in ("a.md", "api_models.md"):
+        build.os.utime(root / "chapters" / page, (1, 1))
+    build.build(root)
+    assert ["--all" in command for command in commands[1:]] == [False] * shown
+    assert ((root / "chapters/api_models.md").stat().st_mtime > 1) == shown
+    assert (root / "chapters/a.md").stat().st_mtime == 1
+
+
+def test_files_of_the_package_that_come_or_go_build_the_pages_of_the_api(book: tuple[Path, list[list[str]]]) -> None:
+    root, commands = book
+    build.build(root)
+    (root / "mhalib/attention/masks.py").write_text("", encoding="utf-8")
+    build.build(root)
+    assert ["--all" in command for command in commands[1:]] == [False]
+
+
+def test_a_file_that_is_no_python_yet_is_left_to_the_build(book: tuple[Path, list[list[str]]]) -> None:
+    """Half an edit must not break the tool before Sphinx can say where."""
+    root, commands = book
+    build.build(root)
+    (root / "mhalib/attention/layer.py").write_text("def forward(", encoding="utf-8")
+    build.build(root)
+    assert len(commands) == 2
 
 
 def test_a_page_that_comes_or_goes_builds_all(book: tuple[Path, list[list[str]]]) -> None:

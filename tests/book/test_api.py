@@ -1,0 +1,149 @@
+"""The pages of the API: an entry for each public name, and each leads to a page that explains it."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+import pkgutil
+import re
+
+import api
+import book_text
+import pytest
+from bs4 import BeautifulSoup, Tag
+from served import HTML
+
+import mhalib
+
+API_PAGES = [text for name, text in book_text.PAGES.items() if name.startswith("api")]
+MODULES = sorted(
+    {f"mhalib.{found.name}" for found in pkgutil.iter_modules(mhalib.__path__) if found.name[0] != "_"}
+    - {"mhalib.classroom"}
+    | {"mhalib.classroom.checks", "mhalib.classroom.grade"}
+)
+
+
+def names(module: str) -> set[str]:
+    """Those that the table of tools/api.py has."""
+    return {full.rpartition(".")[2] for full in api.PAGE_OF if full.rpartition(".")[0] == module}
+
+
+@pytest.fixture(scope="module")
+def built() -> dict[str, tuple[Tag, Tag]]:
+    """The built entries: full name -> signature and text."""
+    if not (HTML / "chapters/api.html").exists():
+        pytest.fail("there is no built book to test: run  make book  first")
+    pages = [BeautifulSoup((HTML / f"chapters/{text.name}.html").read_bytes(), "html.parser") for text in API_PAGES]
+    return {one["id"]: (one, one.find_next_sibling("dd")) for page in pages for one in page.select("dl.py > dt[id]")}
+
+
+def test_every_public_module_has_its_names_in_the_table_and_on_one_page() -> None:
+    assert sorted(api.CHAPTERS) == MODULES
+    asked = re.findall(r"^```\{api\} (\S+)\n```$", "\n".join(text.markdown[0] for text in API_PAGES), re.MULTILINE)
+    assert sorted(asked) == MODULES
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_public_name_has_an_entry_and_every_entry_a_name(module: str) -> None:
+    assert names(module) == api.public_names(module), "tools/api.py says which chapter builds a name"
+
+
+def test_every_name_stands_once_in_the_table() -> None:
+    listed = [
+        f"{module}.{one.partition('=')[0]}"
+        for module, pages in api.CHAPTERS.items()
+        for page in pages.values()
+        for one in page.split()
+    ]
+    assert sorted(listed) == sorted(set(listed))
+
+
+def test_names_of_the_package_itself_are_modules_or_have_entries_elsewhere() -> None:
+    homes = {name: f"mhalib.{mhalib._HOMES[name]}.{name}" for name in set(mhalib.__all__) - set(mhalib._MODULES)}
+    assert set(homes.values()) <= set(api.PAGE_OF)
+    for name, full in homes.items():
+        assert getattr(mhalib, name) is getattr(importlib.import_module(full.rpartition(".")[0]), name)
+
+
+@pytest.mark.parametrize("full", api.PAGE_OF)
+def test_an_entry_leads_to_a_page_that_names_it(full: str) -> None:
+    page, word = api.PAGE_OF[full]
+    assert page in book_text.PAGES, f"there is no page {page}"
+    assert not page.startswith("api")
+    text = book_text.PAGES[page]
+    name = full.rpartition(".")[2]
+    exact = 0 if word == name else re.IGNORECASE
+    assert re.search(rf"\b{word}\b", "\n".join(text.markdown + text.code), exact), f"{page} says no {word!r}"
+
+
+def test_every_name_is_built_with_its_docstring_and_its_chapter(built: dict[str, tuple[Tag, Tag]]) -> None:
+    assert set(api.PAGE_OF) <= set(built)
+    for full, (page, _) in api.PAGE_OF.items():
+        text = built[full][1]
+        assert text.select(f'a[href^="{page}.html"]'), full
+        said = text.get_text().strip()
+        assert said, full
+        assert not re.match(r"(Chapter \d+|Page): ", said), f"{full} has no docstring"
+
+
+def test_nothing_is_built_that_is_not_public(built: dict[str, tuple[Tag, Tag]]) -> None:
+    known = {*api.PAGE_OF}
+    assert {one for one in built if one not in known and one.rpartition(".")[0] not in known} == set()
+
+
+def test_an_entry_shows_signature_shapes_errors_and_source(built: dict[str, tuple[Tag, Tag]]) -> None:
+    head, entry = built["mhalib.attention.attend"]
+    signature = re.sub(r"\s+", " ", head.get_text())
+    assert "mask: Tensor | None = None" in signature
+    assert "tuple[Tensor, Tensor | None]" in signature
+    text = re.sub(r"\s+", " ", entry.get_text())
+    for part in (
+        "Parameters: q – (B, h, Q, d).",
+        "Returns: output",
+        "Raises: TypeError, ValueError –",
+        "Source: Vaswani",
+    ):
+        assert part in re.sub(r" ?: ?", ": ", text), part
+    assert entry.select('a[href$="mhalib/attention/functional.py"]')
+    assert "mhalib.attend" in text
+
+
+def test_no_docstring_leaves_traces_of_markup(built: dict[str, tuple[Tag, Tag]]) -> None:
+    for full, (_, entry) in built.items():
+        assert not entry.select(".system-message, .problematic"), full
+        text = copy.copy(entry)
+        assert not [
+            one for one in text.select("dl.field-list li") if one.get_text().strip(" –\n") == one.strong.get_text()
+        ], full
+        for code in text.select("code, pre"):
+            code.extract()
+        assert not re.search(r"`|:py:|\*\*\S+\*\*", text.get_text()), full
+
+
+def test_every_checker_stands_in_the_table_of_exercises() -> None:
+    page = (HTML / "chapters/api_data.html").read_bytes()
+    rows = BeautifulSoup(page, "html.parser").select("#checkers-of-the-exercises table tbody tr")
+    listed = {code.get_text(): int(row.td.get_text().split(":")[0]) for row in rows for code in row.select("code")}
+    assert listed == api.exercises()
+
+
+@pytest.mark.parametrize(
+    ("docstring", "written"),
+    [
+        ("takes `attend`", "takes :py:obj:`attend <mhalib.attention.attend>`"),
+        ("see `mhalib.plots.head_wall`.", "see :py:obj:`mhalib.plots.head_wall <mhalib.plots.head_wall>`."),
+        ("`None` means |x|", r"``None`` means \|x\|"),
+        ("``a | b`` and :py:obj:`x`", "``a | b`` and :py:obj:`x`"),
+    ],
+)
+def test_names_in_docstrings_become_links_or_code(docstring: str, written: str) -> None:
+    assert api.literal(docstring, "mhalib.attention") == written
+
+
+def test_public_names_without_all_are_what_the_module_defines() -> None:
+    assert "GPT" not in api.public_names("mhalib.decoding")  # imported
+    assert {"greedy", "sample"} <= api.public_names("mhalib.decoding")
+    assert {"FOLDER", "load"} <= api.public_names("mhalib.saved")
+    assert not any(name.startswith("_") for module in MODULES for name in api.public_names(module))
+    assert inspect.ismodule(importlib.import_module("mhalib.saved"))
