@@ -104,6 +104,7 @@ def run(path: Path, name: str) -> Run:
             **os.environ,
             **rehearsal.environment,
             "OMP_NUM_THREADS": str(rehearsal.threads),
+            "OMP_WAIT_POLICY": "PASSIVE",  # threads that wait for a busy core would else keep it busier
             "IPYTHONDIR": folder,
             "REHEARSAL": json.dumps(told),
         }
