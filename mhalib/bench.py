@@ -8,20 +8,23 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from ._validate import require_count, require_device, require_function, require_kind, require_text
+from ._validate import require_count, require_device, require_function, require_kind
+
+_Name = TypeVar("_Name", bound=Hashable)
 
 
-def time_ratios(functions: Mapping[str, Callable[[], object]], baseline: str, rounds: int = 15) -> dict[str, float]:
+def time_ratios(functions: Mapping[_Name, Callable[[], object]], baseline: _Name, rounds: int = 15) -> dict[_Name, float]:
     """How many times as long each function takes as the one named `baseline`: the ratio of their `median_seconds`.
 
     Args:
-        functions: by name; each is called without arguments.
+        functions: by name, a text or a tuple of sizes; each is called without arguments.
         baseline: the name whose ratio is 1.
         rounds: rounds that count.
 
@@ -30,13 +33,13 @@ def time_ratios(functions: Mapping[str, Callable[[], object]], baseline: str, ro
             names, or `rounds` is less than 1.
     """
     _require_functions(functions)
-    if not isinstance(baseline, str) or baseline not in functions:
-        raise ValueError(f"baseline={baseline!r:.80} is not among the functions: {sorted(functions)}")
+    if not isinstance(baseline, Hashable) or baseline not in functions:
+        raise ValueError(f"baseline={baseline!r:.80} is not among the functions: {list(functions)}")
     medians = median_seconds(functions, rounds)
     return {name: median / medians[baseline] for name, median in medians.items()}
 
 
-def median_seconds(functions: Mapping[str, Callable[[], object]], rounds: int = 15) -> dict[str, float]:
+def median_seconds(functions: Mapping[_Name, Callable[[], object]], rounds: int = 15) -> dict[_Name, float]:
     """The median time of each function, all in one run.
 
     Every round calls each function once, so that a slow moment of the machine hits all of them, and begins with
@@ -52,7 +55,7 @@ def median_seconds(functions: Mapping[str, Callable[[], object]], rounds: int = 
     _require_functions(functions)
     require_count("rounds", rounds)
     names = list(functions)
-    seconds: dict[str, list[float]] = {name: [] for name in names}
+    seconds: dict[_Name, list[float]] = {name: [] for name in names}
     for round_number in range(rounds + 1):
         first = round_number % len(names)
         for name in names[first:] + names[:first]:
@@ -95,12 +98,11 @@ def peak_bytes(function: Callable[[], object], device: torch.device | str = "cpu
     return peak
 
 
-def _require_functions(functions: Mapping[str, Callable[[], object]]) -> None:
+def _require_functions(functions: Mapping[_Name, Callable[[], object]]) -> None:
     require_kind("functions", functions, Mapping)
     if not functions:
         raise ValueError("functions is empty")
     for name, function in functions.items():
-        require_text("each name in functions", name)
         require_function(f"functions[{name!r}]", function)
 
 

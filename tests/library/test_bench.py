@@ -69,3 +69,9 @@ def test_errors_name_the_argument():
         time_ratios({"a": int}, "c")
     with pytest.raises(ValueError, match="rounds=0 must be at least 1"):
         time_ratios({"a": int}, "a", rounds=0)
+
+
+def test_names_may_be_tuples_of_sizes():
+    ratios = time_ratios({(1, True): lambda: sum(range(2000)), (4, False): lambda: sum(range(2000))}, (4, False), 3)
+    assert set(ratios) == {(1, True), (4, False)}
+    assert ratios[4, False] == 1
