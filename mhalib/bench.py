@@ -20,7 +20,9 @@ from ._validate import require_count, require_device, require_function, require_
 _Name = TypeVar("_Name", bound=Hashable)
 
 
-def time_ratios(functions: Mapping[_Name, Callable[[], object]], baseline: _Name, rounds: int = 15) -> dict[_Name, float]:
+def time_ratios(
+    functions: Mapping[_Name, Callable[[], object]], baseline: _Name, rounds: int = 15
+) -> dict[_Name, float]:
     """How many times as long each function takes as the one named `baseline`: the ratio of their `median_seconds`.
 
     Args:
