@@ -10,19 +10,15 @@ import tempfile
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
 from ._validate import require_count, require_device, require_function, require_kind
 
-_Name = TypeVar("_Name", bound=Hashable)
 
-
-def time_ratios(
-    functions: Mapping[_Name, Callable[[], object]], baseline: _Name, rounds: int = 15
-) -> dict[_Name, float]:
+def time_ratios(functions: Mapping[Any, Callable[[], object]], baseline: Any, rounds: int = 15) -> dict[Any, float]:
     """How many times as long each function takes as the one named `baseline`: the ratio of their `median_seconds`.
 
     Args:
@@ -41,7 +37,7 @@ def time_ratios(
     return {name: median / medians[baseline] for name, median in medians.items()}
 
 
-def median_seconds(functions: Mapping[_Name, Callable[[], object]], rounds: int = 15) -> dict[_Name, float]:
+def median_seconds(functions: Mapping[Any, Callable[[], object]], rounds: int = 15) -> dict[Any, float]:
     """The median time of each function, all in one run.
 
     Every round calls each function once, so that a slow moment of the machine hits all of them, and begins with
@@ -57,7 +53,7 @@ def median_seconds(functions: Mapping[_Name, Callable[[], object]], rounds: int 
     _require_functions(functions)
     require_count("rounds", rounds)
     names = list(functions)
-    seconds: dict[_Name, list[float]] = {name: [] for name in names}
+    seconds: dict[Any, list[float]] = {name: [] for name in names}
     for round_number in range(rounds + 1):
         first = round_number % len(names)
         for name in names[first:] + names[:first]:
@@ -100,7 +96,7 @@ def peak_bytes(function: Callable[[], object], device: torch.device | str = "cpu
     return peak
 
 
-def _require_functions(functions: Mapping[_Name, Callable[[], object]]) -> None:
+def _require_functions(functions: Mapping[Any, Callable[[], object]]) -> None:
     require_kind("functions", functions, Mapping)
     if not functions:
         raise ValueError("functions is empty")
