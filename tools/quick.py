@@ -4,7 +4,8 @@
 
 A change is what differs from where your branch left REV: commits, the working tree, new files. REV is what main
 follows in the repository it came from, or, where it follows nothing, the last commit. tools/touched.py finds out what
-that touches. Of a test that is touched by pages alone, only what its name says is about those pages is run.
+that touches. Of a test that is touched by pages alone, only what its name says is about those pages is run, and nothing
+that is marked `tool`: such a test makes its own pages.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [
         item
         for item in items
-        if item.nodeid.partition("::")[0] in files and is_of_another_page(item.nodeid, pages, known)
+        if item.nodeid.partition("::")[0] in files
+        and (is_of_another_page(item.nodeid, pages, known) or item.get_closest_marker("tool"))
     ]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in set(left_out)]

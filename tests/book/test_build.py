@@ -14,6 +14,8 @@ import pytest
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
 
+pytestmark = pytest.mark.tool
+
 PACKAGE = '''WIDTH = 8
 """The width."""
 

@@ -15,6 +15,8 @@ import pytest
 import yaml
 from book_text import TEXTS, Text
 
+pytestmark = pytest.mark.tool
+
 CONVENTIONS = ("notebooks", "glossary", "notation", "sources", "results")
 OF_ALL = "every_notebook_is_in_the_book or every_page_is_in_the_book"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import notebooks
 import pytest
@@ -122,6 +123,18 @@ def test_pages_touch_the_built_pages_and_only_their_own_tests(root: Path) -> Non
 )
 def test_what_is_about_another_page(nodeid: str, expected: bool) -> None:
     assert quick.is_of_another_page(nodeid, {"05_shape_checks"}, {"05_shape_checks", "04_reshape_trick"}) == expected
+
+
+def test_a_test_of_a_tool_is_left_out_where_only_pages_changed() -> None:
+    def item(nodeid: str, marker: str = "") -> SimpleNamespace:
+        return SimpleNamespace(nodeid=nodeid, get_closest_marker=lambda name: name == marker or None)
+
+    options, left_out = {"--pages": "05_shape_checks", "--of-pages": "tests/a.py"}, []
+    hook = SimpleNamespace(pytest_deselected=lambda items: left_out.extend(items))
+    items = [item("tests/a.py::one", "tool"), item("tests/a.py::two"), item("tests/b.py::three", "tool")]
+    tool_of_pages, *rest = items
+    quick.pytest_collection_modifyitems(SimpleNamespace(getoption=options.get, hook=hook), items)
+    assert (left_out, items) == ([tool_of_pages], rest)
 
 
 def git(folder: Path, *words: str) -> None:

@@ -18,6 +18,8 @@ from nbformat import NotebookNode
 
 import exercises
 
+pytestmark = pytest.mark.tool
+
 CODE, MARKDOWN = nbformat.v4.new_code_cell, nbformat.v4.new_markdown_cell
 WRITTEN = (MARKDOWN("", metadata={"tags": ["launch"]}), CODE("", metadata={"tags": ["set-up"]}))
 

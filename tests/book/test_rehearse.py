@@ -23,6 +23,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from mhalib import MultiHeadAttention, ledger
 from mhalib.bench import peak_bytes
 
+pytestmark = pytest.mark.tool
+
 NOISE = {"seed": 1, "error": ROUNDING}
 ORDER = {"seed": 1, "order": True}
 

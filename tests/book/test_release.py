@@ -10,6 +10,8 @@ import release
 
 import mhalib
 
+pytestmark = pytest.mark.tool
+
 ONE = "# Changes\n\n## 0.2.0, 2026-02-01\n\n- Two.\n\n## 0.1.0, 2026-01-01\n\n- One.\n"
 OPEN = ONE.replace("## 0.2.0", "## Unreleased\n\n- Three,\n  and more.\n\n## 0.2.0", 1)
 

@@ -58,6 +58,7 @@ def chapter(*sources: str, **asked: str) -> NotebookNode:
     return nbformat.v4.new_notebook(cells=cells)
 
 
+@pytest.mark.tool
 def test_a_chapter_runs_with_the_seed_it_is_given(tmp_path: Path) -> None:
     path = tmp_path / "01_page.ipynb"
     nbformat.write(chapter("SEED = 0", "double = 2 * SEED", twice="double"), path)

@@ -52,6 +52,8 @@ from schedule import pytest_xdist_make_scheduler
 """
 OF_PAGES = """
 import pytest
+
+pytestmark = pytest.mark.tool
 @pytest.mark.parametrize("page", ["one-light-390", "two-light-390", "one-dark-390", "two-dark-390"])
 def test_page(page): pass
 """

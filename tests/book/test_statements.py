@@ -162,6 +162,7 @@ MEASURED = {"measured": {"tolerance": 0.02}}
 OF_RUN = {"tags": ["of-this-run"]}
 
 
+@pytest.mark.tool
 @pytest.mark.parametrize(
     ("stored", "metadata", "exit_code"),
     [
@@ -211,6 +212,7 @@ def run_with(page: Path, *found: float) -> str:
     return page.read_text(encoding="utf-8")
 
 
+@pytest.mark.tool
 def test_make_notebooks_keeps_what_another_machine_confirms(page: Path) -> None:
     first = run_with(page, 0.93, 0.5)
     assert "share 0.93" in first
@@ -220,6 +222,7 @@ def test_make_notebooks_keeps_what_another_machine_confirms(page: Path) -> None:
     assert "[0.99, 0.6]" in second
 
 
+@pytest.mark.tool
 def test_make_notebooks_draws_again_when_the_code_has_changed(page: Path) -> None:
     first = run_with(page, 0.93, 0.5)
     notebook = nbformat.read(page, as_version=4)
