@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import notebooks
 import pytest
@@ -126,14 +126,14 @@ def test_what_is_about_another_page(nodeid: str, expected: bool) -> None:
 
 
 def test_a_test_of_a_tool_is_left_out_where_only_pages_changed() -> None:
-    def item(nodeid: str, marker: str = "") -> SimpleNamespace:
-        return SimpleNamespace(nodeid=nodeid, get_closest_marker=lambda name: name == marker or None)
+    def item(nodeid: str, marker: str = "") -> Mock:
+        return Mock(nodeid=nodeid, get_closest_marker=lambda name: name == marker or None)
 
     options, left_out = {"--pages": "05_shape_checks", "--of-pages": "tests/a.py"}, []
-    hook = SimpleNamespace(pytest_deselected=lambda items: left_out.extend(items))
+    hook = Mock(pytest_deselected=lambda items: left_out.extend(items))
     items = [item("tests/a.py::one", "tool"), item("tests/a.py::two"), item("tests/b.py::three", "tool")]
     tool_of_pages, *rest = items
-    quick.pytest_collection_modifyitems(SimpleNamespace(getoption=options.get, hook=hook), items)
+    quick.pytest_collection_modifyitems(Mock(getoption=options.get, hook=hook), items)
     assert (left_out, items) == ([tool_of_pages], rest)
 
 
