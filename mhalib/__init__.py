@@ -49,26 +49,7 @@ if TYPE_CHECKING:
     from .plots import head_heatmap, head_heatmaps, head_wall, number_grid, score_grid
     from .shapes import check_shape, ledger
 
-_MODULES = (
-    "attention",
-    "bench",
-    "classroom",
-    "costs",
-    "data",
-    "decoding",
-    "evaluation",
-    "measures",
-    "models",
-    "plots",
-    "pretrained",
-    "reference",
-    "results",
-    "saved",
-    "shapes",
-    "train",
-    "widgets",
-)
-_HOMES = {
+_HOMES = {  # where a name comes from; those that are not here are modules
     **dict.fromkeys(("Band", "KeyValueCache", "MultiHeadAttention", "attend", "causal_mask"), "attention"),
     **dict.fromkeys(("masked_softmax", "merge_heads", "padding_mask", "split_heads"), "attention"),
     **dict.fromkeys(("transpose_output", "transpose_qkv"), "attention"),
@@ -125,13 +106,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name in _MODULES:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOMES:
         return importlib.import_module(f"{__name__}.{name}")
-    if name in _HOMES:
-        found = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-        globals()[name] = found
-        return found
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

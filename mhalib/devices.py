@@ -6,6 +6,8 @@ import os
 
 import torch
 
+from ._validate import require_device
+
 
 def best_device() -> torch.device:
     """A CUDA GPU where there is one, else the CPU.
@@ -16,9 +18,5 @@ def best_device() -> torch.device:
     name = os.environ.get("MHALIB_DEVICE", "")
     if not name:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError, ImportError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"MHALIB_DEVICE={name!r} cannot be used here: {reason}") from error
+    require_device("MHALIB_DEVICE", name)
     return torch.device(name)

@@ -64,12 +64,7 @@ def causal_mask(
             [1, 1, 0],
             [1, 1, 1]], dtype=torch.int32)
     """
-    num_kvpairs = num_queries if num_kvpairs is None else num_kvpairs
-    require_count("num_queries", num_queries, minimum=0)
-    require_count("num_kvpairs", num_kvpairs, minimum=0)
-    require_count("offset", offset, minimum=0)
-    require_device("device", device)
-    return torch.ones(num_queries, num_kvpairs, dtype=torch.bool, device=device).tril(offset)
+    return Band(offset=offset).matrix(num_queries, num_kvpairs, device=device)
 
 
 class Band(NamedTuple):
@@ -131,4 +126,4 @@ class Band(NamedTuple):
     @property
     def is_causal(self) -> bool:
         """Whether it is what `scaled_dot_product_attention` calls `is_causal`: all the past, from position 0 on."""
-        return self == Band(None, 0, 0)
+        return self == Band()

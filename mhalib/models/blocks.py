@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from typing_extensions import Unpack
+from typing_extensions import Self, Unpack
 
 from .._validate import require_choice, require_count, require_kind, require_probability, require_tensor, require_width
 from ..attention import Cache
@@ -62,19 +62,8 @@ class FeedForward(nn.Module):
         return self.narrow(nn.functional.gelu(self.widen(x)))
 
 
-class EncoderLayer(nn.Module):
-    """Self-attention, then a feed-forward network. With a causal mask, it is the layer of a GPT.
-
-    Args:
-        num_hiddens: D.
-        num_heads: h.
-        ffn_num_hiddens: width inside the feed-forward network; 0 leaves that network out.
-        dropout: of each sublayer's result, in training.
-        described: `norm`, `positions` (of which "rotary" acts here) and `attention`, see `Description`.
-
-    Raises:
-        TypeError, ValueError: an argument is not of this kind.
-    """
+class _Layer(nn.Module):
+    """What the layers of encoders and decoders are made of; a decoder's looks elsewhere, too, in between."""
 
     def __init__(
         self,
@@ -88,12 +77,31 @@ class EncoderLayer(nn.Module):
         design = Description(num_hiddens, num_heads, 1, ffn_num_hiddens, dropout).changed((), described)
         self.attention = design.self_attention()
         self.attention_skip = SkipConnection(num_hiddens, design.dropout, design.norm)
+        self._look_elsewhere(design)
         self.ffn, self.ffn_skip = _feed_forward(design)
 
+    def _look_elsewhere(self, design: Description) -> None:
+        """Make what stands between self-attention and the feed-forward network."""
+
     @classmethod
-    def described(cls, design: Description) -> EncoderLayer:
+    def described(cls, design: Description) -> Self:
         """The layer of a model."""
         return cls(**design.without("num_layers", "max_tokens"))
+
+
+class EncoderLayer(_Layer):
+    """Self-attention, then a feed-forward network. With a causal mask, it is the layer of a GPT.
+
+    Args:
+        num_hiddens: D.
+        num_heads: h.
+        ffn_num_hiddens: width inside the feed-forward network; 0 leaves that network out.
+        dropout: of each sublayer's result, in training.
+        described: `norm`, `positions` (of which "rotary" acts here) and `attention`, see `Description`.
+
+    Raises:
+        TypeError, ValueError: an argument is not of this kind.
+    """
 
     def forward(
         self,
@@ -118,29 +126,12 @@ class DecoderCache(NamedTuple):
     memory: Cache
 
 
-class DecoderLayer(nn.Module):
+class DecoderLayer(_Layer):
     """Masked self-attention, cross-attention to a memory, feed-forward network. Arguments as in `EncoderLayer`."""
 
-    def __init__(
-        self,
-        num_hiddens: int,
-        num_heads: int,
-        ffn_num_hiddens: int,
-        dropout: float = 0.0,
-        **described: Unpack[LayerOptions],
-    ) -> None:
-        super().__init__()
-        design = Description(num_hiddens, num_heads, 1, ffn_num_hiddens, dropout).changed((), described)
-        self.attention = design.self_attention()
-        self.attention_skip = SkipConnection(num_hiddens, design.dropout, design.norm)
+    def _look_elsewhere(self, design: Description) -> None:
         self.cross_attention = design.cross_attention()
-        self.cross_skip = SkipConnection(num_hiddens, design.dropout, design.norm)
-        self.ffn, self.ffn_skip = _feed_forward(design)
-
-    @classmethod
-    def described(cls, design: Description) -> DecoderLayer:
-        """The layer of a model."""
-        return cls(**design.without("num_layers", "max_tokens"))
+        self.cross_skip = SkipConnection(design.num_hiddens, design.dropout, design.norm)
 
     def new_cache(self, max_tokens: int = 0) -> DecoderCache:
         """Empty caches for the layer's own tokens and for the memory."""
