@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ._validate import require_tensor
 
-Weights = torch.Tensor | NDArray[np.floating]
+Array = torch.Tensor | NDArray[np.floating]
 Mask = torch.Tensor | NDArray[np.bool_]
 
 

@@ -100,10 +100,10 @@ def beam_search(
         steps = logits[:, -1].log_softmax(-1)
         steps[ended] = -torch.inf
         steps[ended, padding] = 0.0  # what has ended costs nothing more
-        num_words = steps.shape[-1]
+        vocab_size = steps.shape[-1]
         scores, places = (scores[..., None] + steps.unflatten(0, (batch_size, num_beams))).flatten(1).topk(num_beams)
-        rows = (places // num_words + num_beams * torch.arange(batch_size, device=device)[:, None]).flatten()
-        words = (places % num_words).flatten()
+        rows = (places // vocab_size + num_beams * torch.arange(batch_size, device=device)[:, None]).flatten()
+        words = (places % vocab_size).flatten()
         written = torch.cat([written[rows], words[:, None]], 1)
         ended = ended[rows] | (words == end) | scores.flatten().isneginf()
         for own, seen_memory in caches:
@@ -134,7 +134,7 @@ def sample(
         num_tokens: how many are added.
         temperature: what logits are divided by; 0 takes the likeliest token.
         top_k: only k tokens, the likeliest, can be drawn; `None` means all.
-        generator: where the chance comes from.
+        generator: what tokens are drawn with; `None` means torch's own.
         use_cache: whether keys and values are kept. With learned positions, a text longer than `max_tokens` needs
             `False`: the model then sees only the last `max_tokens` tokens.
 
@@ -182,8 +182,8 @@ def _require_sequence_writer(model: EncoderDecoder, source: Tensor, begin: int, 
     require_tensor("source", source)
     for name, word in (("begin", begin), ("end", end), ("padding", padding)):
         require_count(name, word, minimum=-LARGEST)  # what is no word, the model refuses
-    if not 0 <= padding < model.target.num_words:
-        raise ValueError(f"padding={padding}, but ids go from 0 to {model.target.num_words - 1}")
+    if not 0 <= padding < model.target.vocab_size:
+        raise ValueError(f"padding={padding}, but ids go from 0 to {model.target.vocab_size - 1}")
 
 
 def _draw(logits: Tensor, temperature: float, top_k: int | None, generator: torch.Generator | None) -> Tensor:

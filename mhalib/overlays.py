@@ -6,12 +6,10 @@ import math
 
 import matplotlib.pyplot as plt
 import numpy as np
-import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
-from numpy.typing import NDArray
 
-from ._arrays import Weights, real_array
+from ._arrays import Array, real_array
 from ._validate import require_positive, require_title
 
 INK = "#d95f02"  # orange: no grey, and told from grey by every kind of colour vision
@@ -19,8 +17,8 @@ INK = "#d95f02"  # orange: no grey, and told from grey by every kind of colour v
 
 
 def attention_on_picture(
-    image: torch.Tensor | NDArray[np.floating],
-    weights: Weights,
+    image: Array,
+    weights: Array,
     *,
     vmax: float = 1.0,
     title: str | None = None,

@@ -20,7 +20,7 @@ from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from ._arrays import Mask, Weights, real_array, require_length, seen_cells, whole_numbers
+from ._arrays import Array, Mask, real_array, require_length, seen_cells, whole_numbers
 from ._labels import clean_labels, columns, set_fonts
 from ._validate import (
     LARGEST,
@@ -47,7 +47,7 @@ OWNER_COLOURS = ("#cfe3f3", "#f4b860", "#7fb79f", "#d9b8e0", "#e6e08c", "#e9978f
 
 
 def head_heatmap(
-    weights: Weights,
+    weights: Array,
     *,
     queries: Sequence[str] | None = None,
     keys: Sequence[str] | None = None,
@@ -111,7 +111,7 @@ def head_heatmap(
 
 
 def head_heatmaps(
-    weights: Weights,
+    weights: Array,
     *,
     queries: Sequence[str] | None = None,
     keys: Sequence[str] | None = None,
@@ -169,7 +169,7 @@ def head_heatmaps(
 
 
 def head_wall(
-    weights: Weights,
+    weights: Array,
     *,
     vmax: float = 1.0,
     titles: bool = True,
@@ -232,7 +232,7 @@ def head_wall(
 
 
 def score_grid(
-    scores: Weights,
+    scores: Array,
     *,
     title: str | None = None,
     label: str = "score",

@@ -119,7 +119,7 @@ def write(model: Model, path: str | Path, about: About) -> str:
 
 
 def read(path: str | Path) -> Model:
-    """The model in a file that `write` has written, in evaluation mode. Torch's chance is not touched.
+    """The model in a file that `write` has written, in evaluation mode. Torch's random state is not touched.
 
     Raises:
         ValueError: the file is missing, is not `safetensors`, or does not hold one of `mhalib.models`.
@@ -166,7 +166,7 @@ def _read_header(path: str | Path) -> _Header:
 
 
 def _new(kind: type[Model], settings: dict[str, Any], removed: list[Head]) -> Model:
-    """A model whose weights take no memory and no chance, because they will be replaced."""
+    """A model whose weights take no memory and draw no random numbers, because they will be replaced."""
     with torch.device("meta"):
         return prune_heads(kind(**settings), removed)
 

@@ -47,7 +47,7 @@ def fit(
     model: nn.Module,
     loss: Callable[[], Tensor],
     steps: int = 400,
-    largest_rate: float = 0.02,
+    max_lr: float = 0.02,
     *,
     warm_up: float = 0.3,
     weight_decay: float = 0.01,
@@ -63,18 +63,18 @@ def fit(
 ) -> History:
     """Train `model` in place and leave it in evaluation mode.
 
-    AdamW, with a learning rate that rises to `largest_rate` over the first part of the steps and falls after it.
+    AdamW, with a learning rate that rises to `max_lr` over the first part of the steps and falls after it.
 
     Args:
         model: whose parameters are trained.
         loss: draws a batch, applies the model to it and returns a loss without axes.
         steps: how often that is done.
-        largest_rate: the highest learning rate.
+        max_lr: the highest learning rate.
         warm_up: the part of the steps in which the rate rises.
         weight_decay: of AdamW.
         clip: the largest norm of the gradient of all parameters together; `None` leaves it alone.
-        seed: what torch's chance starts from; `None` leaves it as it is. Chance that `loss` takes from elsewhere is its
-            own, and a checkpoint does not hold it.
+        seed: of torch's random numbers; `None` leaves them as they are. Those that `loss` draws from elsewhere are its
+            own affair, and no checkpoint holds their state.
         goal: measures the model in evaluation mode, higher is better; training stops once it is `enough`.
         enough: see `goal`.
         goal_every: how many steps lie between two measurements; the last step is measured too.
@@ -93,7 +93,7 @@ def fit(
             run with other arguments.
         FloatingPointError: the loss is not finite.
     """
-    _check_arguments(steps, largest_rate, warm_up, weight_decay, clip, goal_every, checkpoint_every)
+    _check_arguments(steps, max_lr, warm_up, weight_decay, clip, goal_every, checkpoint_every)
     require_kind("model", model, nn.Module)
     require_function("loss", loss)
     if not list(model.parameters()):
@@ -113,7 +113,7 @@ def fit(
         torch.manual_seed(int(seed))
     settings = {
         "steps": int(steps),
-        "largest_rate": float(largest_rate),
+        "max_lr": float(max_lr),
         "warm_up": float(warm_up),
         "weight_decay": float(weight_decay),
         "clip": None if clip is None else float(clip),
@@ -164,9 +164,7 @@ class _Run:
         if rising * steps == 1:  # torch would divide by zero
             rising = math.nextafter(rising, 0)
         self.optimizer = torch.optim.AdamW(model.parameters(), weight_decay=settings["weight_decay"])
-        self.rates = torch.optim.lr_scheduler.OneCycleLR(
-            self.optimizer, settings["largest_rate"], steps, pct_start=rising
-        )
+        self.rates = torch.optim.lr_scheduler.OneCycleLR(self.optimizer, settings["max_lr"], steps, pct_start=rising)
         self.earlier_losses = torch.zeros(0)
         self.losses: list[Tensor] = []  # where they were computed: to fetch each one would stop a GPU
         self.goals: list[tuple[int, float]] = []
@@ -200,8 +198,8 @@ class _Run:
             "rates": self.rates.state_dict(),
             "losses": self.all_losses(),
             "goals": self.goals,
-            "chance": torch.get_rng_state(),
-            "chance_on_gpu": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+            "rng": torch.get_rng_state(),
+            "rng_on_gpu": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
         }
         with _beside(path).open("wb") as file:
             torch.save(held, file)
@@ -226,9 +224,9 @@ class _Run:
         self.rates.load_state_dict(held["rates"])
         self.earlier_losses = held["losses"]
         self.goals = [(int(step), float(value)) for step, value in held["goals"]]
-        torch.set_rng_state(held["chance"])
-        if torch.cuda.is_available() and len(held["chance_on_gpu"]) == torch.cuda.device_count():
-            torch.cuda.set_rng_state_all(held["chance_on_gpu"])
+        torch.set_rng_state(held["rng"])
+        if torch.cuda.is_available() and len(held["rng_on_gpu"]) == torch.cuda.device_count():
+            torch.cuda.set_rng_state_all(held["rng_on_gpu"])
 
 
 def _beside(path: Path) -> Path:
@@ -247,7 +245,7 @@ def _has_bfloat16(model: nn.Module) -> bool:
 
 def _check_arguments(
     steps: int,
-    largest_rate: float,
+    max_lr: float,
     warm_up: float,
     weight_decay: float,
     clip: float | None,
@@ -257,7 +255,7 @@ def _check_arguments(
     require_count("steps", steps)
     require_count("goal_every", goal_every)
     require_count("checkpoint_every", checkpoint_every)
-    require_positive("largest_rate", largest_rate)
+    require_positive("max_lr", max_lr)
     require_number("warm_up", warm_up)
     require_number("weight_decay", weight_decay)
     if clip is not None and not (isinstance(clip, float) and clip == math.inf):

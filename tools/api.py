@@ -120,7 +120,8 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
             "PADDING=padding IGNORED=padding"
         ),
         "08_translator": (
-            "translations Translations=translations translate read_english spoken ENGLISH FRENCH Vocabulary=ENGLISH"
+            "translations Translations=translations translate read_english spoken ENGLISH FRENCH BEGIN END LEMMAS "
+            "Vocabulary=ENGLISH"
         ),
         "09_small_gpt": "prose letters encode_letters decode_letters longest_copy repeats Repeats=repeats",
         "10_seeing_with_heads": "digits Digits=digits shifted",
@@ -128,6 +129,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
             "sums Sums=sums CAPTION_WORDS pairs Pairs=pairs PICTURE_QUESTIONS QUESTION_WORDS ANSWERS "
             "read_question=question"
         ),
+        "12_what_heads_look_at": "RELATIONS",
     },
     "mhalib.results": {"01_why_more_than_one_head": "read Results=results"},
     "mhalib.bench": {"03_mathematics": "time_ratios peak_bytes", "speed": "median_seconds=medians"},

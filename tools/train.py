@@ -33,7 +33,7 @@ def translator() -> tuple[Model, saved.About]:
     def loss() -> torch.Tensor:
         return token_loss(model, train[torch.randint(len(train), (64,))])
 
-    fit(model, loss, steps=1500, largest_rate=5e-3, warm_up=0.1, clip=1.0, progress=True)
+    fit(model, loss, steps=1500, max_lr=5e-3, warm_up=0.1, clip=1.0, progress=True)
     metric = ("exact match on 1000 unseen sentences", exact_match(model, unseen))
     return model, saved.About("English to French", metric, "python tools/train.py translator")
 
@@ -53,7 +53,7 @@ def repeater() -> tuple[Model, saved.About]:
         logits, _ = model(batch.inputs)
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch.targets.flatten())
 
-    fit(model, loss, steps=800, largest_rate=5e-3, warm_up=0.1, clip=1.0, progress=True)
+    fit(model, loss, steps=800, max_lr=5e-3, warm_up=0.1, clip=1.0, progress=True)
     metric = (
         "accuracy at predictable places of 1000 unseen sequences",
         next_token_accuracy(model, unseen.tokens, unseen.is_predictable),

@@ -1,7 +1,7 @@
 """Toy tasks, generated from a seed: nothing is downloaded."""
 
-from .digits import Digits, digits, shifted
-from .pictures import (
+from ._digits import Digits, digits, shifted
+from ._pictures import (
     ANSWERS,
     CAPTION_WORDS,
     PICTURE_QUESTIONS,
@@ -12,9 +12,9 @@ from .pictures import (
     read_question,
     sums,
 )
-from .prose import decode_letters, encode_letters, letters, longest_copy, prose
-from .repeats import Repeats, repeats
-from .sentences import (
+from ._prose import decode_letters, encode_letters, letters, longest_copy, prose
+from ._repeats import Repeats, repeats
+from ._sentences import (
     ACTIONS,
     ADJECTIVES,
     ADVERBS,
@@ -37,19 +37,34 @@ from .sentences import (
     read_sentences,
     sentences,
 )
-from .translation import ENGLISH, FRENCH, Translations, read_english, spoken, translate, translations
-from .vocabulary import Vocabulary
+from ._translation import (
+    BEGIN,
+    END,
+    ENGLISH,
+    FRENCH,
+    LEMMAS,
+    RELATIONS,
+    Translations,
+    read_english,
+    spoken,
+    translate,
+    translations,
+)
+from ._vocabulary import Vocabulary
 
 __all__ = [
     "ACTIONS",
     "ADJECTIVES",
     "ADVERBS",
     "ANSWERS",
+    "BEGIN",
     "CAPTION_WORDS",
     "DETERMINERS",
+    "END",
     "ENGLISH",
     "FRENCH",
     "IGNORED",
+    "LEMMAS",
     "MAX_WORDS",
     "MEETING_LENGTH",
     "MEETING_VOCABULARY",
@@ -59,6 +74,7 @@ __all__ = [
     "PICTURE_QUESTIONS",
     "QUESTIONS",
     "QUESTION_WORDS",
+    "RELATIONS",
     "SETTINGS",
     "VERBS",
     "VOCABULARY",

@@ -20,7 +20,7 @@ class HardConcreteGate(nn.Module):
 
         g = clip(1.2 σ((ln u - ln(1 - u) + log_a) / 0.33) - 0.1, 0, 1);
 
-    in evaluation without chance and without temperature, g = clip(1.2 σ(log_a) - 0.1, 0, 1). In training, the
+    in evaluation, with no random numbers and no temperature, g = clip(1.2 σ(log_a) - 0.1, 0, 1). In training, the
     probability that a gate is not 0 is σ(log_a - 0.33 ln(0.1 / 1.1)).
 
     Voita et al. evaluate with hard gates too, 1 where `log_a` is positive and else 0; these are not here. What their

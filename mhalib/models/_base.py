@@ -51,20 +51,20 @@ class Model(nn.Module):
 class Tokens(nn.Module):
     """A vector for each token, with its position where positions act on vectors. Errors call the tokens by `name`."""
 
-    def __init__(self, num_words: int, design: Description, name: str = "tokens") -> None:
+    def __init__(self, vocab_size: int, design: Description, name: str = "tokens") -> None:
         super().__init__()
-        require_count("num_words", num_words)
-        self.num_words, self.name = num_words, name
-        self.embedding = nn.Embedding(num_words, design.num_hiddens)
+        require_count("vocab_size", vocab_size)
+        self.vocab_size, self.name = vocab_size, name
+        self.embedding = nn.Embedding(vocab_size, design.num_hiddens)
         self.positions = make_positions(design.positions, design.max_tokens, design.num_hiddens)
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
         """(B, N) ids -> (B, N, D)."""
-        require_ids(self.name, tokens, self.num_words)
+        require_ids(self.name, tokens, self.vocab_size)
         return self.positions(self.embedding(tokens), start)
 
 
-def require_ids(name: str, tokens: Tensor, num_words: int) -> None:
+def require_ids(name: str, tokens: Tensor, vocab_size: int) -> None:
     """Raise unless `tokens` is (B, N), of integers (TypeError), each the id of a word (ValueError)."""
     require_tensor(name, tokens, rank=2)
     if tokens.dtype not in (torch.int64, torch.int32):
@@ -74,9 +74,9 @@ def require_ids(name: str, tokens: Tensor, num_words: int) -> None:
         return
     # on a GPU, a wrong id would break off everything that the process does there later
     smallest, largest = extremes
-    if smallest < 0 or largest >= num_words:
+    if smallest < 0 or largest >= vocab_size:
         wrong = smallest if smallest < 0 else largest
-        raise ValueError(f"{name} holds {wrong}, but ids go from 0 to {num_words - 1}")
+        raise ValueError(f"{name} holds {wrong}, but ids go from 0 to {vocab_size - 1}")
 
 
 class _Stack(nn.Module):

@@ -16,7 +16,7 @@ class BERT(Model):
     """Layers of self-attention over one text, normalised after each sublayer, after Devlin et al. 2019.
 
     Args:
-        num_words: how many different tokens there are.
+        vocab_size: how many different tokens there are.
         sizes, described: what the layers are like, by place (num_hiddens, num_heads, num_layers, ffn_num_hiddens,
             dropout) or by name, see `mhalib.models.Description`; `norm` and `positions` are not open. Usual are
             64, 4, 2, 256, 0, and max_tokens=64. The tokens' vectors are dropped too.
@@ -32,16 +32,16 @@ class BERT(Model):
 
     def __init__(
         self,
-        num_words: int,
+        vocab_size: int,
         *sizes: float,
         num_segments: int = 2,
         norm_eps: float = 1e-12,
         **described: Unpack[Described],
     ) -> None:
-        super().__init__(sizes, described, num_words=num_words, num_segments=num_segments, norm_eps=norm_eps)
+        super().__init__(sizes, described, vocab_size=vocab_size, num_segments=num_segments, norm_eps=norm_eps)
         require_count("num_segments", num_segments)
         require_positive("norm_eps", norm_eps)
-        self.tokens = Tokens(num_words, self.design)
+        self.tokens = Tokens(vocab_size, self.design)
         self.segments = nn.Embedding(num_segments, self.design.num_hiddens)
         self.norm = nn.LayerNorm(self.design.num_hiddens)
         self.dropout = nn.Dropout(self.design.dropout)

@@ -16,7 +16,7 @@ class GPT(Model):
     """Layers of masked self-attention over one sequence, after Radford et al. 2018.
 
     Args:
-        num_words: how many different tokens there are.
+        vocab_size: how many different tokens there are.
         sizes, described: what the layers are like, by place (num_hiddens, num_heads, num_layers, ffn_num_hiddens,
             dropout) or by name, see `mhalib.models.Description`. Usual are 64, 4, 2, 256, 0, and max_tokens=64.
 
@@ -26,11 +26,11 @@ class GPT(Model):
 
     usual = Description(num_layers=2, ffn_num_hiddens=256)
 
-    def __init__(self, num_words: int, *sizes: float, **described: Unpack[Described]) -> None:
-        super().__init__(sizes, described, num_words=num_words)
-        self.tokens = Tokens(num_words, self.design)
+    def __init__(self, vocab_size: int, *sizes: float, **described: Unpack[Described]) -> None:
+        super().__init__(sizes, described, vocab_size=vocab_size)
+        self.tokens = Tokens(vocab_size, self.design)
         self.decoder = Encoder(self.design)
-        self.readout = nn.Linear(self.design.num_hiddens, num_words)
+        self.readout = nn.Linear(self.design.num_hiddens, vocab_size)
 
     def forward(
         self, tokens: Tensor, *, need_weights: bool = False, caches: Sequence[Cache] | None = None
@@ -43,7 +43,7 @@ class GPT(Model):
             caches: from `new_caches`, for generating step by step.
 
         Returns:
-            logits (B, N, num_words), and {"decoder self": weights per layer} or `None`.
+            logits (B, N, vocab_size), and {"decoder self": weights per layer} or `None`.
         """
         require_caches(caches, len(self.decoder.layers))
         start = num_cached(caches)

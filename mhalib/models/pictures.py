@@ -105,7 +105,7 @@ class Captioner(EncoderDecoder):
     """Describes a picture in words: an encoder over patches, and a decoder that looks at them.
 
     Args:
-        num_words: how many different tokens a caption has.
+        vocab_size: how many different tokens a caption has.
         height, width, patch_size: of the pictures.
         sizes, described: what the layers are like, by place (num_hiddens, num_heads, num_layers, ffn_num_hiddens,
             dropout) or by name, see `mhalib.models.Description`; `positions` is not open. Usual are 64, 4, 1, 128, 0,
@@ -120,19 +120,19 @@ class Captioner(EncoderDecoder):
 
     def __init__(
         self,
-        num_words: int,
+        vocab_size: int,
         height: int,
         width: int,
         patch_size: int = 4,
         *sizes: float,
         **described: Unpack[Described],
     ) -> None:
-        super().__init__(sizes, described, num_words=num_words, height=height, width=width, patch_size=patch_size)
+        super().__init__(sizes, described, vocab_size=vocab_size, height=height, width=width, patch_size=patch_size)
         self.patches = Patches(height, width, patch_size, self.design.num_hiddens)
-        self.target = Tokens(num_words, self.design)
+        self.target = Tokens(vocab_size, self.design)
         self.encoder = Encoder(self.design)
         self.decoder = Decoder(self.design)
-        self.readout = nn.Linear(self.design.num_hiddens, num_words)
+        self.readout = nn.Linear(self.design.num_hiddens, vocab_size)
 
     def embed_source(self, source: Tensor) -> Tensor:
         """Pictures (B, height, width) -> (B, patches, D)."""
@@ -143,7 +143,7 @@ class PictureReader(Model):
     """Answers a question about a picture: the words of the question attend to each other, then to the patches.
 
     Args:
-        num_words: how many different tokens questions have.
+        vocab_size: how many different tokens questions have.
         num_answers: how many answers there are.
         height, width, patch_size: of the pictures.
         sizes, described: as in `Captioner`. `num_layers` are of the encoder of patches; cross-attention has one layer.
@@ -157,7 +157,7 @@ class PictureReader(Model):
 
     def __init__(
         self,
-        num_words: int,
+        vocab_size: int,
         num_answers: int,
         height: int,
         width: int,
@@ -166,10 +166,10 @@ class PictureReader(Model):
         **described: Unpack[Described],
     ) -> None:
         own = {"height": height, "width": width, "patch_size": patch_size}
-        super().__init__(sizes, described, num_words=num_words, num_answers=num_answers, **own)
+        super().__init__(sizes, described, vocab_size=vocab_size, num_answers=num_answers, **own)
         require_count("num_answers", num_answers)
         self.patches = Patches(height, width, patch_size, self.design.num_hiddens)
-        self.question = Tokens(num_words, self.design)
+        self.question = Tokens(vocab_size, self.design)
         self.encoder = Encoder(self.design)
         self.reader = Decoder(replace(self.design, num_layers=1))
         self.readout = nn.Linear(self.design.num_hiddens, num_answers)

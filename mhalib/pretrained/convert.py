@@ -33,7 +33,7 @@ class Family:
 
 
 _SIZES = {
-    "num_words": "vocab_size",
+    "vocab_size": "vocab_size",
     "num_hiddens": "hidden_size",
     "num_heads": "num_attention_heads",
     "num_layers": "num_hidden_layers",
@@ -52,7 +52,7 @@ _PARTS = {
     "ffn_skip.norm": "output.LayerNorm",
 }
 _DISTIL_SIZES = {
-    "num_words": "vocab_size",
+    "vocab_size": "vocab_size",
     "num_hiddens": "dim",
     "num_heads": "n_heads",
     "num_layers": "n_layers",

@@ -12,7 +12,7 @@ import seaborn as sns
 import traitlets
 from numpy.typing import NDArray
 
-from .._arrays import Mask, Weights, real_array, require_length, seen_cells
+from .._arrays import Array, Mask, real_array, require_length, seen_cells
 from .._validate import require_count
 from ..plots import COLOUR_MAP
 from ._instrument import Instrument
@@ -88,7 +88,7 @@ class HeadExplorer(Instrument):
 
     def __init__(
         self,
-        weights: Weights | Sequence[Weights],
+        weights: Array | Sequence[Array],
         queries: Sequence[Any] | None = None,
         keys: Sequence[Any] | None = None,
         *,
@@ -164,7 +164,7 @@ class HeadExplorer(Instrument):
         return f"The five strongest keys of each query, {place}", ["query", "strongest keys", "sum"], rows
 
 
-def _stacked(weights: Weights | Sequence[Weights]) -> tuple[NDArray[np.float64], tuple[int, ...]]:
+def _stacked(weights: Array | Sequence[Array]) -> tuple[NDArray[np.float64], tuple[int, ...]]:
     """All layers as (L, B, h, Q, K), and the shape of one layer as it was given."""
     if isinstance(weights, (list, tuple)):
         if not weights:

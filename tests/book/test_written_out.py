@@ -30,7 +30,7 @@ def test_the_training_loop_of_chapter_1_is_the_library_s() -> None:
     for fit in (written_out("01_why_more_than_one_head", "fit"), mhalib.train.fit):
         torch.manual_seed(0)
         model = nn.Linear(3, 2)
-        fit(model, lambda model=model: model(torch.randn(5, 3)).square().mean(), steps=20, largest_rate=0.05)
+        fit(model, lambda model=model: model(torch.randn(5, 3)).square().mean(), steps=20, max_lr=0.05)
         assert not model.training
         trained.append(model.weight)
     assert torch.equal(*trained)

@@ -746,7 +746,7 @@ def test_an_unsteady_result_is_explained():
 
     finding = split.examine(unsteady)
     assert (finding.kind, finding.solved) == ("unsteady", False)
-    assert "two different results" in finding.message
+    assert "two results" in finding.message
 
 
 has_timer = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timer on this platform")

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mhalib.data import ANSWERS, CAPTION_WORDS, PICTURE_QUESTIONS, QUESTION_WORDS, digits, pairs, read_question, sums
-from mhalib.data.pictures import DIGIT_WORDS, SIGN_WORDS, SIGNS
+from mhalib.data._pictures import DIGIT_WORDS, SIGN_WORDS, SIGNS
 
 TRAIN, TEST = digits()
 EVERY = {

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mhalib.data import ENGLISH, FRENCH, Translations, read_english, spoken, translate, translations
-from mhalib.data.translation import LEMMAS, MAX_SOURCE, MAX_TARGET, RELATIONS, held_out
+from mhalib.data._translation import LEMMAS, MAX_SOURCE, MAX_TARGET, RELATIONS, held_out
 
 MADE = translations(1500, seed=3)
 BY_HAND = """

@@ -225,10 +225,10 @@ def test_there_is_at_least_one_beam():
         beam_search(model, source, **MARKS, max_tokens=3, num_beams=0)
 
 
-def _gpt(device="cpu", positions="learned", max_tokens=17, num_words=7):
+def _gpt(device="cpu", positions="learned", max_tokens=17, vocab_size=7):
     torch.manual_seed(0)
-    model = GPT(num_words, 12, 3, 2, 11, max_tokens=max_tokens, positions=positions).to(device)
-    return _spread(model), torch.randint(num_words, (3, 5), device=device)
+    model = GPT(vocab_size, 12, 3, 2, 11, max_tokens=max_tokens, positions=positions).to(device)
+    return _spread(model), torch.randint(vocab_size, (3, 5), device=device)
 
 
 def _likeliest_by_hand(model, prompt, num_tokens, limit=None):

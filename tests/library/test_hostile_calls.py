@@ -358,12 +358,15 @@ PLACES = {
             "causal": True,
         },
     ),
-    "models.GPT": (lambda **a: models.GPT(**a)(_ids()), lambda: {"num_words": 7, **SIZES, **OPTIONS}),
+    "models.GPT": (lambda **a: models.GPT(**a)(_ids()), lambda: {"vocab_size": 7, **SIZES, **OPTIONS}),
     "models.GPT.forward": (
         lambda **a: _gpt()(**a),
         lambda: {"tokens": _ids(), "need_weights": True, "caches": _gpt().new_caches()},
     ),
-    "models.Transformer": (models.Transformer, lambda: {"source_size": 7, "target_size": 7, **SIZES, **OPTIONS}),
+    "models.Transformer": (
+        models.Transformer,
+        lambda: {"source_vocab_size": 7, "target_vocab_size": 7, **SIZES, **OPTIONS},
+    ),
     "models.Transformer.forward": (
         lambda **a: _transformer()(**a),
         lambda: {"source": _ids(), "target": _ids(), "source_lens": torch.tensor([5, 3]), "need_weights": True},
@@ -384,7 +387,7 @@ PLACES = {
     "models.BERT": (
         models.BERT,
         lambda: {
-            "num_words": 7,
+            "vocab_size": 7,
             **SIZES,
             "norm_eps": 1e-12,
             "num_segments": 2,
@@ -401,14 +404,14 @@ PLACES = {
         lambda images: models.ViT(3, 4, 4, 2, 12, 3, 1, 8)(images),
         lambda: {"images": torch.rand(2, 4, 4)},
     ),
-    "models.Captioner": (models.Captioner, lambda: {"num_words": 7, **PICTURE, **FIXED, "max_tokens": 8}),
+    "models.Captioner": (models.Captioner, lambda: {"vocab_size": 7, **PICTURE, **FIXED, "max_tokens": 8}),
     "models.Captioner.forward": (
         lambda **a: _captioner()(**a),
         lambda: {"source": torch.rand(2, 4, 4), "target": _ids(), "source_lens": torch.tensor([4, 3])},
     ),
     "models.PictureReader": (
         models.PictureReader,
-        lambda: {"num_words": 7, "num_answers": 3, **PICTURE, **FIXED, "max_tokens": 8},
+        lambda: {"vocab_size": 7, "num_answers": 3, **PICTURE, **FIXED, "max_tokens": 8},
     ),
     "models.PictureReader.forward": (
         lambda **a: models.PictureReader(7, 3, 4, 4, 2, 12, 3, 1, 8)(**a),
@@ -520,7 +523,7 @@ PLACES = {
         lambda: {
             "model": nn.Linear(2, 2),
             "steps": 2,
-            "largest_rate": 0.1,
+            "max_lr": 0.1,
             "warm_up": 0.3,
             "weight_decay": 0.0,
             "clip": 1.0,

@@ -497,15 +497,25 @@ def test_integers_of_32_bits_and_empty_batches_are_tokens():
 @pytest.mark.parametrize(
     ("kind", "settings", "error", "message"),
     [
-        (GPT, {"num_words": 0}, ValueError, "num_words=0 must be at least 1"),
-        (GPT, {"num_words": 7, "num_layers": 0}, ValueError, "num_layers=0 must be at least 1"),
-        (GPT, {"num_words": 7, "num_heads": 5}, ValueError, "num_hiddens=64 is not divisible by num_heads=5"),
-        (GPT, {"num_words": 7, "positions": "no"}, ValueError, "positions='no' must be one of ('none', "),
-        (GPT, {"num_words": 7, "norm": "layer"}, ValueError, "norm='layer' must be one of ('pre', 'post')"),
-        (GPT, {"num_words": 7, "dropout": 2}, ValueError, "dropout=2 must lie in [0, 1]"),
-        (GPT, {"num_words": 7, "max_tokens": 0}, ValueError, "max_tokens=0 must be at least 1"),
-        (Transformer, {"source_size": 7, "target_size": 1.5}, TypeError, "num_words must be an integer, got float"),
-        (Transformer, {"source_size": 7, "target_size": 7, "ffn_num_hiddens": -1}, ValueError, "ffn_num_hiddens=-1"),
+        (GPT, {"vocab_size": 0}, ValueError, "vocab_size=0 must be at least 1"),
+        (GPT, {"vocab_size": 7, "num_layers": 0}, ValueError, "num_layers=0 must be at least 1"),
+        (GPT, {"vocab_size": 7, "num_heads": 5}, ValueError, "num_hiddens=64 is not divisible by num_heads=5"),
+        (GPT, {"vocab_size": 7, "positions": "no"}, ValueError, "positions='no' must be one of ('none', "),
+        (GPT, {"vocab_size": 7, "norm": "layer"}, ValueError, "norm='layer' must be one of ('pre', 'post')"),
+        (GPT, {"vocab_size": 7, "dropout": 2}, ValueError, "dropout=2 must lie in [0, 1]"),
+        (GPT, {"vocab_size": 7, "max_tokens": 0}, ValueError, "max_tokens=0 must be at least 1"),
+        (
+            Transformer,
+            {"source_vocab_size": 7, "target_vocab_size": 1.5},
+            TypeError,
+            "vocab_size must be an integer, got float",
+        ),
+        (
+            Transformer,
+            {"source_vocab_size": 7, "target_vocab_size": 7, "ffn_num_hiddens": -1},
+            ValueError,
+            "ffn_num_hiddens=-1",
+        ),
     ],
 )
 def test_wrong_sizes_are_refused(kind, settings, error, message):

@@ -22,11 +22,11 @@ def make(kind, **settings):
 
 
 def captioner(**settings):
-    return make(Captioner, num_words=13, max_tokens=7, num_layers=2, **settings)
+    return make(Captioner, vocab_size=13, max_tokens=7, num_layers=2, **settings)
 
 
 def reader(**settings):
-    return make(PictureReader, num_words=17, num_answers=5, max_tokens=7, num_layers=2, **settings)
+    return make(PictureReader, vocab_size=17, num_answers=5, max_tokens=7, num_layers=2, **settings)
 
 
 @pytest.mark.parametrize(("height", "width", "size"), [(6, 10, 2), (8, 8, 4), (3, 9, 3), (5, 7, 1)])

@@ -18,8 +18,8 @@ from mhalib.models import GPT, MODELS, Captioner, PictureReader, Transformer, Vi
 ABOUT = saved.About("a task", ("exact match", 0.75), "python tools/train.py some_name")
 
 
-def _tokens(num_words, *shape):
-    return torch.randint(num_words, shape)
+def _tokens(vocab_size, *shape):
+    return torch.randint(vocab_size, shape)
 
 
 EXAMPLES = {
@@ -176,7 +176,7 @@ def test_a_model_that_was_cut_is_not_written(tmp_path):
     """Its settings would make another one."""
     model = _model()
     del model.decoder.layers[1]
-    with pytest.raises(ValueError, match=r"has not the shape that model\.settings=\{'num_words': 7"):
+    with pytest.raises(ValueError, match=r"has not the shape that model\.settings=\{'vocab_size': 7"):
         saved.write(model, tmp_path / "x", ABOUT)
     assert list(tmp_path.iterdir()) == []
 

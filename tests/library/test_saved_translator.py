@@ -26,8 +26,8 @@ def test_the_file_is_small_and_has_the_hash_that_was_written_down():
 
 def test_it_has_24_heads(model):
     assert len(heads_of(model)) == 24
-    assert model.source.num_words == len(ENGLISH)
-    assert model.target.num_words == len(FRENCH)
+    assert model.source.vocab_size == len(ENGLISH)
+    assert model.target.vocab_size == len(FRENCH)
     assert not model.training
 
 

@@ -58,10 +58,10 @@ def _assert_equal_models(one, other):
         assert torch.equal(x, y), name
 
 
-def _by_hand(model, loss, steps, largest_rate, *, warm_up=0.3, weight_decay=0.01, clip=None):
+def _by_hand(model, loss, steps, max_lr, *, warm_up=0.3, weight_decay=0.01, clip=None):
     """The loop without any of the extras."""
     optimizer = torch.optim.AdamW(model.parameters(), weight_decay=weight_decay)
-    rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, largest_rate, total_steps=steps, pct_start=warm_up)
+    rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr, total_steps=steps, pct_start=warm_up)
     losses = []
     for _ in range(steps):
         value = loss()
@@ -77,7 +77,7 @@ def _by_hand(model, loss, steps, largest_rate, *, warm_up=0.3, weight_decay=0.01
 
 def test_it_finds_the_known_minimum(device):
     model, loss = _least_squares(device)
-    history = fit(model, loss, steps=400, largest_rate=0.1)
+    history = fit(model, loss, steps=400, max_lr=0.1)
     losses = history.losses
     assert losses.shape == (400,)
     assert len(history) == 400
@@ -134,7 +134,7 @@ def _rates(**settings):
     rates = []
     hook = register_optimizer_step_pre_hook(lambda optimizer, *_: rates.append(optimizer.param_groups[0]["lr"]))
     try:
-        fit(model, loss, largest_rate=0.01, **settings)
+        fit(model, loss, max_lr=0.01, **settings)
     finally:
         hook.remove()
     return torch.tensor(rates)
@@ -202,7 +202,7 @@ def test_equal_seeds_give_equal_losses(device):
     assert not torch.equal(runs[0], runs[2])
 
 
-def test_without_a_seed_chance_goes_on():
+def test_without_a_seed_random_numbers_go_on():
     model, loss = _drawing()
     torch.manual_seed(3)
     first = fit(model, loss, steps=2).losses
@@ -476,7 +476,7 @@ class _Evil:
     ("changed", "message"),
     [
         ({"steps": 7}, "steps=6, not 7"),
-        ({"largest_rate": 0.05}, "largest_rate=0.02, not 0.05"),
+        ({"max_lr": 0.05}, "max_lr=0.02, not 0.05"),
         ({"warm_up": 0.5}, "warm_up=0.3, not 0.5"),
         ({"weight_decay": 0.5}, "weight_decay=0.01, not 0.5"),
         ({"clip": 1}, "clip=None, not 1.0"),
@@ -518,7 +518,7 @@ def test_numbers_of_numpy_are_numbers(tmp_path):
     """They could be pickled, but not unpickled safely."""
     settings = {
         "steps": np.int64(6),
-        "largest_rate": np.float64(0.02),
+        "max_lr": np.float64(0.02),
         "warm_up": np.float32(0.25),
         "weight_decay": np.float64(0.01),
         "clip": np.float32(1.0),
@@ -655,9 +655,9 @@ def test_mixed_precision_computes_in_bfloat16_on_a_gpu():
     [
         ({"steps": 0}, ValueError, "steps=0 must be at least 1"),
         ({"steps": 1.5}, TypeError, "steps must be an integer"),
-        ({"largest_rate": 0}, ValueError, "largest_rate=0 must be positive"),
-        ({"largest_rate": math.nan}, ValueError, "largest_rate=nan must be positive"),
-        ({"largest_rate": math.inf}, ValueError, "largest_rate=inf must be positive and finite"),
+        ({"max_lr": 0}, ValueError, "max_lr=0 must be positive"),
+        ({"max_lr": math.nan}, ValueError, "max_lr=nan must be positive"),
+        ({"max_lr": math.inf}, ValueError, "max_lr=inf must be positive and finite"),
         ({"warm_up": 0}, ValueError, "warm_up=0 must lie between 0 and 1"),
         ({"warm_up": 1.0}, ValueError, "warm_up=1.0 must lie between 0 and 1"),
         ({"weight_decay": -1}, ValueError, "weight_decay=-1 must not be negative"),

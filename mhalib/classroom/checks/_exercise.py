@@ -55,7 +55,7 @@ class Exercise:
         chapter: the number of the chapter.
         title: what a grader's table shows.
         reference: what is right, as a function of the same arguments.
-        cases: draws the inputs from a source of chance, the smallest first; all sizes of a case differ.
+        cases: draws the inputs with a random generator, the smallest first; all sizes of a case differ.
         mistakes: the known wrong versions, the most special first.
         verified: what the student may believe after success.
         parts: what the parts of the result are called, if it is a tuple.
@@ -117,7 +117,7 @@ class Exercise:
                 return finding
         again = call(function, drawn[-1], self.seconds)
         if again.error or compare(outcomes[-1].value, again.value) is not None:
-            return Finding(False, "unsteady", None, "the same input gave two different results; use no chance here")
+            return Finding(False, "unsteady", None, "the same input gave two results; draw no random numbers here")
         return Finding(True, "solved", None, f"Verified: {self.verified}")
 
     def _judge(self, number: int, drawn: list[Case], outcomes: list[Outcome], right: list[Outcome]) -> Finding | None:

@@ -1,4 +1,4 @@
-"""Inputs for exercises, drawn from a source of chance."""
+"""Inputs for exercises, drawn at random."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ next_token_probabilities = Exercise(
     title="probabilities with temperature and top-k",
     reference=lambda logits, k, temperature: (_top_k(logits, k) / temperature).softmax(-1),
     cases=_logits,
-    verified="six sets of logits, one of them far below 0, and with k = 1 and k = num_words among them: k "
+    verified="six sets of logits, one of them far below 0, and with k = 1 and k = vocab_size among them: k "
     "probabilities that sum to 1, the others 0.",
     points=2,
     mistakes=[

@@ -16,12 +16,12 @@ from ._inputs import draw, sizes
 
 
 def _texts(rng: random.Random) -> Iterator[Case]:
-    for batch_size, num_tokens, num_words in ([2, 3, 4], *(sizes(rng, 3, smallest=4, largest=9) for _ in range(3))):
+    for batch_size, num_tokens, vocab_size in ([2, 3, 4], *(sizes(rng, 3, smallest=4, largest=9) for _ in range(3))):
         yield {
-            "logits": 2 * draw(rng, batch_size, num_tokens, num_words),
+            "logits": 2 * draw(rng, batch_size, num_tokens, vocab_size),
             "tokens": torch.tensor(
-                [[0, *(rng.randrange(num_words) for _ in range(num_tokens - 2)), 0] for _ in range(batch_size - 1)]
-                + [[rng.randrange(1, num_words) for _ in range(num_tokens)]]
+                [[0, *(rng.randrange(vocab_size) for _ in range(num_tokens - 2)), 0] for _ in range(batch_size - 1)]
+                + [[rng.randrange(1, vocab_size) for _ in range(num_tokens)]]
             ),
         }
 

@@ -19,7 +19,7 @@ from ._english import Clause, Phrase, parse, spell
 from ._examples import Examples
 from ._french import FORMS, LEMMAS, write
 from ._lexicon import ADJECTIVES, ADVERBS, DETERMINERS, ENGLISH_WORDS, MANNERS, NOUNS, PREPOSITIONS, RANKS, VERBS
-from .vocabulary import Vocabulary
+from ._vocabulary import Vocabulary
 
 __all__ = [
     "BEGIN",
@@ -38,7 +38,10 @@ __all__ = [
     "translations",
 ]
 
-BEGIN, END = "<begin>", "<end>"
+BEGIN = "<begin>"
+"""The token before each French sentence."""
+END = "<end>"
+"""The token after each French sentence."""
 ENGLISH = Vocabulary(ENGLISH_WORDS)
 """The English words of `translations`."""
 FRENCH = Vocabulary((BEGIN, END, *FORMS))
@@ -123,7 +126,7 @@ def translations(num_examples: int, seed: int, *, pairs: str = "seen") -> Transl
 
     Args:
         num_examples: n.
-        seed: where the chance comes from.
+        seed: of the random numbers.
         pairs: "seen": no adjective stands beside a noun with which it is `held_out`. "unseen": at least one does. So
             no sentence is in both kinds, and who learns from the first has never met the pairs of the second.
 

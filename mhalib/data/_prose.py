@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .._validate import require_text
-from .vocabulary import Vocabulary
+from ._vocabulary import Vocabulary
 
 HELD_OUT_EVERY = 10
 

@@ -58,7 +58,7 @@ def shifted(images: Tensor, generator: torch.Generator | None = None) -> Tensor:
 
     Args:
         images: (B, height, width); what comes in at an edge is 0, and what goes out is lost.
-        generator: where the chance comes from, on the CPU; `None` means torch's own.
+        generator: of random numbers, on the CPU; `None` means torch's own.
 
     Raises:
         TypeError, ValueError: `images` has not three axes, or `generator` is none.

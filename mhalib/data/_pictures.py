@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from .._validate import require_count, require_kind, require_seed, require_text
+from ._digits import DIGIT_SIZE, Digits, shifted
 from ._examples import Examples
-from .digits import DIGIT_SIZE, Digits, shifted
-from .translation import BEGIN, END
-from .vocabulary import Vocabulary
+from ._translation import BEGIN, END
+from ._vocabulary import Vocabulary
 
 DIGIT_WORDS = tuple("zero one two three four five six seven eight nine".split())
 SIGN_WORDS = ("plus", "minus", "times")
@@ -59,7 +59,7 @@ def sums(source: Digits, num_examples: int, seed: int) -> Sums:
     Args:
         source: where the digits come from: `train, test = digits()`; one of them. Each is moved by a pixel at most.
         num_examples: n.
-        seed: where the chance comes from.
+        seed: of the random numbers.
 
     Raises:
         TypeError, ValueError: `num_examples` is not an integer of at least 1, or `source` is empty.
@@ -136,7 +136,7 @@ def pairs(source: Digits, num_examples: int, seed: int) -> Pairs:
     Args:
         source: where the digits come from: `train, test = digits()`; one of them. Each is moved by a pixel at most.
         num_examples: n.
-        seed: where the chance comes from.
+        seed: of the random numbers.
 
     Raises:
         TypeError: `num_examples` is not an integer.

@@ -60,7 +60,7 @@ def repeats(
 
     Args:
         num_examples: n.
-        seed: where the chance comes from; the same seed gives the same sequences.
+        seed: of the random numbers; the same seed gives the same sequences.
         num_tokens: N.
         num_symbols: how many symbols there are.
         periods: the shortest and the longest.
@@ -83,12 +83,12 @@ def repeats(
         raise ValueError(f"periods={periods} must be in order and at most num_symbols={num_symbols}")
     if num_tokens < longest + 2:
         raise ValueError(f"num_tokens={num_tokens} must be at least {longest + 2}, or periods={periods} hardly repeat")
-    chance = torch.Generator().manual_seed(int(seed))
+    rng = torch.Generator().manual_seed(int(seed))
     made: dict[tuple[int, ...], None] = {}  # a dict keeps the order
     for _ in range(10):
         missing = num_examples - len(made)
-        lengths = torch.randint(shortest, longest + 1, (missing,), generator=chance).tolist()
-        orders = torch.rand(missing, num_symbols, generator=chance).argsort(1).tolist()
+        lengths = torch.randint(shortest, longest + 1, (missing,), generator=rng).tolist()
+        orders = torch.rand(missing, num_symbols, generator=rng).argsort(1).tolist()
         known = {_from_smallest(found) for found in made}
         for length, order in zip(lengths, orders, strict=True):
             found = tuple(order[:length])
