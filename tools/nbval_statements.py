@@ -15,11 +15,14 @@ from nbval.plugin import IPyNbCell, IPyNbFile
 
 
 class Cell(IPyNbCell):
-    """A cell whose measured numbers are held within their tolerance."""
+    """A cell whose measured numbers are held within their tolerance; `used` is how much of it they took."""
+
+    used: tuple[float, str] = (0.0, "")
 
     def compare_outputs(
         self, test: Sequence[dict[str, Any]], ref: Sequence[dict[str, Any]], skip_compare: object = None
     ) -> bool:
+        self.used = statements.used(self.cell.metadata, ref, test)
         self.comparison_traceback = statements.unconfirmed(self.cell.metadata, ref, test)
         return not self.comparison_traceback
 

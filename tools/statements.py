@@ -168,6 +168,25 @@ def _line_differences(stored: str, computed: str, tolerance: Tolerance, what: st
             yield f"{what}: {before!r} stored {a.text}, computed {b.text}, tolerance {allowed:g}"
 
 
+def used(
+    metadata: dict[str, Any], stored: Sequence[dict[str, Any]], computed: Sequence[dict[str, Any]]
+) -> tuple[float, str]:
+    """The largest part of its tolerance that a number used, and which number; (0, "") if none has a tolerance."""
+    stated = measured(metadata)
+    if stated is None or is_of_this_run(metadata):
+        return 0.0, ""
+    old, new = texts(stored), texts(computed)
+    found = [(0.0, "")]
+    for kind in old:
+        if stated.one_for_all or kind == _main(old):
+            lines = zip(stated.over(_lines(opened(old[kind]))), _lines(opened(new.get(kind, ""))), strict=False)
+            for (line, tolerance), again in lines:
+                for a, b in zip(parted(line)[1], parted(again)[1], strict=False):
+                    if allowed := tolerance.of(a):
+                        found.append((abs(a.value - b.value) / allowed, f"stored {a.text}, computed {b.text}"))
+    return max(found)
+
+
 def too_wide(stored: str, stated: Measured | None) -> list[str]:
     """The numbers whose tolerance is over a third of them, where the metadata does not say why."""
     if stated is None or stated.why:

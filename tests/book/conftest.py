@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import os
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 from js_coverage import COVERAGE, SCRIPT
 from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, sync_playwright
-from served import HTML, QuietHandler, StrictHandler
+from served import HTML, StrictHandler, serving
 
 from mhalib import widgets
 
@@ -61,11 +58,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("server")
     (folder / "some").mkdir()
     (folder / "some/path").symlink_to(HTML, target_is_directory=True)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(QuietHandler, directory=folder))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/some/path/"
-    server.shutdown()
-    server.server_close()
+    with serving(folder) as address:
+        yield f"{address}some/path/"
 
 
 @dataclass
@@ -78,10 +72,14 @@ class Instruments:
 
 
 @pytest.fixture
-def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Instruments]]:
+def address(tmp_path: Path) -> Iterator[str]:
+    with serving(tmp_path, StrictHandler) as found:
+        yield found
+
+
+@pytest.fixture
+def show(browser: Browser, address: str, tmp_path: Path) -> Iterator[Callable[..., Instruments]]:
     """Opens instruments on a page without a kernel, under a policy that allows no inline script and no eval."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(StrictHandler, directory=tmp_path))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     contexts: list[tuple[BrowserContext, CDPSession]] = []
 
     def open_page(*instruments: widgets.Instrument, width: int = 1280, **options: Any) -> Instruments:
@@ -106,7 +104,7 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Instruments
         shown.page.on("console", lambda message: shown.errors.append(message.text) if message.type == "error" else None)
         shown.page.on("pageerror", lambda error: shown.errors.append(str(error)))
         shown.page.on("request", lambda request: shown.hosts.add(urlsplit(request.url).netloc))
-        shown.page.goto(f"http://127.0.0.1:{server.server_port}/")
+        shown.page.goto(address)
         return shown
 
     yield open_page
@@ -115,8 +113,6 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Instruments
             if script["url"].endswith(SCRIPT):
                 COVERAGE.add(script["functions"])
         context.close()
-    server.shutdown()
-    server.server_close()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import http.server
+import threading
+from collections.abc import Iterator
+from pathlib import Path
 
 import notebooks
 
@@ -24,3 +29,15 @@ class StrictHandler(QuietHandler):
             "Content-Security-Policy", "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'"
         )
         super().end_headers()
+
+
+@contextlib.contextmanager
+def serving(folder: Path, handler: type[QuietHandler] = QuietHandler) -> Iterator[str]:
+    """The address of a server for `folder`. It asks often whether it shall end: each test waits for that."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(handler, directory=folder))
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        server.server_close()

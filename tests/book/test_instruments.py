@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import http.server
 import re
-import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 from types import SimpleNamespace
 
 import notebooks
 import pytest
 import torch
 from playwright.sync_api import Browser, expect
-from served import HTML, StrictHandler
+from served import HTML, StrictHandler, serving
 
 from mhalib import widgets
 from mhalib.widgets import CostCalculator, HeadExplorer, Instrument, page_script, script_file
@@ -85,11 +82,8 @@ def test_stored_instruments_exist() -> None:
 @pytest.fixture(scope="module")
 def strict_site() -> Iterator[str]:
     """The built book under `script-src 'self'`."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(StrictHandler, directory=HTML))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    server.server_close()
+    with serving(HTML, StrictHandler) as address:
+        yield address
 
 
 @pytest.mark.browser

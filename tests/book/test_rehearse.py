@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -216,9 +217,13 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number, source in enumerate(CELLS):
         with contextlib.redirect_stdout(io.StringIO()) as said:
             exec(source, namespace)
-        metadata = {"measured": {"tolerance": 0.02}} if number == MEASURED else {}
+        text = said.getvalue()
+        metadata = {}
+        if number == MEASURED:  # stored on a machine that found 0.02 more
+            metadata = {"measured": {"tolerance": 0.025}}
+            text = f"mean: {float(text.split()[1]) + 0.02:.2f}\n"
         cell = nbformat.v4.new_code_cell(source, execution_count=1, metadata=metadata)
-        cell.outputs = [nbformat.v4.new_output("stream", text=said.getvalue())] if said.getvalue() else []
+        cell.outputs = [nbformat.v4.new_output("stream", text=text)] if text else []
         cells.append(cell)
     path = tmp_path_factory.mktemp("book") / "01_page.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": notebooks.KERNEL}), path)
@@ -257,6 +262,11 @@ def test_brittle_cells_are_found_and_sturdy_ones_hold(found: Found) -> None:
     assert "01_page, code cell 3: 2 of 3 (d1 f1): stdout: stored first: " in said
 
 
+def test_a_number_that_used_most_of_its_tolerance_is_named(found: Found) -> None:
+    assert [[each["cell"] for each in run["close"]] for run in found[2].values()] == 3 * [[MEASURED]]
+    assert re.search(r"\nclose:\n01_page, code cell 2: 3 of 3 \(b1 d1 f1\): stored .*: 0.80 of its tolerance", found[1])
+
+
 def test_larger_errors_end_where_training_begins(found: Found) -> None:
     assert broken(found, "d1") == [3, 4, 5]
 
@@ -279,7 +289,7 @@ def test_each_chapter_meets_enough_machines() -> None:
 
 def test_a_kernel_without_its_arithmetic_is_no_rehearsal(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def ran(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        Path(command[-1]).write_text(json.dumps({"cells": 8, "broken": []}))
+        Path(command[-1]).write_text(json.dumps({"cells": 8, "broken": [], "close": []}))
         return subprocess.CompletedProcess(command, 0, "8 passed", "")
 
     monkeypatch.setattr(subprocess, "run", ran)

@@ -19,6 +19,8 @@ import torch
 from mhalib.widgets import HeadExplorer
 
 TOOLS = notebooks.ROOT / "tools"
+MEASURED = {"measured": {"tolerance": 0.02}}
+OF_RUN = {"tags": ["of-this-run"]}
 
 
 def stream(text: str) -> dict[str, Any]:
@@ -147,43 +149,51 @@ def test_an_instrument_is_compared_by_its_numbers() -> None:
     assert statements.unconfirmed(within, shown(0), hidden)
 
 
+def test_how_much_of_its_tolerance_a_number_used() -> None:
+    stored, computed = [stream("2 heads, 0.93, 0.50\n12 %")], [stream("3 heads, 0.94, 0.47\n15 %")]
+    assert statements.used({}, stored, computed) == (0, "")
+    assert statements.used({"measured": {"tolerance": [None, None]}}, stored, computed) == (0, "")
+    part, what = statements.used({"measured": {"tolerance": 0.04}}, stored[:1], [stream("3 heads, 0.94, 0.47\n12 %")])
+    assert (round(part, 6), what) == (0.75, "stored 0.50, computed 0.47")
+    assert statements.used({"measured": {"tolerance": [0.04, 2]}}, stored, computed)[0] == 1.5
+    assert statements.used({"measured": {"tolerance": 0.1, "counts": 1}}, stored, computed)[1].startswith("stored 12")
+    assert statements.used(OF_RUN, stored, computed) == (0, "")
+
+
 def test_of_this_run_is_not_compared() -> None:
     tags = {"tags": [statements.OF_THIS_RUN]}
     assert statements.unconfirmed(tags, [stream("the fox")], [stream("a tree")]) == []
 
 
-def doctored(stored: str, source: str, **metadata: Any) -> nbformat.NotebookNode:
-    cell = nbformat.v4.new_code_cell(source, execution_count=1, metadata=metadata)
-    cell.outputs = [stream(stored)]
-    return nbformat.v4.new_notebook(cells=[cell], metadata={"kernelspec": notebooks.KERNEL})
-
-
-MEASURED = {"measured": {"tolerance": 0.02}}
-OF_RUN = {"tags": ["of-this-run"]}
+DOCTORED = [  # what is stored where "share 0.50" is computed, of which kind, and what becomes of it
+    ("share 0.50\n", {}, "PASSED"),
+    ("share 0.51\n", {}, "FAILED"),
+    ("share 0.51\n", MEASURED, "PASSED"),
+    ("share 0.53\n", MEASURED, "FAILED"),
+    ("part 0.50\n", MEASURED, "FAILED"),
+    ("the fox\n", OF_RUN, "PASSED"),
+]
 
 
 @pytest.mark.tool
-@pytest.mark.parametrize(
-    ("stored", "metadata", "exit_code"),
-    [
-        ("share 0.50\n", {}, 0),
-        ("share 0.51\n", {}, 1),
-        ("share 0.51\n", MEASURED, 0),
-        ("share 0.53\n", MEASURED, 1),
-        ("part 0.50\n", MEASURED, 1),
-        ("the fox\n", OF_RUN, 0),
-    ],
-)
-def test_nbval_compares_by_kind(tmp_path: Path, stored: str, metadata: dict[str, Any], exit_code: int) -> None:
+def test_nbval_compares_by_kind(tmp_path: Path) -> None:
     """As the book's command does: pytest --nbval with the repository's plugin and no other setting."""
-    nbformat.write(doctored(stored, "print('share 0.50')", **metadata), tmp_path / "page.ipynb")
+    cells = []
+    for stored, metadata, _ in DOCTORED:
+        cell = nbformat.v4.new_code_cell("print('share 0.50')", execution_count=len(cells) + 1, metadata=metadata)
+        cells.append({**cell, "outputs": [stream(stored)]})
+    pages = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": notebooks.KERNEL})
+    nbformat.write(nbformat.from_dict(pages), tmp_path / "page.ipynb")
     (tmp_path / "conftest.py").write_text((notebooks.ROOT / "conftest.py").read_text(encoding="utf-8"))
     (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {TOOLS}\n")
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--nbval", "--nbval-current-env", "."]
+    command = [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", "--nbval", "--nbval-current-env", "."]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == exit_code, done.stdout
-    if stored == "share 0.53\n":
-        assert "stored 0.53, computed 0.50, tolerance 0.02" in done.stdout
+    became = re.findall(r"^(PASSED|FAILED) page\.ipynb::Cell (\d+)", done.stdout, re.MULTILINE)
+    assert [outcome for outcome, _ in sorted(became, key=lambda one: int(one[1]))] == [
+        outcome for _, _, outcome in DOCTORED
+    ], done.stdout
+    assert done.returncode == 1
+    assert "stored 0.53, computed 0.50, tolerance 0.02" in done.stdout
 
 
 @pytest.fixture
