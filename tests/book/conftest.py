@@ -32,8 +32,11 @@ FLAGS = (
 
 
 def find_chromium() -> str | None:
-    """The browser named by CHROMIUM, or one on the path; `None` leaves Playwright's own, if it has one."""
-    names = ("chromium", "chromium-browser", "google-chrome")
+    """The browser named by CHROMIUM, or one on the path; `None` leaves Playwright's own, if it has one.
+
+    Chromium without its windows draws the same pages in less time.
+    """
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
     return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
 
 

@@ -59,11 +59,12 @@ def chapter(*sources: str, **asked: str) -> NotebookNode:
 
 
 @pytest.mark.tool
-def test_a_chapter_runs_with_the_seed_it_is_given(tmp_path: Path) -> None:
+def test_a_chapter_runs_with_the_seed_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "SEEDS", (0, 3))
     path = tmp_path / "01_page.ipynb"
     nbformat.write(chapter("SEED = 0", "double = 2 * SEED", twice="double"), path)
     stored = results.measure(path)
-    assert stored["values"] == {"twice": [0, 2, 4, 6, 8]}
+    assert stored["values"] == {"twice": [0, 6]}
     assert stored["versions"]["torch"] == torch.__version__.partition("+")[0]
 
 

@@ -62,7 +62,7 @@ def test_page(page): pass
 def test_the_longest_starts_first_and_pages_are_shared_out(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(CONFTEST)
     pytester.makepyprojecttoml(f"[tool.pytest.ini_options]\npythonpath = [{str(notebooks.ROOT / 'tools')!r}]")
-    long = "import pytest, time\n@pytest.mark.parametrize('n', range(4))\ndef test_long(n): time.sleep(2)"
+    long = "import pytest, time\n@pytest.mark.parametrize('n', range(4))\ndef test_long(n): time.sleep(1)"
     pytester.makepyfile(test_a="def test_a(): pass", test_b=OF_PAGES, test_c="def test_c(): pass", test_d=long)
     ran = pytester.runpytest_subprocess("-n", "2", "--dist", "loadfile", "-v", "-p", "no:cacheprovider")
     ran.assert_outcomes(passed=10)
