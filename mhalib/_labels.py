@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 from matplotlib import font_manager
 from matplotlib.text import Text
 
+from ._tokens import legible
 from ._validate import as_list
 
 MAX_LENGTH = 14
@@ -49,7 +50,7 @@ def clean_labels(name: str, labels: Sequence[str] | None, length: int) -> list[s
     labels = as_list(name, labels)
     if len(labels) != length:
         raise ValueError(f"{name} has {len(labels)} entries, but the weights need {length}")
-    return [_fitted(str(label)).replace("$", r"\$") for label in labels]
+    return [legible(str(label), MAX_LENGTH, _can_be_drawn).replace("$", r"\$") for label in labels]
 
 
 def columns(label: str) -> int:
@@ -64,23 +65,8 @@ def set_fonts(texts: Sequence[Text]) -> None:
         text.set_fontfamily(families)
 
 
-def _fitted(label: str) -> str:
-    """The label as it is drawn, in at most `MAX_LENGTH` characters; a code is never cut in two."""
-    drawn = [_spelt(character) for character in label[: MAX_LENGTH + 1]]
-    if sum(map(len, drawn)) <= MAX_LENGTH:
-        return "".join(drawn)
-    while sum(map(len, drawn)) >= MAX_LENGTH:
-        drawn.pop()
-    return "".join(drawn) + "…"
-
-
-def _spelt(c: str) -> str:
-    return c if c == " " or (c.isprintable() and ord(c) in _drawable()) else _code(c)
-
-
-def _code(character: str) -> str:
-    number = ord(character)
-    return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}" if number < 65536 else f"\\U{number:08x}"
+def _can_be_drawn(character: str) -> bool:
+    return character == " " or (character.isprintable() and ord(character) in _drawable())
 
 
 @functools.cache

@@ -12,6 +12,7 @@ import traitlets
 from torch import Tensor
 
 from .._arrays import real_array
+from .._tokens import legible
 from .._validate import require_count
 from ..attention import attend, causal_mask, padding_mask
 from ._instrument import Instrument
@@ -225,7 +226,6 @@ def _vector(numbers: Sequence[float]) -> str:
     return "(" + ", ".join(f"{round(x, 4) + 0.0:g}" for x in numbers) + ")"
 
 
-def _shown(token: str, most: int = 14) -> str:
-    """The token as it stands in the table: characters that cannot be seen as their codes, cut after `most`."""
-    drawn = "".join(c if c.isprintable() or c == "\u200d" else f"\\u{ord(c):04x}" for c in token[: most + 1])
-    return f"{drawn[: most - 1]}…" if len(drawn) > most else drawn or "(empty)"
+def _shown(token: str) -> str:
+    """The token as it stands in the table."""
+    return legible(token, 14) or "(empty)"

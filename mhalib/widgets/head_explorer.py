@@ -13,6 +13,7 @@ import traitlets
 from numpy.typing import NDArray
 
 from .._arrays import Array, Mask, real_array, require_length, seen_cells
+from .._tokens import spelt
 from .._validate import require_count
 from ..plots import COLOUR_MAP
 from ._instrument import Instrument
@@ -209,7 +210,7 @@ def _visible(token: str) -> str:
     if not token.strip(" "):
         return "␣" * min(len(token), 8) or "(empty)"
     cut = token if len(token) <= MAX_TOKEN else token[: MAX_TOKEN - 1] + "…"
-    return "".join(c if c.isprintable() or c == "\u200d" else c.encode("unicode_escape").decode() for c in cut)
+    return "".join(spelt(cut))
 
 
 def _coded(table: NDArray[np.float64]) -> Counts:

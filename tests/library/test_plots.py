@@ -306,7 +306,8 @@ def test_any_token_can_be_drawn(token, family, monkeypatch):
         ("fifteen letters", "fifteen lette…"),
         ("x" * 10_000, "x" * 13 + "…"),
         ("\x00\x1b", r"\x00\x1b"),
-        ("a\n\t\r\x7f", r"a\x0a\x09\x0d…"),  # a code is never cut in two
+        ("a\x01\x02\x03\x7f", r"a\x01\x02\x03…"),  # a code is never cut in two
+        ("a\n\tb", r"a\n\tb"),
         ("\u202egnp.exe", r"\u202egnp.exe"),
         ("\ud800", r"\ud800"),
     ],
