@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import json
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -194,6 +196,13 @@ def test_nbval_compares_by_kind(tmp_path: Path) -> None:
     ], done.stdout
     assert done.returncode == 1
     assert "stored 0.53, computed 0.50, tolerance 0.02" in done.stdout
+
+
+def test_the_librarys_tests_do_without_nbval(monkeypatch: pytest.MonkeyPatch) -> None:
+    conftest = str(notebooks.ROOT / "conftest.py")
+    assert runpy.run_path(conftest)["pytest_plugins"] == ["schedule", "nbval_statements"]
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert runpy.run_path(conftest)["pytest_plugins"] == ["schedule"]
 
 
 @pytest.fixture
