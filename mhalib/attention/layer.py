@@ -363,7 +363,7 @@ class MultiHeadAttention(nn.Module):
     def _fused(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | None) -> Tensor:
         if not self._has_equal_groups():
             k, v = self._for_each_head(k), self._for_each_head(v)
-        is_causal = isinstance(mask, Band) and mask.is_causal
+        is_causal = isinstance(mask, Band) and mask.is_causal()
         matrix = None if is_causal else _matrix(mask, q.shape[2], k.shape[2], q.device)
         return _fast.fused(q, k, v, matrix, self.dropout if self.training else 0.0, self._scale_given, is_causal)
 

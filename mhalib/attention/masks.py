@@ -123,7 +123,6 @@ class Band(NamedTuple):
         reaches_first = self.before is None or self.offset + num_queries - 1 <= self.before
         return reaches_last and reaches_first
 
-    @property
     def is_causal(self) -> bool:
         """Whether it is what `scaled_dot_product_attention` calls `is_causal`: all the past, from position 0 on."""
         return self == Band()

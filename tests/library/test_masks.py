@@ -138,7 +138,7 @@ def test_a_band_is_what_its_words_say(before, after, offset):
             allowed = (before is None or j >= place - before) and (after is None or j <= place + after)
             assert bool(matrix[i, j]) == allowed
     assert band.hides_nothing(5, 7) == bool(matrix.all())
-    assert band.is_causal == torch.equal(matrix, causal_mask(5, 7))
+    assert band.is_causal() == torch.equal(matrix, causal_mask(5, 7))
 
 
 def test_a_layer_takes_a_band_where_it_takes_its_matrix():
