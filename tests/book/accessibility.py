@@ -30,7 +30,8 @@ MARK = """() => {
         const key = painted.join("|");
         if (!numbers.has(key)) numbers.set(key, numbers.size);
         const kind = numbers.get(key);
-        if ([...element.childNodes].some((one) => one.nodeType === Node.TEXT_NODE && one.data.trim())) {
+        const isShown = !["script", "style", "title"].includes(element.localName);
+        if (isShown && [...element.childNodes].some((one) => one.nodeType === Node.TEXT_NODE && one.data.trim())) {
             const alike = [kind, element.checkVisibility(), element.textContent.trim().length === 1].join();
             if (!kinds.has(alike)) kinds.set(alike, []);
             kinds.get(alike).push(element);
@@ -40,7 +41,7 @@ MARK = """() => {
     visit(document.body, "");
     for (const alike of kinds.values())
         for (const one of [...alike.slice(0, 5), alike.at(-1)]) one.setAttribute("data-look-at-contrast", "");
-    for (const field of document.querySelectorAll("input, select, textarea, button, [role]"))
+    for (const field of document.querySelectorAll("input, select, textarea, [role]"))
         field.setAttribute("data-look-at-contrast", "");
     axe.configure({rules: [{id: "color-contrast", selector: "[data-look-at-contrast]"}]});
 }"""
