@@ -276,10 +276,10 @@ def report(cases: list[Case], device: torch.device, overhead: str) -> str:
     parts = [
         f"## {where}, torch {torch.__version__.split('+')[0]}, {dtype}",
         "### The bars",
-        "A ✗ marks a bar that does not hold everywhere.",
+        "A bar is a limit that this book sets for its own layer, as a ratio. A ✗ marks a bar that some case exceeds.",
         verdicts(cases),
         "### All of them",
-        f"Columns are $(B, N, D, h)$. A cell says time · memory: the first row in units, all others as multiples of "
+        f"Columns are $(B, N, D, h)$. A cell gives time · memory: the first row in units, all others as multiples of "
         f"it. Below 1 is faster, or smaller, than *{FUSED}*.",
     ]
     for passes in PASSES:
