@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import importlib.metadata
+import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -69,6 +70,21 @@ def frame_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         if "cell_output" in output["classes"]:
             for image in [child for child in output.children if isinstance(child, nodes.image)]:
                 output.replace(image, nodes.container("", image, classes=["output", "figure-frame"]))
+
+
+def keep_columns(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Mark printed tables: on a phone, sentences wrap, but columns would land under each other."""
+    for output in list(doctree.findall(nodes.container)):
+        if "cell_output" in output["classes"]:
+            for text in output.findall(nodes.literal_block):
+                if has_columns(text.astext()):
+                    text["classes"].append("columns")
+
+
+def has_columns(text: str) -> bool:
+    """Whether a printed text has several lines, and parts of them are put under each other by spaces."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return len(lines) > 1 and any(re.search(r"\S {2,}\S|^ {4,}\S", line) for line in lines)
 
 
 def mark_statements(app: Sphinx, doctree: nodes.document, docname: str) -> None:
@@ -141,6 +157,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", show_exercises)
     app.connect("env-get-updated", write_all_where_one_quotes_another)
     app.connect("doctree-resolved", frame_figures)
+    app.connect("doctree-resolved", keep_columns)
     app.connect("doctree-resolved", mark_statements)
     app.connect("html-page-context", name_list_items)
     app.connect("build-finished", copy_mathjax)
