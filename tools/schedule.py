@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PAGES = "tests/book/test_pages.py"
 PAGE = re.compile(r"\[(?P<page>.+?)(?:-(?:light|dark)-\d+)?\]$")
-A_NOTEBOOK, A_PAGE, A_TEST = 40.0, 5.0, 0.05  # seconds, of what has no line below
+A_NOTEBOOK, A_PAGE, A_TEST = 25.0, 5.0, 0.05  # seconds, of what has no line below
 SECONDS = {  # of what takes 10 or more, on one of two cores; the order is what counts
     "tests/library/test_grade.py": 125,
     "chapters/14_which_heads_matter.ipynb": 90,
