@@ -13,6 +13,7 @@ import book_text
 import notebooks
 import pytest
 from accessibility import OF_COLOURS, serious_findings
+from book_extension import has_columns
 from playwright.sync_api import Browser, Page, expect
 
 pytestmark = pytest.mark.browser
@@ -188,6 +189,29 @@ def test_start_page_leads_into_the_book(browser: Browser, site: str) -> None:
     page.wait_for_url(f"{site}{START}.html")
     assert page.title().startswith("Attention, Head by Head")
     assert "2026" in page.inner_text("footer.bd-footer-content, .bd-footer-content")
+    page.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("head  best  worst\n0     0.9   0.1", True),
+        ("tensor([[1, 0],\n        [1, 1]])", True),
+        ("the old owl\nle vieux hibou", False),
+        ("head 0:  0.9", False),
+    ],
+)
+def test_columns_are_told_from_sentences(text: str, columns: bool) -> None:
+    assert has_columns(text) == columns
+
+
+def test_on_a_phone_columns_scroll_and_sentences_wrap(browser: Browser, site: str) -> None:
+    page = browser.new_page(viewport={"width": 390, "height": 900})
+    page.goto(f"{site}{HEATMAPS}.html")
+    spaces = """(kind) => [...document.querySelectorAll(`.cell_output ${kind} pre`)].map(
+        (text) => getComputedStyle(text).whiteSpace)"""
+    assert set(page.evaluate(spaces, ".columns")) == {"pre"}
+    assert set(page.evaluate(spaces, ".output:not(.columns)")) == {"pre-wrap"}
     page.close()
 
 
