@@ -37,6 +37,10 @@ def _split_heads(x: Tensor, num_heads: int, head_dim: int) -> Tensor:
 def merge_heads(x: Tensor) -> Tensor:
     """(B, h, N, d) -> (B, N, D): the inverse of `split_heads`, the heads of a token side by side again."""
     require_tensor("x", x, rank=4)
+    return _merge_heads(x)
+
+
+def _merge_heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)
 
 

@@ -26,7 +26,7 @@ from .._validate import (
 from . import _fast
 from ._foreign import names_of_this_book
 from .cache import Cache, KeyValueCache, require_cache
-from .functional import _split_heads, merge_heads
+from .functional import _merge_heads, _split_heads
 from .masks import Band, padding_mask
 from .positions import RotaryPositions
 
@@ -207,8 +207,9 @@ class MultiHeadAttention(nn.Module):
         mask = self._join_masks(queries, num_kvpairs, valid_lens, mask)
         q, k, v = self.project_with_cache(queries, keys, values, cache)
         if need_weights or self._looks_between:
-            k, v = self._for_each_head(k), self._for_each_head(v)
-            matrix = _matrix(mask, q.shape[2], num_kvpairs, q.device)
+            if self.num_kv_heads != self.num_heads:
+                k, v = self._for_each_head(k), self._for_each_head(v)
+            matrix = _matrix(mask, q, num_kvpairs)
             # scores have no name here, so that their memory is free again, or used again, as soon as can be
             weights = self.softmax(self.mix_scores(self.score(q, k), queries, keys), matrix)
             weights = self.mix_weights(weights, queries, keys)
@@ -274,7 +275,7 @@ class MultiHeadAttention(nn.Module):
 
     def merge(self, found: Tensor) -> Tensor:
         """(B, h, Q, value_dim) -> (B, Q, h * value_dim), what W_o reads."""
-        return merge_heads(found)
+        return _merge_heads(found)
 
     def new_cache(self, max_tokens: int = 0) -> Cache:
         """An empty cache that fits the layer, with memory for `max_tokens` taken ahead."""
@@ -364,7 +365,7 @@ class MultiHeadAttention(nn.Module):
         if not self._has_equal_groups():
             k, v = self._for_each_head(k), self._for_each_head(v)
         is_causal = isinstance(mask, Band) and mask.is_causal()
-        matrix = None if is_causal else _matrix(mask, q.shape[2], k.shape[2], q.device)
+        matrix = None if is_causal else _matrix(mask, q, k.shape[2])
         return _fast.fused(q, k, v, matrix, self.dropout if self.training else 0.0, self._scale_given, is_causal)
 
     def _has_equal_groups(self) -> bool:
@@ -376,7 +377,8 @@ class MultiHeadAttention(nn.Module):
     def _check_inputs(self, queries: Tensor, keys: Tensor, values: Tensor) -> None:
         weight = self.W_o.weight
         checked: Tensor | None = None
-        for name, x, width in (
+        batch_size = width = 0
+        for name, x, own_width in (
             ("queries", queries, self.query_size),
             ("keys", keys, self.key_size),
             ("values", values, self.value_size),
@@ -388,12 +390,14 @@ class MultiHeadAttention(nn.Module):
                         raise ValueError(f"{name} is on {x.device}, but the layer's weights are on {weight.device}")
                     if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
                         raise TypeError(f"{name} is {x.dtype}, but the layer's weights are {weight.dtype}")
-                if x.shape[0] != queries.shape[0]:
-                    raise ValueError(f"{name} holds {x.shape[0]} examples, but queries holds {queries.shape[0]}")
+                num_examples, _, width = x.shape
+                batch_size = num_examples if checked is None else batch_size
+                if num_examples != batch_size:
+                    raise ValueError(f"{name} holds {num_examples} examples, but queries holds {batch_size}")
                 checked = x
-            if x.shape[-1] != width:
-                raise ValueError(f"{name} has width {x.shape[-1]}, but the layer was made for {width}")
-        if keys.shape[1] != values.shape[1]:
+            if width != own_width:
+                raise ValueError(f"{name} has width {width}, but the layer was made for {own_width}")
+        if values is not keys and keys.shape[1] != values.shape[1]:
             raise ValueError(f"each key needs a value: {keys.shape[1]} keys, {values.shape[1]} values")
         if self.positions is not None and queries.shape[1] != keys.shape[1]:
             raise ValueError(
@@ -404,6 +408,8 @@ class MultiHeadAttention(nn.Module):
         self, queries: Tensor, num_kvpairs: int, valid_lens: Tensor | None, mask: Mask | None
     ) -> Mask | None:
         """One mask that allows what `valid_lens` and `mask` both allow; a band stays one as long as it can."""
+        if mask is None and valid_lens is None:
+            return None
         batch_size, num_queries = queries.shape[:2]
         if isinstance(mask, Band):
             mask.check()
@@ -426,12 +432,15 @@ class MultiHeadAttention(nn.Module):
             )
         if real.device != queries.device:
             raise ValueError(f"valid_lens is on {real.device}, but queries is on {queries.device}")
-        matrix = _matrix(mask, num_queries, num_kvpairs, queries.device)
+        matrix = _matrix(mask, queries, num_kvpairs)
         return real if matrix is None else real & matrix
 
 
-def _matrix(mask: Mask | None, num_queries: int, num_kvpairs: int, device: torch.device) -> Tensor | None:
-    return mask.matrix(num_queries, num_kvpairs, device=device) if isinstance(mask, Band) else mask
+def _matrix(mask: Mask | None, queries: Tensor, num_kvpairs: int) -> Tensor | None:
+    """The mask as booleans, for `queries` (..., Q, width)."""
+    if isinstance(mask, Band):
+        return mask.matrix(queries.shape[-2], num_kvpairs, device=queries.device)
+    return mask
 
 
 def _reduced(projection: nn.Linear, kept: list[slice], axis: int) -> nn.Linear:
