@@ -67,10 +67,10 @@ def run_vaswani(layer, queries, keys, values):
     matrices = {theirs: ours for theirs, _, ours in TABLES["Weights: Vaswani"].rows}
     heads, weights = [], []
     for i in range(h):
-        W_Q, W_K, W_V = (convert(matrices[f"W_i^{name}"], layer, i=i) for name in "QKV")
+        W_Q, W_K, W_V = (convert(matrices[f"$W_i^{name}$"], layer, i=i) for name in "QKV")
         weights.append(((queries @ W_Q) @ (keys @ W_K).mT / math.sqrt(d)).softmax(-1))
         heads.append(weights[-1] @ (values @ W_V))
-    return torch.cat(heads, -1) @ convert(matrices["W^O"], layer), torch.stack(weights, 1)
+    return torch.cat(heads, -1) @ convert(matrices["$W^O$"], layer), torch.stack(weights, 1)
 
 
 def run_torch(layer, queries, keys, values, **options):

@@ -88,7 +88,7 @@ def init_parameters(library):
 
 def check_sizes(library, width, heads, head_width):
     if library == "Vaswani":
-        assert (width, heads, head_width) == ("d_model", "h", "d_k, and d_v")  # section 3.2.2: only the paper knows
+        assert (width, heads, head_width) == (r"$d_{\text{model}}$", "$h$", "$d_k$, and $d_v$")  # section 3.2.2
         return
     takes = init_parameters(library)
     assert {*pages.code_names(width), *pages.code_names(heads)} <= takes
