@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import notebooks
 import pytest
 import schedule
+import torch
 
 pytest_plugins = ["pytester"]
 
@@ -46,6 +49,7 @@ def test_what_is_listed_is_there_and_is_slow() -> None:
 
 CONFTEST = """
 import schedule
+import torch
 schedule.SECONDS.update({"test_d.py": 30, "test_c.py": 20})
 schedule.PAGES = "test_b.py"
 from schedule import pytest_xdist_make_scheduler
@@ -72,3 +76,9 @@ def test_the_longest_starts_first_and_pages_are_shared_out(pytester: pytest.Pyte
     pages = [f"test_b.py::test_page[{page}-{scheme}-390]" for page in ("one", "two") for scheme in ("light", "dark")]
     assert beside == ["test_c.py::test_c", *pages, "test_a.py::test_a"]
     assert len({worker for worker, *_, name in done if name in beside}) == 1
+
+
+@pytest.mark.skipif("PYTEST_XDIST_WORKER" not in os.environ, reason="not one of several workers")
+def test_a_worker_keeps_to_the_threads_it_is_given() -> None:
+    """One, if no one says otherwise: torch must not be imported before conftest.py says so."""
+    assert torch.get_num_threads() == int(os.environ["OMP_NUM_THREADS"])
