@@ -24,7 +24,6 @@ CHAPTERS = [name for name, path in SOURCES.items() if path.suffix == ".ipynb"]
 PAGES = [*SOURCES, "search", "genindex"]
 WITH_MATHS = {name for name, path in SOURCES.items() if book_text.formulas(book_text.read(path).prose)}
 HEATMAPS = "chapters/06_per_head_heatmaps"
-ONE_OF_EACH_KIND = {START, HEATMAPS, "chapters/api_models", "chapters/instruments", "chapters/bibliography", "search"}
 MODES = list(itertools.product(("light", "dark"), (1280, 390)))
 VISITS = [(name, *mode) for name in PAGES for mode in MODES]
 
@@ -73,8 +72,7 @@ def watch(page: Page, visit: Visit) -> None:
 
 
 def look(page: Page, visit: Visit, rules: Sequence[str] | None = None) -> None:
-    """With no rules at all, axe is not asked."""
-    visit.violations = serious_findings(page, rules) if rules is None or rules else []
+    visit.violations = serious_findings(page, rules)
     page.wait_for_load_state("networkidle")  # meanwhile it has come
     visit.links = page.evaluate(LINKS)
     visit.width = page.evaluate("document.documentElement.scrollWidth")
@@ -89,9 +87,8 @@ def look(page: Page, visit: Visit, rules: Sequence[str] | None = None) -> None:
 def opened(browser: Browser, site: str) -> Callable[[str], dict[tuple[str, int], Visit]]:
     """Opens a page in every mode, once for all tests of a worker; tools/schedule.py gives a page to one worker.
 
-    It is loaded twice: light on a desktop, dark on a phone. Then the window changes its size. What may differ by theme
-    and size at once is the colours of what only a desktop or only a phone shows. That is the frame around the text, the
-    same on all pages of a kind, so they are looked at again on one page of each kind.
+    It is loaded twice: light on a desktop, dark on a phone. Then the window changes its size, and what may differ by
+    theme and size at once, the colours, is looked at again.
     """
 
     @functools.cache
@@ -110,7 +107,7 @@ def opened(browser: Browser, site: str) -> Callable[[str], dict[tuple[str, int],
             page.set_viewport_size({"width": widths[1], "height": 900})
             page.evaluate(SETTLED)
             resized = Visit(loaded.hosts, loaded.failed, loaded.errors)
-            look(page, resized, OF_COLOURS if name in ONE_OF_EACH_KIND else ())
+            look(page, resized, OF_COLOURS)
             done[scheme, widths[0]], done[scheme, widths[1]] = loaded, resized
             page.close()
         context.close()
