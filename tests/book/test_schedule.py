@@ -49,7 +49,6 @@ def test_what_is_listed_is_there_and_is_slow() -> None:
 
 CONFTEST = """
 import schedule
-import torch
 schedule.SECONDS.update({"test_d.py": 30, "test_c.py": 20})
 schedule.PAGES = "test_b.py"
 from schedule import pytest_xdist_make_scheduler
