@@ -27,112 +27,112 @@ import mhalib
 EXERCISES = "mhalib.classroom.checks"
 CHAPTERS = {  # module -> page that builds or first explains -> names; `name=word`, where the page has a word for it
     "mhalib.attention": {
-        "01_why_more_than_one_head": "MultiHeadAttention",
-        "02_weighted_average": "attend masked_softmax causal_mask padding_mask",
-        "04_reshape_trick": "split_heads merge_heads transpose_qkv transpose_output HeadSlices=columns",
-        "07_three_uses": "KeyValueCache Cache=cache register=layer KINDS=layer make_attention=layer",
-        "09_small_gpt": (
+        "03_why_more_than_one_head": "MultiHeadAttention",
+        "01_weighted_average": "attend masked_softmax causal_mask padding_mask",
+        "05_reshape_trick": "split_heads merge_heads transpose_qkv transpose_output HeadSlices=columns",
+        "08_three_uses": "KeyValueCache Cache=cache register=layer KINDS=layer make_attention=layer",
+        "12_small_gpt": (
             "Band=mask RotaryPositions=rotary rotate=rotary Positions=positions LearnedPositions=positions "
             "SinusoidalPositions=positions sinusoidal_positions=positions make_positions=positions POSITIONS=positions"
         ),
     },
-    "mhalib.shapes": {"05_shape_checks": "check_shape ledger Ledger=ledger Step=step"},
+    "mhalib.shapes": {"06_shape_checks": "check_shape ledger Ledger=ledger Step=step"},
     "mhalib.reference": {
-        "02_weighted_average": (
+        "01_weighted_average": (
             "attend_loops=loop to_torch from_torch=to_torch D2LMultiHeadAttention to_d2l=D2L from_d2l=D2L"
         ),
-        "03_mathematics": "multi_head_attention_loops",
-        "07_three_uses": "HarvardMultiHeadAttention to_harvard from_harvard=to_harvard",
+        "04_mathematics": "multi_head_attention_loops",
+        "08_three_uses": "HarvardMultiHeadAttention to_harvard from_harvard=to_harvard",
     },
     "mhalib.models": {
-        "07_three_uses": (
+        "08_three_uses": (
             "EncoderLayer DecoderLayer SkipConnection FeedForward Transformer DecoderCache=cache "
             "Description=norm Model=model Weights=weights"
         ),
-        "08_translator": "MODELS=Transformer",
-        "09_small_gpt": "GPT",
-        "10_seeing_with_heads": "ViT patches",
-        "11_two_modalities": "Captioner PictureReader",
-        "12_what_heads_look_at": "BERT",
+        "11_translator": "MODELS=Transformer",
+        "12_small_gpt": "GPT",
+        "14_seeing_with_heads": "ViT patches",
+        "15_two_modalities": "Captioner PictureReader",
+        "16_what_heads_look_at": "BERT",
     },
     "mhalib.costs": {
-        "03_mathematics": (
+        "04_mathematics": (
             "Sizes=sizes parameters=weights pair_flops=scores flops=operations score_bytes=scores cache_bytes=cache "
             "measured=weights Costs=weights"
         ),
     },
-    "mhalib.train": {"01_why_more_than_one_head": "fit", "08_translator": "History=history"},
-    "mhalib.decoding": {"08_translator": "greedy beam_search", "09_small_gpt": "sample"},
+    "mhalib.train": {"03_why_more_than_one_head": "fit", "11_translator": "History=history"},
+    "mhalib.decoding": {"11_translator": "greedy beam_search", "12_small_gpt": "sample"},
     "mhalib.evaluation": {
-        "08_translator": "exact_match token_accuracy=exact Pairs=sentences",
-        "13_are_heads_different": "next_token_accuracy",
-        "14_which_heads_matter": "token_loss",
+        "11_translator": "exact_match token_accuracy=exact Pairs=sentences",
+        "17_are_heads_different": "next_token_accuracy",
+        "18_which_heads_matter": "token_loss",
     },
     "mhalib.saved": {
-        "08_translator": "load about names=stored read=stored write=stored FOLDER=stored HASHES=stored KEY=stored",
-        "14_which_heads_matter": "About",
+        "11_translator": "load about names=stored read=stored write=stored FOLDER=stored HASHES=stored KEY=stored",
+        "18_which_heads_matter": "About",
     },
     "mhalib.pretrained": {
-        "12_what_heads_look_at": (
+        "16_what_heads_look_at": (
             "load load_maps about_maps About=about_maps Reading=load_maps marked stacked SENTENCES=sentences "
             "read_maps=load_maps write_maps=load_maps ERROR=load_maps MINILM=MiniLM Pretrained=load "
             "Pin=load PINS=load FILES=load"
         ),
     },
-    "mhalib.devices": {"01_why_more_than_one_head": "best_device"},
+    "mhalib.devices": {"03_why_more_than_one_head": "best_device"},
     "mhalib.measures": {
-        "06_per_head_heatmaps": "head_entropy switched_off",
-        "07_three_uses": "heads_of Head",
-        "08_translator": "gated maximum_at",
-        "09_small_gpt": "attention_to induction_score",
-        "12_what_heads_look_at": (
+        "07_per_head_heatmaps": "head_entropy switched_off",
+        "08_three_uses": "heads_of Head",
+        "11_translator": "gated maximum_at",
+        "12_small_gpt": "attention_to induction_score",
+        "16_what_heads_look_at": (
             "real_cells head_roles HeadRole=role confidence=head_roles induction_targets rarest_tokens"
         ),
-        "13_are_heads_different": "head_map head_similarity js_distance diagonal_dominance",
-        "14_which_heads_matter": (
+        "17_are_heads_different": "head_map head_similarity js_distance diagonal_dominance",
+        "18_which_heads_matter": (
             "head_importance HardConcreteGate layers_of=heads_of prune_heads removed_heads=removed"
         ),
     },
     "mhalib.plots": {
-        "01_why_more_than_one_head": "head_heatmap",
-        "03_mathematics": "OWNER_COLOURS",
-        "04_reshape_trick": "number_grid",
-        "05_shape_checks": "COLOUR_MAP",
-        "06_per_head_heatmaps": "head_heatmaps HIDDEN_STYLE=hatched",
-        "12_what_heads_look_at": "head_wall score_grid MARK_STYLE=marked DPI=dpi",
+        "03_why_more_than_one_head": "head_heatmap",
+        "04_mathematics": "OWNER_COLOURS",
+        "05_reshape_trick": "number_grid",
+        "06_shape_checks": "COLOUR_MAP",
+        "07_per_head_heatmaps": "head_heatmaps HIDDEN_STYLE=hatched",
+        "16_what_heads_look_at": "head_wall score_grid MARK_STYLE=marked DPI=dpi",
     },
-    "mhalib.overlays": {"10_seeing_with_heads": "attention_on_picture INK=orange"},
+    "mhalib.overlays": {"14_seeing_with_heads": "attention_on_picture INK=orange"},
     "mhalib.widgets": {
-        "02_weighted_average": "AttentionPlayground",
-        "03_mathematics": "CostCalculator",
-        "04_reshape_trick": "ReshapeStepper",
-        "06_per_head_heatmaps": "HeadExplorer",
+        "01_weighted_average": "AttentionPlayground",
+        "04_mathematics": "CostCalculator",
+        "05_reshape_trick": "ReshapeStepper",
+        "07_per_head_heatmaps": "HeadExplorer",
         "instruments": (
             "Instrument=instruments page_script=instruments script_file=instruments scripts=instruments "
             "source=instruments STYLE=instruments joinable=instruments"
         ),
     },
     "mhalib.data": {
-        "01_why_more_than_one_head": "meetings Meetings NAMES ACTIONS SETTINGS MEETING_VOCABULARY MEETING_LENGTH",
-        "06_per_head_heatmaps": (
+        "03_why_more_than_one_head": "meetings Meetings NAMES ACTIONS SETTINGS MEETING_VOCABULARY MEETING_LENGTH",
+        "07_per_head_heatmaps": (
             "sentences Sentences=sentences read_sentences QUESTIONS VOCABULARY WORD_IDS=VOCABULARY MAX_WORDS "
             "DETERMINERS=VOCABULARY ADJECTIVES=VOCABULARY NOUNS=VOCABULARY ADVERBS=VOCABULARY VERBS=VOCABULARY "
             "PADDING=padding IGNORED=padding"
         ),
-        "08_translator": (
+        "11_translator": (
             "translations Translations=translations translate read_english spoken ENGLISH FRENCH BEGIN END LEMMAS "
             "Vocabulary=ENGLISH"
         ),
-        "09_small_gpt": "prose letters encode_letters decode_letters longest_copy repeats Repeats=repeats",
-        "10_seeing_with_heads": "digits Digits=digits shifted",
-        "11_two_modalities": (
+        "12_small_gpt": "prose letters encode_letters decode_letters longest_copy repeats Repeats=repeats",
+        "14_seeing_with_heads": "digits Digits=digits shifted",
+        "15_two_modalities": (
             "sums Sums=sums CAPTION_WORDS pairs Pairs=pairs PICTURE_QUESTIONS QUESTION_WORDS ANSWERS "
             "read_question=question"
         ),
-        "12_what_heads_look_at": "RELATIONS",
+        "16_what_heads_look_at": "RELATIONS",
     },
-    "mhalib.results": {"01_why_more_than_one_head": "read Results=results"},
-    "mhalib.bench": {"03_mathematics": "time_ratios peak_bytes", "speed": "median_seconds=medians"},
+    "mhalib.results": {"03_why_more_than_one_head": "read Results=results"},
+    "mhalib.bench": {"04_mathematics": "time_ratios peak_bytes", "speed": "median_seconds=medians"},
     "mhalib.classroom.checks": {
         "teaching": "EXERCISES=exercises Exercise=checker Mistake=mistake Finding=mistake CheckFailed=mistake"
     },

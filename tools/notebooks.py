@@ -39,9 +39,9 @@ CELL_TIMEOUT = 300  # seconds
 PACKAGE_FILES = (".py", ".js", ".css", ".json", ".npz", ".txt", ".safetensors")
 FRONT_PAGE = "front-page"
 FRONT_PICTURES = {  # the start page shows a figure of each part
-    "06_per_head_heatmaps": CHAPTERS / "_static/trained_heads.png",
-    "09_small_gpt": CHAPTERS / "_static/copying_heads.png",
-    "12_what_heads_look_at": CHAPTERS / "_static/encoder_heads.png",
+    "07_per_head_heatmaps": CHAPTERS / "_static/trained_heads.png",
+    "12_small_gpt": CHAPTERS / "_static/copying_heads.png",
+    "16_what_heads_look_at": CHAPTERS / "_static/encoder_heads.png",
 }
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
@@ -62,22 +62,22 @@ NEEDS = ("torch", "numpy", "matplotlib", "seaborn", "safetensors", "tqdm")  # wh
 OWN_NEEDS = {  # what one chapter needs beyond that
     **dict.fromkeys(
         (
-            "02_weighted_average",
-            "03_mathematics",
-            "04_reshape_trick",
-            "06_per_head_heatmaps",
-            "07_three_uses",
-            "08_translator",
-            "09_small_gpt",
-            "12_what_heads_look_at",
-            "14_which_heads_matter",
-            "13_are_heads_different",
+            "01_weighted_average",
+            "04_mathematics",
+            "05_reshape_trick",
+            "07_per_head_heatmaps",
+            "08_three_uses",
+            "11_translator",
+            "12_small_gpt",
+            "16_what_heads_look_at",
+            "18_which_heads_matter",
+            "17_are_heads_different",
             "instruments",
         ),
         ("anywidget",),
     ),
-    "05_shape_checks": ("einops", "jaxtyping", "beartype"),
-    **dict.fromkeys(("10_seeing_with_heads", "11_two_modalities"), ("anywidget", "sklearn")),
+    "06_shape_checks": ("einops", "jaxtyping", "beartype"),
+    **dict.fromkeys(("14_seeing_with_heads", "15_two_modalities"), ("anywidget", "sklearn")),
 }
 PIP_NAMES = {"sklearn": "scikit-learn"}  # where it is imported under one name and installed under another
 RENAME = 'missing = missing.replace("{name}", "{pip_name}")  # as pip calls it\n'

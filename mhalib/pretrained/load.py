@@ -22,7 +22,7 @@ from .convert import build, token_without_position
 from .maps import Reading
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
-"""The encoder of chapter 12, by its name on the Hugging Face Hub."""
+"""The encoder of chapter 16, by its name on the Hugging Face Hub."""
 
 
 class Pin(NamedTuple):

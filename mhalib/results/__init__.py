@@ -39,7 +39,7 @@ class Results:
 
 
 def read(chapter: str) -> Results:
-    """The results of the chapter of this name, such as `"01_why_more_than_one_head"`.
+    """The results of the chapter of this name, such as `"03_why_more_than_one_head"`.
 
     Raises:
         TypeError, ValueError: it is no string, or there is no such file.

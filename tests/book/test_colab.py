@@ -15,7 +15,7 @@ import pytest
 
 pytestmark = pytest.mark.network
 
-CHAPTER = notebooks.ROOT / "chapters/04_reshape_trick.ipynb"
+CHAPTER = notebooks.ROOT / "chapters/05_reshape_trick.ipynb"
 RUN = """
 import sys, nbformat
 from nbclient import NotebookClient

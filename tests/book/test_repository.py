@@ -70,8 +70,8 @@ def test_set_up_cell_installs_by_pip_s_names(extra: str, monkeypatch: pytest.Mon
     (requirement,) = tomllib.loads(read("pyproject.toml"))["project"]["optional-dependencies"][extra]
     package = re.match(r"[\w-]+", requirement)[0]
     module = {package: name for name, package in notebooks.PIP_NAMES.items()}.get(package, package)
-    assert run_set_up("10_seeing_with_heads", module, monkeypatch) == [package]
-    assert run_set_up("10_seeing_with_heads", "einops", monkeypatch) == []
+    assert run_set_up("14_seeing_with_heads", module, monkeypatch) == [package]
+    assert run_set_up("14_seeing_with_heads", "einops", monkeypatch) == []
 
 
 def test_versions_agree() -> None:

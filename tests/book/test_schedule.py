@@ -17,12 +17,12 @@ PAGES = schedule.PAGES
 @pytest.mark.parametrize(
     ("nodeid", "unit"),
     [
-        (f"{PAGES}::test_fits[chapters/05_shape_checks-light-1280]", f"{PAGES}::chapters/05_shape_checks"),
-        (f"{PAGES}::test_fits[chapters/05_shape_checks-dark-390]", f"{PAGES}::chapters/05_shape_checks"),
-        (f"{PAGES}::test_links[chapters/05_shape_checks]", f"{PAGES}::chapters/05_shape_checks"),
+        (f"{PAGES}::test_fits[chapters/06_shape_checks-light-1280]", f"{PAGES}::chapters/06_shape_checks"),
+        (f"{PAGES}::test_fits[chapters/06_shape_checks-dark-390]", f"{PAGES}::chapters/06_shape_checks"),
+        (f"{PAGES}::test_links[chapters/06_shape_checks]", f"{PAGES}::chapters/06_shape_checks"),
         (f"{PAGES}::test_search", PAGES),
         ("tests/book/test_notation.py::test_line[chapters/a-light-390]", "tests/book/test_notation.py"),
-        ("chapters/05_shape_checks.ipynb::Cell 3", "chapters/05_shape_checks.ipynb"),
+        ("chapters/06_shape_checks.ipynb::Cell 3", "chapters/06_shape_checks.ipynb"),
     ],
 )
 def test_a_page_stays_together_and_so_does_another_file(nodeid: str, unit: str) -> None:
@@ -31,7 +31,7 @@ def test_a_page_stays_together_and_so_does_another_file(nodeid: str, unit: str) 
 
 def test_what_takes_long_comes_before_pages_and_those_before_short_files() -> None:
     heavy = [
-        ("chapters/08_translator.ipynb", 34),
+        ("chapters/11_translator.ipynb", 34),
         ("chapters/new.ipynb", 3),
         (f"{PAGES}::chapters/index", 41),
         ("a.py", 9),

@@ -25,9 +25,9 @@ def written_out(page: str, name: str) -> Callable[..., Any]:
     return namespace[name]
 
 
-def test_the_training_loop_of_chapter_1_is_the_library_s() -> None:
+def test_the_training_loop_of_chapter_3_is_the_library_s() -> None:
     trained = []
-    for fit in (written_out("01_why_more_than_one_head", "fit"), mhalib.train.fit):
+    for fit in (written_out("03_why_more_than_one_head", "fit"), mhalib.train.fit):
         torch.manual_seed(0)
         model = nn.Linear(3, 2)
         fit(model, lambda model=model: model(torch.randn(5, 3)).square().mean(), steps=20, max_lr=0.05)
@@ -36,26 +36,26 @@ def test_the_training_loop_of_chapter_1_is_the_library_s() -> None:
     assert torch.equal(*trained)
 
 
-def test_attention_of_chapter_2_is_the_library_s() -> None:
+def test_attention_of_chapter_1_is_the_library_s() -> None:
     torch.manual_seed(0)
     q, k, v = torch.randn(3, 4), torch.randn(5, 4), torch.randn(5, 4)
-    torch.testing.assert_close(written_out("02_weighted_average", "attend")(q, k, v), mhalib.attend(q, k, v))
+    torch.testing.assert_close(written_out("01_weighted_average", "attend")(q, k, v), mhalib.attend(q, k, v))
 
 
-def blocks_of_chapter_7() -> dict[str, Any]:
+def blocks_of_chapter_8() -> dict[str, Any]:
     """The classes that the page builds, one on the other, a cell each."""
     namespace = {**NAMESPACE, "mhalib": mhalib, "F": nn.functional, "copy": copy}
     names = ("FeedForward", "SkipConnection", "EncoderLayer", "DecoderLayer")
     for name in names:
-        (cell,) = (code for code in book_text.PAGES["07_three_uses"].code if f"class {name}(" in code)
+        (cell,) = (code for code in book_text.PAGES["08_three_uses"].code if f"class {name}(" in code)
         exec(cell, namespace)
     return {name: namespace[name] for name in names}
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_the_layers_of_chapter_7_are_the_library_s(norm: str) -> None:
+def test_the_layers_of_chapter_8_are_the_library_s(norm: str) -> None:
     torch.manual_seed(0)
-    written = blocks_of_chapter_7()
+    written = blocks_of_chapter_8()
     x, memory, mask = torch.randn(2, 5, 12), torch.randn(2, 7, 12), mhalib.causal_mask(5)
     for name, inputs in (("EncoderLayer", (x,)), ("DecoderLayer", (x, memory))):
         mine = written[name](12, 3, 20, norm)
@@ -77,27 +77,27 @@ def small_gpt(**settings: Any) -> mhalib.models.GPT:
 
 
 @pytest.mark.parametrize("positions", ["rotary", "learned"])
-def test_the_model_of_chapter_9_is_the_library_s(positions: str) -> None:
+def test_the_model_of_chapter_12_is_the_library_s(positions: str) -> None:
     model = small_gpt(positions=positions)
     tokens = torch.randint(11, (5, 7))
-    by_hand = written_out("09_small_gpt", "read")
+    by_hand = written_out("12_small_gpt", "read")
     by_hand.__globals__["mhalib"] = mhalib
     with torch.no_grad():
         torch.testing.assert_close(by_hand(model, tokens), model(tokens)[0])
 
 
 @pytest.mark.parametrize(("temperature", "top_k"), [(0, None), (1.0, None), (0.7, 3), (2.0, 1)])
-def test_drawing_in_chapter_9_is_the_library_s(temperature: float, top_k: int | None) -> None:
+def test_drawing_in_chapter_12_is_the_library_s(temperature: float, top_k: int | None) -> None:
     model, prompt = small_gpt(positions="rotary"), torch.randint(11, (5, 4))
     found = []
-    for draw in (written_out("09_small_gpt", "sample"), mhalib.decoding.sample):
+    for draw in (written_out("12_small_gpt", "sample"), mhalib.decoding.sample):
         torch.manual_seed(0)
         found.append(draw(model, prompt, 9, temperature=temperature, top_k=top_k))
     assert torch.equal(*found)
 
 
-def test_patches_and_the_model_of_chapter_10_are_the_library_s() -> None:
-    page = "10_seeing_with_heads"
+def test_patches_and_the_model_of_chapter_14_are_the_library_s() -> None:
+    page = "14_seeing_with_heads"
     (code,) = (code for code in book_text.PAGES[page].code if "def cut(" in code)
     cut = {**NAMESPACE}
     exec(code[: code.index("\n\n\n")], cut)
@@ -110,9 +110,9 @@ def test_patches_and_the_model_of_chapter_10_are_the_library_s() -> None:
     torch.testing.assert_close(cut["see"](model, images), model(images)[0])
 
 
-def test_writing_a_caption_in_chapter_11_is_the_library_s() -> None:
+def test_writing_a_caption_in_chapter_15_is_the_library_s() -> None:
     words = mhalib.data.CAPTION_WORDS
-    (code,) = (code for code in book_text.PAGES["11_two_modalities"].code if "def caption(" in code)
+    (code,) = (code for code in book_text.PAGES["15_two_modalities"].code if "def caption(" in code)
     page = {**NAMESPACE, "CAPTION_WORDS": words}
     exec(code, page)
     torch.manual_seed(1)
@@ -130,29 +130,29 @@ def test_writing_a_caption_in_chapter_11_is_the_library_s() -> None:
     assert not ended.all()
 
 
-def test_greedy_decoding_of_chapter_8_is_the_library_s() -> None:
+def test_greedy_decoding_of_chapter_11_is_the_library_s() -> None:
     torch.manual_seed(0)
     data = mhalib.data.translations(40, seed=5)
     model = mhalib.models.Transformer(len(mhalib.data.ENGLISH), len(mhalib.data.FRENCH), 16, 2).eval()
     model.readout.bias.data[2] += 4.0  # so that some sentences end early
-    ours = written_out("08_translator", "greedy")(model, data)
+    ours = written_out("11_translator", "greedy")(model, data)
     theirs = mhalib.decoding.greedy(model, data.source, data.source_lens, begin=1, end=2, max_tokens=ours.shape[1])
     assert (theirs == 2).any()
     assert torch.equal(ours[:, : theirs.shape[1]], theirs)
     assert not ours[:, theirs.shape[1] :].any()
 
 
-def test_the_score_of_chapter_12_is_the_library_s() -> None:
+def test_the_score_of_chapter_16_is_the_library_s() -> None:
     torch.manual_seed(0)
     weights = torch.rand(3, 4, 5, 7).softmax(-1)
     targets, real = torch.rand(3, 5, 7) < 0.3, torch.rand(3, 5, 7) < 0.7
     assert not (targets & real).any(-1).all()  # some query has no target
-    ours = written_out("12_what_heads_look_at", "looks_at")(weights, targets, real)
+    ours = written_out("16_what_heads_look_at", "looks_at")(weights, targets, real)
     torch.testing.assert_close(ours, mhalib.measures.attention_to(weights, targets, real[:, None]))
 
 
-def test_the_measures_of_chapter_13_are_the_library_s() -> None:
-    page = "13_are_heads_different"
+def test_the_measures_of_chapter_17_are_the_library_s() -> None:
+    page = "17_are_heads_different"
     (code,) = (code for code in book_text.PAGES[page].code if "def divergence(" in code)
     ours = {**NAMESPACE, "F": nn.functional}
     exec(code, ours)
@@ -165,15 +165,15 @@ def test_the_measures_of_chapter_13_are_the_library_s() -> None:
 
 
 def page_14(name: str, **known: Any) -> dict[str, Any]:
-    """The names of the cell of chapter 14 that defines `name`."""
-    (code,) = (code for code in book_text.PAGES["14_which_heads_matter"].code if f"def {name}(" in code)
+    """The names of the cell of chapter 18 that defines `name`."""
+    (code,) = (code for code in book_text.PAGES["18_which_heads_matter"].code if f"def {name}(" in code)
     found = {**NAMESPACE, "F": nn.functional, "copy": copy, "mhalib": mhalib, **known}
     exec(code[: code.index("\n\n\n", code.index(f"def {name}("))] if "\n\n\n" in code else code, found)
     return found
 
 
 @pytest.mark.parametrize("mode", ["example", "token"])
-def test_importance_of_chapter_14_is_the_library_s(mode: str) -> None:
+def test_importance_of_chapter_18_is_the_library_s(mode: str) -> None:
     torch.manual_seed(0)
     data = mhalib.data.translations(7, seed=3)
     sizes = {"num_hiddens": 12, "num_heads": 4, "num_layers": 2}
@@ -184,7 +184,7 @@ def test_importance_of_chapter_14_is_the_library_s(mode: str) -> None:
     torch.testing.assert_close(ours, torch.cat(list(theirs.values())).flatten(), rtol=1e-3, atol=1e-6)
 
 
-def test_the_gate_of_chapter_14_is_the_library_s() -> None:
+def test_the_gate_of_chapter_18_is_the_library_s() -> None:
     page, gate = page_14("open_probability"), mhalib.measures.HardConcreteGate(50)
     nn.init.normal_(gate.log_a)
     draw = page_14("draw_gate")["draw_gate"]
@@ -195,7 +195,7 @@ def test_the_gate_of_chapter_14_is_the_library_s() -> None:
     torch.testing.assert_close(page["open_probability"](gate.log_a), gate.open_probability)
 
 
-def test_a_pruned_layer_of_chapter_14_is_the_library_s() -> None:
+def test_a_pruned_layer_of_chapter_18_is_the_library_s() -> None:
     torch.manual_seed(0)
     model = mhalib.models.GPT(11, 12, 3, 1, 0, max_tokens=9, positions="learned").eval()
     ((kind, (layer,)),) = model.attention_layers().items()

@@ -299,7 +299,7 @@ ATTACKS = {
     "the reference": (
         [
             "from mhalib.classroom.checks import EXERCISES",
-            "from mhalib.classroom.checks.chapter_01 import weighted_average as w",
+            "from mhalib.classroom.checks.chapter_03 import weighted_average as w",
             *in_the_function("return w.reference(weights, values)"),
         ],
         only_itself("raised", "made by mhalib, which the grader does not have"),

@@ -5,26 +5,26 @@ wrong, names the known mistake that does the same. It prints what was verified, 
 """
 
 from ._exercise import CheckFailed, Exercise, Finding, Mistake
-from .chapter_01 import two_heads, weighted_average
-from .chapter_02 import attend, masked_softmax, scores
-from .chapter_02_masks import causal_mask, padding_mask
-from .chapter_02_repairs import mended_filling, mended_scale
-from .chapter_03 import cache_numbers, count_flops, count_weights, multi_head
-from .chapter_04 import fold_heads, mended_merge, merge_heads, row_of_fold, split_heads, strides_of_heads
-from .chapter_05 import first_wrong_step, folded_lens
-from .chapter_05_repairs import converted_mask, mended_layer, mended_tiling
-from .chapter_06 import head_entropy, mended_axis, offset_weight
-from .chapter_07 import cross_shapes, decoder_mask, shifted
-from .chapter_07_repairs import mended_masks
-from .chapter_08 import alignment_share, mended_accuracy, share_exact
-from .chapter_09 import induction_weight, next_token_probabilities
-from .chapter_09_repairs import mended_loss, mended_step
-from .chapter_10 import mended_patches, patches
-from .chapter_11 import weight_on_the_left
-from .chapter_12 import mended_words, positional_role, sink_weight
-from .chapter_13 import head_cosines, js_divergence
-from .chapter_14 import hard_gate, head_importance, open_gates, prune
-from .chapter_14_repairs import mended_pruning
+from .chapter_01 import attend, masked_softmax, scores
+from .chapter_01_masks import causal_mask, padding_mask
+from .chapter_01_repairs import mended_filling, mended_scale
+from .chapter_03 import two_heads, weighted_average
+from .chapter_04 import cache_numbers, count_flops, count_weights, multi_head
+from .chapter_05 import fold_heads, mended_merge, merge_heads, row_of_fold, split_heads, strides_of_heads
+from .chapter_06 import first_wrong_step, folded_lens
+from .chapter_06_repairs import converted_mask, mended_layer, mended_tiling
+from .chapter_07 import head_entropy, mended_axis, offset_weight
+from .chapter_08 import cross_shapes, decoder_mask, shifted
+from .chapter_08_repairs import mended_masks
+from .chapter_11 import alignment_share, mended_accuracy, share_exact
+from .chapter_12 import induction_weight, next_token_probabilities
+from .chapter_12_repairs import mended_loss, mended_step
+from .chapter_14 import mended_patches, patches
+from .chapter_15 import weight_on_the_left
+from .chapter_16 import mended_words, positional_role, sink_weight
+from .chapter_17 import head_cosines, js_divergence
+from .chapter_18 import hard_gate, head_importance, open_gates, prune
+from .chapter_18_repairs import mended_pruning
 
 EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise

@@ -1,4 +1,4 @@
-"""The layer of chapters 3 and 5, with a place for each mistake in it, and its mistakes."""
+"""The layer of chapters 4 and 6, with a place for each mistake in it, and its mistakes."""
 
 from __future__ import annotations
 

@@ -1,163 +1,103 @@
-"""Chapter 3: what a layer costs, and the whole layer."""
+"""Chapter 3: weighted averages, and two heads side by side."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from ...costs import Sizes, cache_bytes, pair_flops, parameters
+import torch
+from torch import Tensor
+
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import sizes
-from ._layer import LAYER_MISTAKES, forward, layer_inputs
+from ._inputs import draw, sizes
 
 
-def _numbers(*names: str) -> Callable[[random.Random], Iterator[Case]]:
-    """Distinct sizes under these names, with `num_hiddens` a multiple of `num_heads`, and that of `num_kv_heads`."""
-
-    def cases(rng: random.Random) -> Iterator[Case]:
-        for largest in (5, 7, 40):
-            case: Case = {}
-            drawn = dict(zip(("num_layers", "num_tokens", "head_dim"), sizes(rng, 3, 2, largest), strict=True))
-            drawn["num_kv_heads"], drawn["num_heads"] = rng.choice([(2, 6), (2, 8), (3, 6), (3, 12)])
-            drawn["num_hiddens"] = drawn["num_heads"] * drawn["head_dim"]
-            drawn["bias"] = largest != 7
-            for name in names:
-                case[name] = drawn[name]
-            yield case
-
-    return cases
+def _weights_and_values(rng: random.Random) -> Iterator[Case]:
+    yield {"weights": torch.tensor([[0.25, 0.75]]), "values": torch.tensor([[4.0, 0.0, 8.0], [0.0, 4.0, 8.0]])}
+    for _ in range(3):
+        num_queries, num_kvpairs, width = sizes(rng, 3)
+        yield {"weights": draw(rng, num_queries, num_kvpairs).softmax(-1), "values": draw(rng, num_kvpairs, width)}
 
 
-count_weights = Exercise(
-    "count_weights",
+weighted_average = Exercise(
+    "weighted_average",
     chapter=3,
-    title="how many weights a layer has",
-    reference=lambda num_hiddens, num_heads, bias: parameters(Sizes(num_hiddens, num_heads), bias=bias),
-    cases=_numbers("num_hiddens", "num_heads", "bias"),
-    verified="three sizes of layer, with biases and without. The number of heads does not matter.",
+    title="the average of values that a head returns",
+    reference=lambda weights, values: weights @ values,
+    cases=_weights_and_values,
+    verified="four inputs in which the numbers of queries, of keys and the width differ.",
     mistakes=[
         Mistake(
-            "times the number of heads",
-            "you multiplied by the number of heads. The heads share out the D columns of each projection; they do not "
-            "get D each.",
-            lambda num_hiddens, num_heads, bias: num_heads * (4 * num_hiddens**2 + 4 * num_hiddens * bias),
+            "divided by the number of values",
+            "you divided by the number of values. The weights sum to 1 already, so the weighted sum is the average.",
+            lambda weights, values: weights @ values / len(values),
         ),
         Mistake(
-            "without W_o",
-            "you counted three projections. There is a fourth, W_o, which mixes the heads.",
-            lambda num_hiddens, num_heads, bias: 3 * num_hiddens**2 + 3 * num_hiddens * bias,
+            "plain mean",
+            "this is the mean of all values, the same for every query: the weights have no effect.",
+            lambda weights, values: values.mean(0).expand(len(weights), -1),
         ),
         Mistake(
-            "biases forgotten",
-            "right without biases. With them, each of the four projections has D more.",
-            lambda num_hiddens, num_heads, bias: 4 * num_hiddens**2,
+            "the value of the largest weight",
+            "you take the value with the largest weight. Attention is soft: all values count, each by its weight.",
+            lambda weights, values: values[weights.argmax(-1)],
         ),
         Mistake(
-            "biases always",
-            "right with biases. This layer has none where `bias` is False.",
-            lambda num_hiddens, num_heads, bias: 4 * num_hiddens**2 + 4 * num_hiddens,
-        ),
-        Mistake(
-            "one head only",
-            "you counted the projections of one head, (D, d), but for W_o; there are h heads.",
-            lambda num_hiddens, num_heads, bias: 4 * num_hiddens * (num_hiddens // num_heads) + 4 * num_hiddens * bias,
+            "transposed",
+            "your result has a column for each query; it should have a row.",
+            lambda weights, values: (weights @ values).mT,
         ),
     ],
 )
 
 
-count_flops = Exercise(
-    "count_flops",
+def _two_heads(rng: random.Random) -> Iterator[Case]:
+    for sizes_of_case in ((1, 2, 2), tuple(sizes(rng, 3)), tuple(sizes(rng, 3))):
+        num_queries, num_kvpairs, head_dim = sizes_of_case
+        yield {
+            "weights": draw(rng, 2, num_queries, num_kvpairs).softmax(-1),
+            "values": draw(rng, 2, num_kvpairs, head_dim),
+        }
+
+
+def _side_by_side(weights: Tensor, values: Tensor) -> Tensor:
+    return (weights @ values).transpose(0, 1).flatten(1)
+
+
+two_heads = Exercise(
+    "two_heads",
     chapter=3,
-    title="operations of scores and weighted sums",
-    reference=lambda num_tokens, num_hiddens, num_heads: pair_flops(Sizes(num_hiddens, num_heads), num_tokens),
-    cases=_numbers("num_tokens", "num_hiddens", "num_heads"),
-    verified="three sizes. A multiplication and its addition count as two; projections and softmax are left out.",
-    points=2,
+    title="what two heads found, side by side",
+    reference=_side_by_side,
+    cases=_two_heads,
+    verified="three inputs; columns 0 to d are head 0's, columns d to 2d head 1's.",
     mistakes=[
         Mistake(
-            "scores only",
-            "you counted the scores. The weighted sum of the values costs as much again.",
-            lambda num_tokens, num_hiddens, num_heads: 2 * num_tokens**2 * num_hiddens,
+            "added",
+            "you added what the two heads found. Then nobody can tell any more which head found what; put them side by "
+            "side.",
+            lambda weights, values: (weights @ values).sum(0),
         ),
         Mistake(
-            "multiplications only",
-            "you counted multiplications. Each has an addition beside it, which counts too: twice as many.",
-            lambda num_tokens, num_hiddens, num_heads: num_tokens**2 * num_hiddens,
+            "averaged",
+            "you averaged the two heads, which gives one average again: just what a second head was for.",
+            lambda weights, values: (weights @ values).mean(0),
         ),
         Mistake(
-            "times the number of heads",
-            "you multiplied by the number of heads. Each of the h heads has a width of D / h, so h cancels.",
-            lambda num_tokens, num_hiddens, num_heads: 4 * num_tokens**2 * num_hiddens * num_heads,
+            "one below the other",
+            "you put the heads one below the other: twice as many rows. A query keeps one row, with both in it.",
+            lambda weights, values: (weights @ values).flatten(0, 1),
         ),
         Mistake(
-            "one head only",
-            "you counted one head, of width d. There are h of them.",
-            lambda num_tokens, num_hiddens, num_heads: 4 * num_tokens**2 * (num_hiddens // num_heads),
+            "reshaped straight",
+            "the shape is right, but you reshaped (2, Q, d) straight to (Q, 2d): a row holds two queries of one head. "
+            "Swap the axes of heads and queries first.",
+            lambda weights, values: (weights @ values).reshape(weights.shape[1], -1),
         ),
         Mistake(
-            "the projections' cost",
-            "N * D * D is what a projection costs. Here every token meets every token.",
-            lambda num_tokens, num_hiddens, num_heads: 4 * num_tokens * num_hiddens**2,
+            "averaged weights",
+            "you averaged the weights of the heads before using them; each head has weights and values of its own.",
+            lambda weights, values: (weights.mean(0) @ values).transpose(0, 1).flatten(1),
         ),
     ],
-)
-
-
-_CACHE = ("num_layers", "num_tokens", "num_hiddens", "num_heads", "num_kv_heads")
-
-
-cache_numbers = Exercise(
-    "cache_numbers",
-    chapter=3,
-    title="numbers in a cache of keys and values",
-    reference=lambda num_layers, num_tokens, num_hiddens, num_heads, num_kv_heads: (
-        num_layers * cache_bytes(Sizes(num_hiddens, num_heads, num_kv_heads), num_tokens, bytes_per_number=1)
-    ),
-    cases=_numbers(*_CACHE),
-    verified="three sizes, in all of which heads share keys and values.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "keys only",
-            "you counted the keys. As many values are kept.",
-            lambda num_layers, num_tokens, num_hiddens, num_heads, num_kv_heads: (
-                num_layers * num_tokens * num_kv_heads * (num_hiddens // num_heads)
-            ),
-        ),
-        Mistake(
-            "every head",
-            "you counted keys and values for every head, or gave the few a width of D / num_kv_heads. Only "
-            "num_kv_heads "
-            "of them have their own, and a key is as wide as the query that it meets, D / num_heads.",
-            lambda num_layers, num_tokens, num_hiddens, num_heads, num_kv_heads: (
-                2 * num_layers * num_tokens * num_hiddens
-            ),
-        ),
-        Mistake(
-            "one layer",
-            "you counted one layer; each keeps its own keys and values.",
-            lambda num_layers, num_tokens, num_hiddens, num_heads, num_kv_heads: (
-                2 * num_tokens * num_kv_heads * (num_hiddens // num_heads)
-            ),
-        ),
-        Mistake(
-            "weights, too",
-            "you counted all pairs of tokens. Weights are computed and thrown away; keys and values are kept.",
-            lambda num_layers, num_tokens, num_hiddens, num_heads, num_kv_heads: num_layers * num_heads * num_tokens**2,
-        ),
-    ],
-)
-
-
-multi_head = Exercise(
-    "multi_head",
-    chapter=3,
-    title="the whole layer, from four matrices",
-    reference=forward,
-    cases=layer_inputs,
-    verified="a small layer and three with sizes that all differ; the numbers are those of "
-    "`mhalib.MultiHeadAttention`.",
-    points=3,
-    mistakes=LAYER_MISTAKES,
 )

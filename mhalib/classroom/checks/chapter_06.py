@@ -1,210 +1,185 @@
-"""Chapter 6: how sharp a head is, how far it looks, and a softmax over the wrong axis."""
+"""Chapter 6: lengths for folded heads, and reading a ledger of real layers, right and wrong."""
 
 from __future__ import annotations
 
 import math
 import random
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import torch
 from torch import Tensor
 
+from ...attention import merge_heads, split_heads
+from ...shapes import ledger
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes, square_weights
+from ._heads import straight_merge, straight_split
+from ._inputs import draw, sizes
 
 
-def _rows(weights: Tensor) -> Tensor:
-    return -torch.special.xlogy(weights, weights).sum(-1)
+def _lens_and_heads(rng: random.Random) -> Iterator[Case]:
+    yield {"valid_lens": torch.tensor([3, 1]), "num_heads": 3}
+    for _ in range(3):
+        batch_size, num_heads = sizes(rng, 2)
+        yield {"valid_lens": torch.tensor(rng.sample(range(1, 20), batch_size)), "num_heads": num_heads}
 
 
-def _not_square(rng: random.Random) -> Iterator[Case]:
-    yield from square_weights(rng)
-    batch_size, num_heads, num_queries, num_kvpairs = sizes(rng, 4)
-    yield {"weights": (2 * draw(rng, batch_size, num_heads, num_queries, num_kvpairs)).softmax(-1)}
-
-
-head_entropy = Exercise(
-    "head_entropy",
+folded_lens = Exercise(
+    "folded_lens",
     chapter=6,
-    title="mean entropy of each head's rows",
-    reference=lambda weights: _rows(weights).mean((0, 2)),
-    cases=_not_square,
-    verified="five sets of weights, one of them with zeros in it, one with Q and K different; one number for each "
-    "head, with the natural logarithm.",
-    points=2,
+    title="lengths for heads that are folded into the batch",
+    reference=lambda valid_lens, num_heads: valid_lens.repeat_interleave(num_heads),
+    cases=_lens_and_heads,
+    verified="four batches; row b*h + i has the length of example b.",
     mistakes=[
         Mistake(
-            "NaN at a weight of 0",
-            "0 times the logarithm of 0 is NaN for a computer. Its limit is 0: torch.special.xlogy knows that.",
-            lambda weights: -(weights * weights.log()).sum(-1).mean((0, 2)),
+            "repeat",
+            "`repeat` writes the lengths of all examples h times in a row. Row b*h + i of the folded array is of "
+            "example b, so each length must stand h times side by side: `repeat_interleave`.",
+            lambda valid_lens, num_heads: valid_lens.repeat(num_heads),
         ),
         Mistake(
-            "in bits",
-            "this is the entropy in bits, with the logarithm to base 2. The exercise asks for the natural one.",
-            lambda weights: _rows(weights).mean((0, 2)) / math.log(2),
+            "not repeated",
+            "these are the lengths of B examples, but the folded array has B*h rows.",
+            lambda valid_lens, num_heads: valid_lens,
         ),
         Mistake(
-            "sign",
-            "an entropy is not negative: the sign is missing.",
-            lambda weights: -_rows(weights).mean((0, 2)),
-        ),
-        Mistake(
-            "entropy of the mean",
-            "you averaged the rows first and took the entropy of the average. Rows that are sharp at different places "
-            "make a flat average; average the rows' entropies.",
-            lambda weights: _rows(weights.mean((0, 2))),
-        ),
-        Mistake(
-            "entropy of the mean over the examples",
-            "you averaged the examples' weights before you took the entropy. Take the entropy of every row first, then "
-            "average.",
-            lambda weights: _rows(weights.mean(0)).mean(-1),
-        ),
-        Mistake(
-            "entropy of the mean over the queries",
-            "you averaged the queries' weights before you took the entropy. Take the entropy of every row first, then "
-            "average.",
-            lambda weights: _rows(weights.mean(2)).mean(0),
-        ),
-        Mistake(
-            "averaged over the keys",
-            "you averaged over the keys too; the entropy of a row is a sum.",
-            lambda weights: -torch.special.xlogy(weights, weights).mean((0, 2, 3)),
-        ),
-        Mistake(
-            "summed over all but the heads",
-            "you summed over everything but the heads. The entropy of a row is a sum over the keys; over queries and "
-            "examples, average.",
-            lambda weights: _rows(weights).sum((0, 2)),
-        ),
-        Mistake(
-            "summed over everything",
-            "you summed over everything. The entropy of a row is a sum over the keys; over queries and examples, "
-            "average, and the heads keep their axis.",
-            lambda weights: _rows(weights).sum(),
-        ),
-        Mistake(
-            "heads averaged",
-            "this is one number for all heads. Which head is sharp is what you want to know: keep their axis.",
-            lambda weights: _rows(weights).mean(),
-        ),
-        Mistake(
-            "over the wrong axis",
-            "you added up the columns, over the queries, and averaged over the keys. A row sums to 1, over the keys.",
-            lambda weights: (-torch.special.xlogy(weights, weights)).sum(-2).mean((0, 2)),
-        ),
-        Mistake(
-            "summed over the queries",
-            "you summed over the queries; average, so that long sentences do not count as less sharp.",
-            lambda weights: _rows(weights).sum(2).mean(0),
+            "as a matrix",
+            "the numbers are right, but as a matrix (B, h). The folded array needs one axis, B*h.",
+            lambda valid_lens, num_heads: valid_lens[:, None].expand(-1, num_heads),
         ),
     ],
 )
 
 
-def _offsets(rng: random.Random) -> Iterator[Case]:
-    for offset, case in zip((-1, -1, 2, 0), square_weights(rng), strict=True):
-        yield {**case, "offset": offset}
+Steps = list[tuple[str, list[str]]]
 
 
-def _at_offset(weights: Tensor, offset: int) -> Tensor:
-    return weights.diagonal(offset, -2, -1).mean((0, 2))
+def _layer(
+    num_heads: int,
+    split: Callable[[Tensor, int], Tensor] = split_heads,
+    merge: Callable[[Tensor], Tensor] = merge_heads,
+    over: int = -1,
+    folded: bool = False,
+) -> Callable[..., Tensor]:
+    def layer(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        q, k, v = (split(x, num_heads) for x in (queries, keys, values))
+        if folded:
+            q, k, v = (x.flatten(0, 1) for x in (q, k, v))
+        found = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(over) @ v
+        return merge(found.unflatten(0, (len(queries), num_heads)) if folded else found)
+
+    return layer
 
 
-def _from_every_query(weights: Tensor, offset: int, place: Callable[[int, int], int]) -> Tensor:
-    n = weights.shape[-1]
-    return torch.stack([weights[:, :, t, place(t + offset, n)] for t in range(n)], -1).mean((0, 2))
+def _ledgers(rng: random.Random) -> Iterator[Case]:
+    """Of two right layers and seven wrong ones; the sizes of some decide how a wrong reshape is told: Q~D, or Q:2."""
+    right = [({}, None), ({"folded": True}, None)]
+    wrong = [
+        ({"split": straight_split}, [2, 7, 5, 4, 3]),
+        ({"merge": straight_merge}, [3, 8, 5, 4, 7]),
+        ({"merge": straight_merge}, [3, 2, 5, 4, 7]),
+        ({"over": -2}, None),
+        ({"over": 1}, None),
+        ({"split": straight_split, "merge": straight_merge, "over": -2}, None),
+        ({"merge": straight_merge, "over": -2}, [2, 7, 5, 4, 3]),
+    ]
+    for changed, fixed in (*right, *rng.sample(wrong, len(wrong))):
+        batch_size, num_queries, num_kvpairs, num_heads, head_dim = fixed or sizes(rng, 5, largest=9)
+        lengths = (num_queries, num_kvpairs, num_kvpairs)
+        given = [draw(rng, batch_size, length, num_heads * head_dim) for length in lengths]
+        taken = ledger(_layer(num_heads, **changed), *given, num_heads=num_heads)  # type: ignore[arg-type]
+        yield {"steps": [(step.operation, list(step.axes)) for step in taken]}
 
 
-offset_weight = Exercise(
-    "offset_weight",
+def _first(steps: Steps, wrong: Callable[[str, list[str]], bool]) -> int:
+    return next((number for number, step in enumerate(steps) if wrong(*step)), -1)
+
+
+def _mixed(operation: str, axes: list[str]) -> bool:
+    return any("~" in axis for axis in axes)
+
+
+def _cut(operation: str, axes: list[str]) -> bool:
+    return any(":" in axis for axis in axes)
+
+
+def _folded(operation: str, axes: list[str]) -> bool:
+    return any("·" in axis for axis in axes)
+
+
+def _wrong_softmax(operation: str, axes: list[str]) -> bool:
+    return operation.startswith("softmax over ") and operation != "softmax over K"
+
+
+def _wrong(operation: str, axes: list[str]) -> bool:
+    return _mixed(operation, axes) or _cut(operation, axes) or _wrong_softmax(operation, axes)
+
+
+def _all_wrong(steps: Steps) -> list[int]:
+    return [number for number, step in enumerate(steps) if _wrong(*step)]
+
+
+first_wrong_step = Exercise(
+    "first_wrong_step",
     chapter=6,
-    title="weight at a fixed distance, for each head",
-    reference=_at_offset,
-    cases=_offsets,
-    verified="distances -1, 0 and 2; queries without such a neighbour are left out of the mean.",
+    title="read a ledger: the first step that went wrong",
+    reference=lambda steps: _first(steps, _wrong),
+    cases=_ledgers,
+    verified="the ledgers of two right layers, one of which folds its heads, and of seven wrong ones, taken just now.",
     points=2,
     mistakes=[
         Mistake(
-            "wrong direction",
-            "you look the other way: an offset of -1 means the previous token, key t - 1 for query t.",
-            lambda weights, offset: _at_offset(weights, -offset),
+            "axes only",
+            "you look at the axes only. A softmax over another axis than K mixes nothing, and is wrong too.",
+            lambda steps: _first(steps, lambda *step: _mixed(*step) or _cut(*step)),
         ),
         Mistake(
-            "divided by all queries",
-            "you divided by the number of all queries, or averaged zeros in. Some have no such neighbour (the first "
-            "token has no previous one); leave them out of the mean.",
-            lambda weights, offset: weights.diagonal(offset, -2, -1).sum(-1).mean(0) / weights.shape[-1],
-        ),
-        *(
-            Mistake(
-                name,
-                "the first token's previous one became the last token, by a roll or by the index -1. Leave such "
-                "queries out.",
-                partial(_from_every_query, place=place),
-            )
-            for name, place in (("rolled round", lambda k, n: k % n), ("index -1", lambda k, n: k))
+            "cuts overlooked",
+            "an axis in pieces was overlooked, such as Q:2, which may stand inside a longer name: h·Q:2.",
+            lambda steps: _first(steps, lambda *step: _mixed(*step) or _wrong_softmax(*step)),
         ),
         Mistake(
-            "index clamped",
-            "queries without such a neighbour took the nearest token there is: the first token itself, say. Leave them "
-            "out.",
-            partial(_from_every_query, place=lambda k, n: min(max(k, 0), n - 1)),
+            "mixtures overlooked",
+            "a mixed axis was overlooked, such as Q~D, which may stand inside a longer name.",
+            lambda steps: _first(steps, lambda *step: _cut(*step) or _wrong_softmax(*step)),
         ),
         Mistake(
-            "offset ignored",
-            "you always take the previous token, whatever `offset` says.",
-            lambda weights, offset: _at_offset(weights, -1),
+            "softmax only",
+            "every mixed axis and every piece was overlooked. N~D says that a reshape cut across N and D, Q:2 that a "
+            "piece of Q stands alone. (`'~' in axes` asks for an axis that is called ~: look inside each name.)",
+            lambda steps: _first(steps, _wrong_softmax),
         ),
         Mistake(
-            "heads averaged",
-            "this is one number for all heads; keep their axis.",
-            lambda weights, offset: _at_offset(weights, offset).mean(),
-        ),
-    ],
-)
-
-
-def _heads_beside_channels(rng: random.Random) -> Iterator[Case]:
-    for batch_size, num_heads, head_dim, num_queries, num_kvpairs in ([1, 2, 2, 1, 2], sizes(rng, 5), sizes(rng, 5)):
-        lengths = {"q": num_queries, "k": num_kvpairs, "v": num_kvpairs}
-        yield {name: 2 * draw(rng, batch_size, length, num_heads, head_dim) for name, length in lengths.items()}
-
-
-def _over_axis(q: Tensor, k: Tensor, v: Tensor, *, axis: int = 2) -> Tensor:
-    scores = torch.einsum("bqhd,bkhd->bqkh", q, k) / math.sqrt(q.shape[-1])
-    return torch.einsum("bqkh,bkhd->bqhd", scores.softmax(axis), v)
-
-
-mended_axis = Exercise(
-    "mended_axis",
-    chapter=6,
-    title="mend a softmax that runs over the wrong axis",
-    reference=_over_axis,
-    cases=_heads_beside_channels,
-    verified="three batches; the weights of every query sum to 1.",
-    mistakes=[
-        Mistake(
-            "nothing mended",
-            "the softmax still runs over the queries: in a heatmap, columns would sum to 1 and rows would not. A query "
-            "shares out its weight over the keys.",
-            partial(_over_axis, axis=1),
+            "softmax over Q only",
+            "you look for a softmax over Q. Over h, or over a mixture, it is wrong as well: all but K.",
+            lambda steps: _first(
+                steps, lambda operation, axes: _mixed("", axes) or _cut("", axes) or operation == "softmax over Q"
+            ),
         ),
         Mistake(
-            "over the heads",
-            "the softmax runs over the heads. Which axis are the keys in your scores?",
-            partial(_over_axis, axis=3),
+            "folds condemned",
+            "a fold, B·h, is not wrong: two whole axes in one. Only ~ and : say that something was cut.",
+            lambda steps: _first(steps, lambda *step: _wrong(*step) or _folded(*step)),
         ),
         Mistake(
-            "over the batch",
-            "the softmax runs over the examples: each one's result depends on all others.",
-            partial(_over_axis, axis=0),
+            "the last one",
+            "this is the LAST step with something wrong. A mixed axis stays mixed: the step that did it is the first.",
+            lambda steps: (_all_wrong(steps) or [-1])[-1],
         ),
         Mistake(
-            "scale lost",
-            "the axis is right now, but the scores are no longer divided by the square root of d.",
-            lambda q, k, v: _over_axis(q * math.sqrt(q.shape[-1]), k, v),
+            "counted from 1",
+            "you count from 1. A ledger counts its steps from 0.",
+            lambda steps: _first(steps, _wrong) + (_first(steps, _wrong) >= 0),
+        ),
+        Mistake(
+            "the number of wrong steps",
+            "you counted the steps that show something wrong. Which is the first?",
+            lambda steps: len(_all_wrong(steps)) or -1,
+        ),
+        Mistake(
+            "0 for a right layer",
+            "a layer with nothing wrong gets -1. Step 0 is a step.",
+            lambda steps: max(_first(steps, _wrong), 0),
         ),
     ],
 )

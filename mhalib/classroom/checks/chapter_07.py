@@ -1,219 +1,210 @@
-"""Chapter 7: the masks, shapes and inputs of a decoder."""
+"""Chapter 7: how sharp a head is, how far it looks, and a softmax over the wrong axis."""
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from ...attention import causal_mask, padding_mask
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import sizes
+from ._inputs import draw, sizes, square_weights
 
 
-def _lens_and_length(rng: random.Random) -> Iterator[Case]:
-    yield {"valid_lens": torch.tensor([2, 3]), "num_tokens": 3}
-    for _ in range(3):
-        batch_size, num_tokens = sizes(rng, 2, smallest=3, largest=8)
-        lens = [1] + [rng.randint(1, num_tokens) for _ in range(batch_size - 1)]
-        yield {"valid_lens": torch.tensor(lens), "num_tokens": num_tokens}
+def _rows(weights: Tensor) -> Tensor:
+    return -torch.special.xlogy(weights, weights).sum(-1)
 
 
-def _triangle(num_tokens: int, diagonal: int) -> Tensor:
-    return torch.ones(num_tokens, num_tokens, dtype=torch.bool).tril(diagonal)
+def _not_square(rng: random.Random) -> Iterator[Case]:
+    yield from square_weights(rng)
+    batch_size, num_heads, num_queries, num_kvpairs = sizes(rng, 4)
+    yield {"weights": (2 * draw(rng, batch_size, num_heads, num_queries, num_kvpairs)).softmax(-1)}
 
 
-def _both(valid_lens: Tensor, num_tokens: int) -> Tensor:
-    return padding_mask(valid_lens, num_tokens) & causal_mask(num_tokens)
-
-
-decoder_mask = Exercise(
-    "decoder_mask",
+head_entropy = Exercise(
+    "head_entropy",
     chapter=7,
-    title="hide padding and future together",
-    reference=_both,
-    cases=_lens_and_length,
-    verified="four batches; a key is seen only if it is real and not later, shape (B, 1, N, N).",
+    title="mean entropy of each head's rows",
+    reference=lambda weights: _rows(weights).mean((0, 2)),
+    cases=_not_square,
+    verified="five sets of weights, one of them with zeros in it, one with Q and K different; one number for each "
+    "head, with the natural logarithm.",
+    points=2,
     mistakes=[
         Mistake(
-            "or",
-            "you joined the masks by `or`: a key is seen if it is real OR in the past, so the future leaks. Both must "
-            "allow: `and`.",
-            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens) | causal_mask(num_tokens),
+            "NaN at a weight of 0",
+            "0 times the logarithm of 0 is NaN for a computer. Its limit is 0: torch.special.xlogy knows that.",
+            lambda weights: -(weights * weights.log()).sum(-1).mean((0, 2)),
         ),
         Mistake(
-            "future only",
-            "the padding is not hidden.",
-            lambda valid_lens, num_tokens: causal_mask(num_tokens).expand(len(valid_lens), 1, -1, -1),
+            "in bits",
+            "this is the entropy in bits, with the logarithm to base 2. The exercise asks for the natural one.",
+            lambda weights: _rows(weights).mean((0, 2)) / math.log(2),
         ),
         Mistake(
-            "padding only",
-            "the future is not hidden.",
-            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens).expand(-1, -1, num_tokens, -1),
+            "sign",
+            "an entropy is not negative: the sign is missing.",
+            lambda weights: -_rows(weights).mean((0, 2)),
         ),
         Mistake(
-            "either, not both",
-            "`^` is true where either mask allows, but not both. Both must allow: `&`.",
-            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens) ^ causal_mask(num_tokens),
+            "entropy of the mean",
+            "you averaged the rows first and took the entropy of the average. Rows that are sharp at different places "
+            "make a flat average; average the rows' entropies.",
+            lambda weights: _rows(weights.mean((0, 2))),
         ),
         Mistake(
-            "inverted",
-            "True marks what is hidden here. True must mean: may attend.",
-            lambda valid_lens, num_tokens: ~_both(valid_lens, num_tokens),
+            "entropy of the mean over the examples",
+            "you averaged the examples' weights before you took the entropy. Take the entropy of every row first, then "
+            "average.",
+            lambda weights: _rows(weights.mean(0)).mean(-1),
         ),
         Mistake(
-            "hides itself",
-            "no token sees itself here, and the first one sees nothing. A token may see itself: leave the diagonal in.",
-            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens) & _triangle(num_tokens, -1),
+            "entropy of the mean over the queries",
+            "you averaged the queries' weights before you took the entropy. Take the entropy of every row first, then "
+            "average.",
+            lambda weights: _rows(weights.mean(2)).mean(0),
         ),
         Mistake(
-            "one token ahead",
-            "each token sees the next one, which it should foretell: the triangle is one diagonal too large.",
-            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens) & _triangle(num_tokens, 1),
+            "averaged over the keys",
+            "you averaged over the keys too; the entropy of a row is a sum.",
+            lambda weights: -torch.special.xlogy(weights, weights).mean((0, 2, 3)),
         ),
         Mistake(
-            "one padded key",
-            "one padded key is seen: with a length of n, the keys 0 to n - 1 are real. Compare with <, not <=.",
-            lambda valid_lens, num_tokens: (
-                (torch.arange(num_tokens) <= valid_lens[:, None, None, None]) & causal_mask(num_tokens)
-            ),
+            "summed over all but the heads",
+            "you summed over everything but the heads. The entropy of a row is a sum over the keys; over queries and "
+            "examples, average.",
+            lambda weights: _rows(weights).sum((0, 2)),
         ),
         Mistake(
-            "padded queries hidden",
-            "you hid padded queries, the rows. Padded keys, the columns, are what nobody may look at.",
-            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens).mT & causal_mask(num_tokens),
-        ),
-        Mistake(
-            "future of the keys",
-            "the triangle is the wrong one: this hides the past.",
-            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens) & causal_mask(num_tokens).mT,
-        ),
-        Mistake(
-            "added",
-            "you added the masks: they became numbers, 0, 1 and 2. Join booleans by &.",
-            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens).int() + causal_mask(num_tokens).int(),
-        ),
-        Mistake(
-            "no axis for the heads",
-            "the values are right, but (B, N, N) broadcasts against (B, h, N, N) as if examples were heads. Keep an "
-            "axis of size 1 for the heads.",
-            lambda valid_lens, num_tokens: _both(valid_lens, num_tokens)[:, 0],
-        ),
-    ],
-)
-
-
-def _cross_shapes(rng: random.Random) -> Iterator[Case]:
-    for _ in range(4):
-        batch_size, num_queries, num_kvpairs, num_heads, head_dim = sizes(rng, 5, largest=9)
-        yield {
-            "target_shape": (batch_size, num_queries, num_heads * head_dim),
-            "memory_shape": (batch_size, num_kvpairs, num_heads * head_dim),
-            "num_heads": num_heads,
-        }
-
-
-def _in_another_order(
-    target_shape: tuple[int, ...], memory_shape: tuple[int, ...], num_heads: int, order: tuple[int, ...]
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    weights = (target_shape[0], num_heads, target_shape[1], memory_shape[1])
-    return target_shape, tuple(weights[axis] for axis in order)
-
-
-cross_shapes = Exercise(
-    "cross_shapes",
-    chapter=7,
-    title="shapes of a cross-attention's output and weights",
-    reference=lambda target_shape, memory_shape, num_heads: (
-        target_shape,
-        (target_shape[0], num_heads, target_shape[1], memory_shape[1]),
-    ),
-    cases=_cross_shapes,
-    parts=("the shape of the output", "the shape of the weights"),
-    verified="four pairs of sequences with different lengths.",
-    mistakes=[
-        Mistake(
-            "output as long as the memory",
-            "the output has a row for each query, so it is as long as the target, not as the memory.",
-            lambda target_shape, memory_shape, num_heads: (
-                memory_shape,
-                (target_shape[0], num_heads, target_shape[1], memory_shape[1]),
-            ),
-        ),
-        Mistake(
-            "weights transposed",
-            "rows of the weights are queries, from the target; columns are keys, from the memory.",
-            lambda target_shape, memory_shape, num_heads: (
-                target_shape,
-                (target_shape[0], num_heads, memory_shape[1], target_shape[1]),
-            ),
-        ),
-        Mistake(
-            "square weights",
-            "the weights are not square here: queries come from the target, keys from the memory.",
-            lambda target_shape, memory_shape, num_heads: (
-                target_shape,
-                (target_shape[0], num_heads, target_shape[1], target_shape[1]),
-            ),
+            "summed over everything",
+            "you summed over everything. The entropy of a row is a sum over the keys; over queries and examples, "
+            "average, and the heads keep their axis.",
+            lambda weights: _rows(weights).sum(),
         ),
         Mistake(
             "heads averaged",
-            "the weights are per head in this book: an axis h is missing.",
-            lambda target_shape, memory_shape, num_heads: (
-                target_shape,
-                (target_shape[0], target_shape[1], memory_shape[1]),
-            ),
+            "this is one number for all heads. Which head is sharp is what you want to know: keep their axis.",
+            lambda weights: _rows(weights).mean(),
         ),
-        *(
-            Mistake(
-                f"weights as {', '.join('BhQK'[axis] for axis in order)}",
-                "the weights are (B, h, Q, K), in this order: each head of each example has its matrix.",
-                partial(_in_another_order, order=order),
-            )
-            for order in ((0, 2, 1, 3), (0, 2, 3, 1), (1, 0, 2, 3))
+        Mistake(
+            "over the wrong axis",
+            "you added up the columns, over the queries, and averaged over the keys. A row sums to 1, over the keys.",
+            lambda weights: (-torch.special.xlogy(weights, weights)).sum(-2).mean((0, 2)),
+        ),
+        Mistake(
+            "summed over the queries",
+            "you summed over the queries; average, so that long sentences do not count as less sharp.",
+            lambda weights: _rows(weights).sum(2).mean(0),
         ),
     ],
 )
 
 
-def _targets(rng: random.Random) -> Iterator[Case]:
-    yield {"target": torch.tensor([[1, 5, 6, 2, 0], [1, 7, 2, 0, 0]])}
-    for _ in range(3):
-        batch_size, num_tokens = sizes(rng, 2, smallest=3, largest=8)
-        yield {"target": torch.tensor([[rng.randint(3, 50) for _ in range(num_tokens)] for _ in range(batch_size)])}
+def _offsets(rng: random.Random) -> Iterator[Case]:
+    for offset, case in zip((-1, -1, 2, 0), square_weights(rng), strict=True):
+        yield {**case, "offset": offset}
 
 
-shifted = Exercise(
-    "shifted",
+def _at_offset(weights: Tensor, offset: int) -> Tensor:
+    return weights.diagonal(offset, -2, -1).mean((0, 2))
+
+
+def _from_every_query(weights: Tensor, offset: int, place: Callable[[int, int], int]) -> Tensor:
+    n = weights.shape[-1]
+    return torch.stack([weights[:, :, t, place(t + offset, n)] for t in range(n)], -1).mean((0, 2))
+
+
+offset_weight = Exercise(
+    "offset_weight",
     chapter=7,
-    title="what a decoder reads, and what it should answer",
-    reference=lambda target: (target[:, :-1], target[:, 1:]),
-    cases=_targets,
-    parts=("the decoder's input", "the array of answers"),
-    verified="four batches: at every position the answer is the token after it.",
+    title="weight at a fixed distance, for each head",
+    reference=_at_offset,
+    cases=_offsets,
+    verified="distances -1, 0 and 2; queries without such a neighbour are left out of the mean.",
+    points=2,
     mistakes=[
         Mistake(
-            "not shifted",
-            "the decoder reads the token that it should answer with: it only has to copy. Shift by one.",
-            lambda target: (target, target),
+            "wrong direction",
+            "you look the other way: an offset of -1 means the previous token, key t - 1 for query t.",
+            lambda weights, offset: _at_offset(weights, -offset),
         ),
         Mistake(
-            "shifted the wrong way",
-            "it reads the later token and should answer with the one before: input and answer have changed places.",
-            lambda target: (target[:, 1:], target[:, :-1]),
+            "divided by all queries",
+            "you divided by the number of all queries, or averaged zeros in. Some have no such neighbour (the first "
+            "token has no previous one); leave them out of the mean.",
+            lambda weights, offset: weights.diagonal(offset, -2, -1).sum(-1).mean(0) / weights.shape[-1],
+        ),
+        *(
+            Mistake(
+                name,
+                "the first token's previous one became the last token, by a roll or by the index -1. Leave such "
+                "queries out.",
+                partial(_from_every_query, place=place),
+            )
+            for name, place in (("rolled round", lambda k, n: k % n), ("index -1", lambda k, n: k))
         ),
         Mistake(
-            "rolled",
-            "you rolled the target round, so the last answer is the first token. Cut one token off each end instead.",
-            lambda target: (target, target.roll(-1, 1)),
+            "index clamped",
+            "queries without such a neighbour took the nearest token there is: the first token itself, say. Leave them "
+            "out.",
+            partial(_from_every_query, place=lambda k, n: min(max(k, 0), n - 1)),
         ),
         Mistake(
-            "one token lost",
-            "the answers are right, but the input is one token too long for them.",
-            lambda target: (target, target[:, 1:]),
+            "offset ignored",
+            "you always take the previous token, whatever `offset` says.",
+            lambda weights, offset: _at_offset(weights, -1),
+        ),
+        Mistake(
+            "heads averaged",
+            "this is one number for all heads; keep their axis.",
+            lambda weights, offset: _at_offset(weights, offset).mean(),
+        ),
+    ],
+)
+
+
+def _heads_beside_channels(rng: random.Random) -> Iterator[Case]:
+    for batch_size, num_heads, head_dim, num_queries, num_kvpairs in ([1, 2, 2, 1, 2], sizes(rng, 5), sizes(rng, 5)):
+        lengths = {"q": num_queries, "k": num_kvpairs, "v": num_kvpairs}
+        yield {name: 2 * draw(rng, batch_size, length, num_heads, head_dim) for name, length in lengths.items()}
+
+
+def _over_axis(q: Tensor, k: Tensor, v: Tensor, *, axis: int = 2) -> Tensor:
+    scores = torch.einsum("bqhd,bkhd->bqkh", q, k) / math.sqrt(q.shape[-1])
+    return torch.einsum("bqkh,bkhd->bqhd", scores.softmax(axis), v)
+
+
+mended_axis = Exercise(
+    "mended_axis",
+    chapter=7,
+    title="mend a softmax that runs over the wrong axis",
+    reference=_over_axis,
+    cases=_heads_beside_channels,
+    verified="three batches; the weights of every query sum to 1.",
+    mistakes=[
+        Mistake(
+            "nothing mended",
+            "the softmax still runs over the queries: in a heatmap, columns would sum to 1 and rows would not. A query "
+            "shares out its weight over the keys.",
+            partial(_over_axis, axis=1),
+        ),
+        Mistake(
+            "over the heads",
+            "the softmax runs over the heads. Which axis are the keys in your scores?",
+            partial(_over_axis, axis=3),
+        ),
+        Mistake(
+            "over the batch",
+            "the softmax runs over the examples: each one's result depends on all others.",
+            partial(_over_axis, axis=0),
+        ),
+        Mistake(
+            "scale lost",
+            "the axis is right now, but the scores are no longer divided by the square root of d.",
+            lambda q, k, v: _over_axis(q * math.sqrt(q.shape[-1]), k, v),
         ),
     ],
 )

@@ -1,270 +1,219 @@
-"""Chapter 8: how good a translator is, and what its heads align."""
+"""Chapter 8: the masks, shapes and inputs of a decoder."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import torch
 from torch import Tensor
 
+from ...attention import causal_mask, padding_mask
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import sizes
 
 
-def _pairs(rng: random.Random) -> Iterator[Case]:
-    yield {  # words exchanged; more after the end; two that stop early
-        "written": torch.tensor([[4, 3, 5, 2], [6, 7, 2, 9], [8, 2, 0, 0], [5, 0, 0, 0]]),
-        "expected": torch.tensor([[3, 4, 5, 2], [6, 7, 2, 0], [8, 2, 5, 2], [5, 8, 2, 0]]),
-    }
+def _lens_and_length(rng: random.Random) -> Iterator[Case]:
+    yield {"valid_lens": torch.tensor([2, 3]), "num_tokens": 3}
     for _ in range(3):
-        num_tokens = rng.randint(6, 9)
-        changes: list[_Change] = [
-            _ends_early,
-            _ends_early,
-            _of_equal_sum,
-            partial(_with_wrong, count=3),
-            _talks_on,
-            _all_wrong,
-        ]
-        changes += [_exchanged] * 2 + [_with_wrong] * 3 + [_as_it_is] * rng.randint(1, 3)
-        rng.shuffle(changes)
-        pairs = [_pair(rng, change, num_tokens) for change in changes]
-        written, expected = torch.tensor(pairs).unbind(1)
-        yield {"written": written.clone(), "expected": expected.clone()}
+        batch_size, num_tokens = sizes(rng, 2, smallest=3, largest=8)
+        lens = [1] + [rng.randint(1, num_tokens) for _ in range(batch_size - 1)]
+        yield {"valid_lens": torch.tensor(lens), "num_tokens": num_tokens}
 
 
-_Change = Callable[[list[int], int], list[int]]
-"""From the right words, and a place among them that is not the last, to what a model wrote."""
+def _triangle(num_tokens: int, diagonal: int) -> Tensor:
+    return torch.ones(num_tokens, num_tokens, dtype=torch.bool).tril(diagonal)
 
 
-def _pair(rng: random.Random, change: _Change, num_tokens: int) -> list[list[int]]:
-    """What a model wrote, and what is right: 4 words or more, all different, then padding."""
-    words = rng.sample(range(20, 60, 2), rng.randint(4, num_tokens - 1))
-    written = change(words, rng.randrange(len(words) - 1))
-    return [(row + [0] * num_tokens)[:num_tokens] for row in (written, words)]
+def _both(valid_lens: Tensor, num_tokens: int) -> Tensor:
+    return padding_mask(valid_lens, num_tokens) & causal_mask(num_tokens)
 
 
-def _as_it_is(words: list[int], place: int) -> list[int]:
-    return words
-
-
-def _talks_on(words: list[int], place: int) -> list[int]:
-    return [*words, 7]
-
-
-def _ends_early(words: list[int], place: int) -> list[int]:
-    return words[:-1]
-
-
-def _exchanged(words: list[int], place: int) -> list[int]:
-    return [*words[:place], words[place + 1], words[place], *words[place + 2 :]]
-
-
-def _of_equal_sum(words: list[int], place: int) -> list[int]:
-    return [*words[:place], words[place] + 1, words[place + 1] - 1, *words[place + 2 :]]
-
-
-def _with_wrong(words: list[int], place: int, count: int = 1) -> list[int]:
-    return [word + ((number - place) % len(words) < count) for number, word in enumerate(words)]
-
-
-def _all_wrong(words: list[int], place: int) -> list[int]:
-    return [word + 1 for word in words]
-
-
-def _right_words(written: Tensor, expected: Tensor) -> Tensor:
-    return (written == expected) | (expected == 0)
-
-
-def _exact(written: Tensor, expected: Tensor) -> float:
-    return _right_words(written, expected).all(1).float().mean().item()
-
-
-share_exact = Exercise(
-    "share_exact",
+decoder_mask = Exercise(
+    "decoder_mask",
     chapter=8,
-    title="share of sentences that are right to the last word",
-    reference=_exact,
-    cases=_pairs,
-    verified="four batches, with sentences that end early, words in another order, and one or more mistakes; what "
-    "stands where the expected sentence has padding (0) does not count.",
-    points=2,
+    title="hide padding and future together",
+    reference=_both,
+    cases=_lens_and_length,
+    verified="four batches; a key is seen only if it is real and not later, shape (B, 1, N, N).",
     mistakes=[
         Mistake(
-            "per word",
-            "this is the share of right words. One wrong word makes a sentence wrong.",
-            lambda written, expected: (written == expected)[expected != 0].float().mean().item(),
+            "or",
+            "you joined the masks by `or`: a key is seen if it is real OR in the past, so the future leaks. Both must "
+            "allow: `and`.",
+            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens) | causal_mask(num_tokens),
         ),
         Mistake(
-            "per place",
-            "this is the share of right places, padding among them: short sentences look better than they are.",
-            lambda written, expected: (written == expected).float().mean().item(),
+            "future only",
+            "the padding is not hidden.",
+            lambda valid_lens, num_tokens: causal_mask(num_tokens).expand(len(valid_lens), 1, -1, -1),
         ),
         Mistake(
-            "padding counted",
-            "you compare the padding, too. What a model writes after the end of a sentence does not matter.",
-            lambda written, expected: (written == expected).all(1).float().mean().item(),
+            "padding only",
+            "the future is not hidden.",
+            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens).expand(-1, -1, num_tokens, -1),
         ),
         Mistake(
-            "early ends excused",
-            "you excuse places where the MODEL wrote 0: a sentence that stops too early is wrong. Only where 0 is "
-            "expected does it not matter what was written.",
-            lambda written, expected: (_right_words(written, expected) | (written == 0)).all(1).float().mean().item(),
+            "either, not both",
+            "`^` is true where either mask allows, but not both. Both must allow: `&`.",
+            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens) ^ causal_mask(num_tokens),
         ),
         Mistake(
-            "the model's padding excused",
-            "you leave out the places where the MODEL wrote 0, instead of those where 0 is expected: who writes "
-            "nothing at all is always right.",
-            lambda written, expected: ((written == expected) | (written == 0)).all(1).float().mean().item(),
+            "inverted",
+            "True marks what is hidden here. True must mean: may attend.",
+            lambda valid_lens, num_tokens: ~_both(valid_lens, num_tokens),
         ),
         Mistake(
-            "mean of all places",
-            "this is the share of places that are right or padding. One wrong word makes a sentence wrong: `all` over "
-            "the words first.",
-            lambda written, expected: _right_words(written, expected).float().mean().item(),
+            "hides itself",
+            "no token sees itself here, and the first one sees nothing. A token may see itself: leave the diagonal in.",
+            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens) & _triangle(num_tokens, -1),
         ),
         Mistake(
-            "order ignored",
-            "you compare which words there are, in whatever order. Each must stand in its place.",
-            lambda written, expected: (
-                ((written * (expected != 0)).sort(1).values == expected.sort(1).values).all(1).float().mean().item()
+            "one token ahead",
+            "each token sees the next one, which it should foretell: the triangle is one diagonal too large.",
+            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens) & _triangle(num_tokens, 1),
+        ),
+        Mistake(
+            "one padded key",
+            "one padded key is seen: with a length of n, the keys 0 to n - 1 are real. Compare with <, not <=.",
+            lambda valid_lens, num_tokens: (
+                (torch.arange(num_tokens) <= valid_lens[:, None, None, None]) & causal_mask(num_tokens)
             ),
         ),
         Mistake(
-            "sums compared",
-            "you compare the sums of the ids: other words, or another order, can have the same sum. Compare word by "
-            "word.",
-            lambda written, expected: ((written * (expected != 0)).sum(1) == expected.sum(1)).float().mean().item(),
+            "padded queries hidden",
+            "you hid padded queries, the rows. Padded keys, the columns, are what nobody may look at.",
+            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens).mT & causal_mask(num_tokens),
         ),
         Mistake(
-            "one mistake allowed",
-            "a sentence with one wrong word counts as right here. All words must be right.",
-            lambda written, expected: ((~_right_words(written, expected)).sum(1) <= 1).float().mean().item(),
+            "future of the keys",
+            "the triangle is the wrong one: this hides the past.",
+            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens) & causal_mask(num_tokens).mT,
         ),
         Mistake(
-            "any word",
-            "a sentence counts as right here as soon as one word is. All must be.",
-            lambda written, expected: ((written == expected) & (expected != 0)).any(1).float().mean().item(),
+            "added",
+            "you added the masks: they became numbers, 0, 1 and 2. Join booleans by &.",
+            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens).int() + causal_mask(num_tokens).int(),
+        ),
+        Mistake(
+            "no axis for the heads",
+            "the values are right, but (B, N, N) broadcasts against (B, h, N, N) as if examples were heads. Keep an "
+            "axis of size 1 for the heads.",
+            lambda valid_lens, num_tokens: _both(valid_lens, num_tokens)[:, 0],
         ),
     ],
 )
 
 
-def _aligned(rng: random.Random) -> Iterator[Case]:
+def _cross_shapes(rng: random.Random) -> Iterator[Case]:
     for _ in range(4):
-        num_heads, num_queries, num_kvpairs = sizes(rng, 3, smallest=3, largest=8)
-        weights = (2 * draw(rng, num_heads, num_queries, num_kvpairs)).softmax(-1)
-        places = torch.tensor([rng.randrange(num_kvpairs) for _ in range(num_queries)])
-        best = weights[0].argmax(-1)
-        places[: num_queries // 2] = best[: num_queries // 2]  # so that head 0 is right half of the time
-        yield {"weights": weights, "places": places}
+        batch_size, num_queries, num_kvpairs, num_heads, head_dim = sizes(rng, 5, largest=9)
+        yield {
+            "target_shape": (batch_size, num_queries, num_heads * head_dim),
+            "memory_shape": (batch_size, num_kvpairs, num_heads * head_dim),
+            "num_heads": num_heads,
+        }
 
 
-alignment_share = Exercise(
-    "alignment_share",
+def _in_another_order(
+    target_shape: tuple[int, ...], memory_shape: tuple[int, ...], num_heads: int, order: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    weights = (target_shape[0], num_heads, target_shape[1], memory_shape[1])
+    return target_shape, tuple(weights[axis] for axis in order)
+
+
+cross_shapes = Exercise(
+    "cross_shapes",
     chapter=8,
-    title="how often a head looks at the right source word",
-    reference=lambda weights, places: (weights.argmax(-1) == places).float().mean(-1),
-    cases=_aligned,
-    verified="four sentences; one share for each head.",
-    points=2,
+    title="shapes of a cross-attention's output and weights",
+    reference=lambda target_shape, memory_shape, num_heads: (
+        target_shape,
+        (target_shape[0], num_heads, target_shape[1], memory_shape[1]),
+    ),
+    cases=_cross_shapes,
+    parts=("the shape of the output", "the shape of the weights"),
+    verified="four pairs of sequences with different lengths.",
     mistakes=[
         Mistake(
-            "mean weight",
-            "this is the mean weight on the right word. The exercise counts queries whose largest weight is there.",
-            lambda weights, places: weights.gather(-1, places.expand(len(weights), -1)[..., None])[..., 0].mean(-1),
+            "output as long as the memory",
+            "the output has a row for each query, so it is as long as the target, not as the memory.",
+            lambda target_shape, memory_shape, num_heads: (
+                memory_shape,
+                (target_shape[0], num_heads, target_shape[1], memory_shape[1]),
+            ),
         ),
         Mistake(
-            "over the wrong axis",
-            "you took the largest weight of each key, over the queries. Take it over the keys.",
-            lambda weights, places: (
-                (weights.argmax(-2)[:, : len(places)] == places[: weights.shape[-1]]).float().mean(-1)
+            "weights transposed",
+            "rows of the weights are queries, from the target; columns are keys, from the memory.",
+            lambda target_shape, memory_shape, num_heads: (
+                target_shape,
+                (target_shape[0], num_heads, memory_shape[1], target_shape[1]),
+            ),
+        ),
+        Mistake(
+            "square weights",
+            "the weights are not square here: queries come from the target, keys from the memory.",
+            lambda target_shape, memory_shape, num_heads: (
+                target_shape,
+                (target_shape[0], num_heads, target_shape[1], target_shape[1]),
             ),
         ),
         Mistake(
             "heads averaged",
-            "this is one number for all heads; keep their axis.",
-            lambda weights, places: (weights.argmax(-1) == places).float().mean(),
+            "the weights are per head in this book: an axis h is missing.",
+            lambda target_shape, memory_shape, num_heads: (
+                target_shape,
+                (target_shape[0], target_shape[1], memory_shape[1]),
+            ),
         ),
-        Mistake(
-            "counts",
-            "these are counts. Divide by the number of target words.",
-            lambda weights, places: (weights.argmax(-1) == places).float().sum(-1),
+        *(
+            Mistake(
+                f"weights as {', '.join('BhQK'[axis] for axis in order)}",
+                "the weights are (B, h, Q, K), in this order: each head of each example has its matrix.",
+                partial(_in_another_order, order=order),
+            )
+            for order in ((0, 2, 1, 3), (0, 2, 3, 1), (1, 0, 2, 3))
         ),
     ],
 )
 
 
-def _answers(rng: random.Random) -> Iterator[Case]:
-    yield {"written": torch.tensor([[4, 5, 0], [4, 3, 5]]), "expected": torch.tensor([[4, 6, 0], [4, 0, 0]])}
+def _targets(rng: random.Random) -> Iterator[Case]:
+    yield {"target": torch.tensor([[1, 5, 6, 2, 0], [1, 7, 2, 0, 0]])}
     for _ in range(3):
-        number, length = sizes(rng, 2, smallest=5, largest=9)
-        lens = [1, length, *(rng.randint(2, length) for _ in range(number - 2))]
-        expected = torch.tensor([[rng.randint(1, 4) if t < n else 0 for t in range(length)] for n in lens])
-        written = [[word if rng.random() < 0.6 else rng.randint(0, 4) for word in row] for row in expected.tolist()]
-        written[0][-1], written[1][0] = 1, 0  # something at padding, padding at something
-        yield {"written": torch.tensor(written), "expected": expected}
+        batch_size, num_tokens = sizes(rng, 2, smallest=3, largest=8)
+        yield {"target": torch.tensor([[rng.randint(3, 50) for _ in range(num_tokens)] for _ in range(batch_size)])}
 
 
-def _accuracy(written: Tensor, expected: Tensor) -> float:
-    real = expected != 0
-    return (written == expected)[real].float().mean().item()
-
-
-mended_accuracy = Exercise(
-    "mended_accuracy",
+shifted = Exercise(
+    "shifted",
     chapter=8,
-    title="mend a share of right words",
-    reference=_accuracy,
-    cases=_answers,
-    verified="four batches of sentences with padding; only real words count, above and below the line.",
+    title="what a decoder reads, and what it should answer",
+    reference=lambda target: (target[:, :-1], target[:, 1:]),
+    cases=_targets,
+    parts=("the decoder's input", "the array of answers"),
+    verified="four batches: at every position the answer is the token after it.",
     mistakes=[
         Mistake(
-            "nothing mended",
-            "padding still counts as words: where the model writes padding too, each is a right answer that nobody "
-            "asked for.",
-            lambda written, expected: (written == expected).float().mean().item(),
+            "not shifted",
+            "the decoder reads the token that it should answer with: it only has to copy. Shift by one.",
+            lambda target: (target, target),
         ),
         Mistake(
-            "divided by all",
-            "padding no longer counts as right, but you still divide by all places, padding included.",
-            lambda written, expected: ((written == expected) & (expected != 0)).float().mean().item(),
+            "shifted the wrong way",
+            "it reads the later token and should answer with the one before: input and answer have changed places.",
+            lambda target: (target[:, 1:], target[:, :-1]),
         ),
         Mistake(
-            "divided by the real ones only",
-            "you divide by the real words, but padding still counts as right above the line.",
-            lambda written, expected: ((written == expected).sum() / (expected != 0).sum()).item(),
+            "rolled",
+            "you rolled the target round, so the last answer is the first token. Cut one token off each end instead.",
+            lambda target: (target, target.roll(-1, 1)),
         ),
         Mistake(
-            "where neither is padding",
-            "you leave out the real words for which the model wrote padding. They are wrong, and count below the line.",
-            lambda written, expected: (written == expected)[(written != 0) & (expected != 0)].float().mean().item(),
-        ),
-        Mistake(
-            "padding counts as right",
-            "you count every place of padding as right. It is no word: leave it out above and below the line.",
-            lambda written, expected: ((written == expected) | (expected == 0)).float().mean().item(),
-        ),
-        Mistake(
-            "padding of what was written",
-            "you leave out the places where the MODEL wrote padding. It could leave out what it does not know: the "
-            "expected sentence says which places are real.",
-            lambda written, expected: (written == expected)[written != 0].float().mean().item(),
-        ),
-        Mistake(
-            "mean of sentences",
-            "this is the mean over sentences of each one's share. A word of a short sentence counts more then. Count "
-            "all words together.",
-            lambda written, expected: (
-                (((written == expected) & (expected != 0)).sum(1) / (expected != 0).sum(1)).mean().item()
-            ),
-        ),
-        Mistake(
-            "whole sentences",
-            "this is the share of sentences without a mistake. Count words.",
-            lambda written, expected: ((written == expected) | (expected == 0)).all(1).float().mean().item(),
+            "one token lost",
+            "the answers are right, but the input is one token too long for them.",
+            lambda target: (target, target[:, 1:]),
         ),
     ],
 )

@@ -1,211 +1,181 @@
-"""Chapter 12: sinks, roles, and the words beside a heatmap."""
+"""Chapter 12: induction, and drawing the next token."""
 
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 
 import torch
 from torch import Tensor
 
+from ...attention import causal_mask
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes, square_weights
+from ._inputs import draw, sizes
 
 
-def _first_key(weights: Tensor) -> Tensor:
-    return weights[..., 0].mean((0, 2))
+def _repeated(rng: random.Random) -> Iterator[Case]:
+    for period in (3, 4, 5):
+        num_heads, num_tokens = rng.choice([2, 3]), 2 * period + rng.randint(1, 3)
+        scores = draw(rng, num_heads, num_tokens, num_tokens) * 2
+        scores[0].diagonal(1 - period).add_(5.0)
+        yield {"weights": scores.masked_fill(~causal_mask(num_tokens), -torch.inf).softmax(-1), "period": period}
 
 
-sink_weight = Exercise(
-    "sink_weight",
+def _induction(weights: Tensor, period: int) -> Tensor:
+    """The first query of this diagonal, period - 1, has a token that has not been there before."""
+    return weights.diagonal(1 - period, -2, -1)[..., 1:].mean(-1)
+
+
+def _on_all_followers(weights: Tensor, period: int) -> Tensor:
+    """As `mhalib.measures.induction_score`: one round before, two rounds before, and so on."""
+    places = torch.arange(weights.shape[-1])
+    back = places[:, None] - places  # [t, j]: how far key j is before query t
+    follows = (back >= 0) & ((back + 1) % period == 0) & (places > 0)
+    return (weights * follows).sum(-1)[:, period:].mean(-1)
+
+
+induction_weight = Exercise(
+    "induction_weight",
     chapter=12,
-    title="weight on the first token, for each head",
-    reference=_first_key,
-    cases=square_weights,
-    verified="four sets of weights; one number for each head.",
-    mistakes=[
-        Mistake(
-            "first query",
-            "this is 1/N whatever the weights are, since every row sums to 1: you averaged over all keys, or those of "
-            "the first row. Choose column 0, what looks at the first token, before you average.",
-            lambda weights: weights[..., 0, :].mean((0, 2)),
-        ),
-        Mistake(
-            "heads averaged",
-            "this is one number for all heads; keep their axis.",
-            lambda weights: weights[..., 0].mean(),
-        ),
-        Mistake(
-            "first query left out",
-            "you left out the first query. It looks at the first token, too: all queries count here.",
-            lambda weights: weights[..., 1:, 0].mean((0, 2)),
-        ),
-        Mistake(
-            "maxima counted",
-            "you counted the rows whose largest weight is at the first token. Average the weight itself.",
-            lambda weights: (weights.argmax(-1) == 0).float().mean((0, 2)),
-        ),
-    ],
-)
-
-
-def _most_frequent(distances: Tensor) -> tuple[int, float]:
-    counts = Counter(sorted(distances.flatten().tolist(), key=lambda distance: (abs(distance), distance)))
-    winner, count = counts.most_common(1)[0]
-    return winner, count / distances.numel()
-
-
-def _best_offset(weights: Tensor) -> tuple[int, float]:
-    return _most_frequent(weights.argmax(-1) - torch.arange(weights.shape[-1]))
-
-
-def _one_head(rng: random.Random) -> Iterator[Case]:
-    yield {"weights": torch.tensor([[[0.8, 0.1, 0.1], [0.7, 0.2, 0.1], [0.2, 0.5, 0.3]]])}
-    for offset in (1, -2, -1):
-        batch_size, num_tokens = sizes(rng, 2, smallest=5, largest=9)
-        weights = draw(rng, batch_size, num_tokens, num_tokens)
-        weights.diagonal(offset, -2, -1).add_(8.0)
-        weights[0, rng.sample(range(num_tokens), 2), 0] += 20.0  # two queries look at the first token
-        yield {"weights": weights.softmax(-1)}
-
-
-def _with_a_key(weights: Tensor) -> tuple[int, float]:
-    offset, share = _best_offset(weights)
-    return offset, share * weights.shape[-1] / (weights.shape[-1] - abs(offset))
-
-
-positional_role = Exercise(
-    "positional_role",
-    chapter=12,
-    title="the distance at which a head has its maximum",
-    reference=_best_offset,
-    cases=_one_head,
-    parts=("the offset", "the share"),
-    verified="four heads; the most frequent distance from a query to its largest weight, and its share of all queries.",
+    title="weight on the token after the last time",
+    reference=_induction,
+    cases=_repeated,
+    verified="three sequences that repeat with a known period; queries without an earlier occurrence are left out.",
     points=3,
     mistakes=[
         Mistake(
-            "sign",
-            "the distance has the wrong sign: key minus query, so that -1 is the previous token.",
-            lambda weights: (-_best_offset(weights)[0], _best_offset(weights)[1]),
+            "one query too many",
+            "the diagonal begins one query too early: token period - 1 has not occurred before, it is the last of the "
+            "first round. Leave it out.",
+            lambda weights, period: weights.diagonal(1 - period, -2, -1).mean(-1),
         ),
         Mistake(
-            "mean weight",
-            "your second number is the mean weight at that distance. Voita's rule counts maxima: at how many queries "
-            "is the largest weight there?",
-            lambda weights: (
-                _best_offset(weights)[0],
-                float(weights.diagonal(_best_offset(weights)[0], -2, -1).mean()),
-            ),
+            "last query left out",
+            "you left out the last query of the diagonal. It is the first that has no earlier occurrence: leave that "
+            "one out, with [..., 1:].",
+            lambda weights, period: weights.diagonal(1 - period, -2, -1)[..., :-1].mean(-1),
         ),
         Mistake(
-            "divided by the queries with such a key",
-            "you divided by the queries that have a key at that distance; here all queries count.",
-            _with_a_key,
+            "all earlier followers",
+            "this is the weight on all earlier followers, as in the chapter's score; here only the one after the last "
+            "occurrence counts.",
+            _on_all_followers,
         ),
         Mistake(
-            "swapped",
-            "you return the share first. Return the distance, then the share.",
-            lambda weights: _best_offset(weights)[::-1],
+            "the same token",
+            "you measure the weight on the earlier occurrence of the token itself. An induction head looks at the "
+            "token after it, one further on.",
+            lambda weights, period: weights.diagonal(-period, -2, -1).mean(-1),
         ),
         Mistake(
-            "places, not distances",
-            "your first number is the key at which most queries have their largest weight. Subtract each query's own "
-            "place: a distance is key minus query.",
-            lambda weights: _most_frequent(weights.argmax(-1)),
+            "the token before",
+            "you look at the token before the earlier occurrence: off by two.",
+            lambda weights, period: weights.diagonal(-period - 1, -2, -1).mean(-1),
         ),
         Mistake(
-            "over the queries",
-            "your `argmax` runs over the queries: which one looks at a key most. Each query has its largest weight at "
-            "one of the keys, the last axis.",
-            lambda weights: _most_frequent(weights.argmax(-2) - torch.arange(weights.shape[-1])),
+            "divided by all queries",
+            "you divided by all queries. The first ones have no earlier occurrence; leave them out of the mean.",
+            lambda weights, period: weights.diagonal(1 - period, -2, -1).sum(-1) / weights.shape[-1],
         ),
         Mistake(
-            "over the queries, turned round",
-            "your `argmax` runs over the queries: which one looks at a key most. Each query has its largest weight at "
-            "one of the keys, the last axis.",
-            lambda weights: _most_frequent(torch.arange(weights.shape[-1]) - weights.argmax(-2)),
+            "previous token",
+            "this is the score of a previous-token head.",
+            lambda weights, period: weights.diagonal(-1, -2, -1).mean(-1),
         ),
         Mistake(
-            "absolute distance",
-            "you took the distance without its sign: the previous token, -1, and the next one, 1, became the same.",
-            lambda weights: _most_frequent((weights.argmax(-1) - torch.arange(weights.shape[-1])).abs()),
-        ),
-        Mistake(
-            "a count",
-            "your second number is a count. Divide by the number of queries.",
-            lambda weights: (_best_offset(weights)[0], _best_offset(weights)[1] * weights.shape[0] * weights.shape[1]),
-        ),
-        Mistake(
-            "share alone",
-            "return both: the distance, then the share.",
-            lambda weights: _best_offset(weights)[1],
+            "transposed",
+            "you read rows as keys: the diagonal above the main one is the future, which is hidden.",
+            lambda weights, period: weights.diagonal(period - 1, -2, -1).mean(-1),
         ),
     ],
 )
 
 
-def _written_words(rng: random.Random) -> Iterator[Case]:
-    yield {"weights": torch.tensor([[0.1, 0.2, 0.7, 0.0], [0.5, 0.1, 0.1, 0.3]]), "tokens": ["a", "dog", "saw", "it"]}
-    for _ in range(3):
-        num_queries, more = sizes(rng, 2)
-        tokens = rng.sample("a cat chased the old mouse under our table while two boys slept".split(), 13)
-        tokens = [*tokens[: num_queries + more - 1], tokens[0]]  # a word may stand twice
-        yield {"weights": (2 * draw(rng, num_queries, len(tokens))).softmax(-1), "tokens": tokens}
+def _logits(rng: random.Random) -> Iterator[Case]:
+    yield {"logits": torch.tensor([1.0, 3.0, 2.0, 0.0]), "k": 2, "temperature": 0.5}
+    first, second, far, one, all_of_them = sizes(rng, 5, smallest=5, largest=12)
+    for size in (first, second):
+        yield {"logits": draw(rng, size) * 2, "k": rng.randint(2, size - 2), "temperature": rng.choice([0.5, 2.0])}
+    yield {"logits": draw(rng, far) * 8 - 200, "k": rng.randint(2, far - 2), "temperature": 4.0}
+    yield {"logits": draw(rng, one), "k": 1, "temperature": 3.0}
+    yield {"logits": draw(rng, all_of_them), "k": all_of_them, "temperature": 3.0}
 
 
-def _pairs(weights: Tensor, tokens: list[str], *, first: int | None = None) -> list[tuple[str, str]]:
-    first = len(tokens) - len(weights) if first is None else first
-    return [(tokens[first + i], tokens[int(row.argmax())]) for i, row in enumerate(weights)]
+def _top_k(logits: Tensor, k: int, dropped: float = -torch.inf) -> Tensor:
+    return logits.masked_fill(logits < logits.topk(k).values[-1], dropped)
 
 
-mended_words = Exercise(
-    "mended_words",
+def _dropped_to(logits: Tensor, k: int, temperature: float, low: float) -> Tensor:
+    return (_top_k(logits, k, low) / temperature).softmax(-1)
+
+
+next_token_probabilities = Exercise(
+    "next_token_probabilities",
     chapter=12,
-    title="mend the words beside a heatmap",
-    reference=_pairs,
-    cases=_written_words,
-    verified="four tables with fewer rows than columns: row i is the query of the i-th of the LAST tokens.",
+    title="probabilities with temperature and top-k",
+    reference=lambda logits, k, temperature: (_top_k(logits, k) / temperature).softmax(-1),
+    cases=_logits,
+    verified="six sets of logits, one of them far below 0, and with k = 1 and k = vocab_size among them: k "
+    "probabilities that sum to 1, the others 0.",
     points=2,
     mistakes=[
         Mistake(
-            "nothing mended",
-            "row 0 is still called by the first token of the text. The rows are the queries of the last tokens: the "
-            "first of them is token K - Q.",
-            partial(_pairs, first=0),
+            "not renormalised",
+            "the k probabilities do not sum to 1: those that you dropped had taken their part. Drop logits before the "
+            "softmax, or divide by the sum.",
+            lambda logits, k, temperature: torch.where(
+                logits >= logits.topk(k).values[-1], (logits / temperature).softmax(-1), 0.0
+            ),
         ),
         Mistake(
-            "one too early",
-            "each row is called by the token before its own.",
-            lambda weights, tokens: _pairs(weights, tokens, first=len(tokens) - len(weights) - 1),
+            "temperature multiplied",
+            "you multiplied by the temperature. A high temperature makes the distribution flatter: divide.",
+            lambda logits, k, temperature: (_top_k(logits, k) * temperature).softmax(-1),
         ),
         Mistake(
-            "from the end",
-            "the rows run backwards: row 0 is the FIRST of the last tokens, not the last of all.",
-            lambda weights, tokens: [(tokens[-i - 1], looked) for i, (_, looked) in enumerate(_pairs(weights, tokens))],
+            "temperature forgotten",
+            "the temperature has no effect.",
+            lambda logits, k, temperature: _top_k(logits, k).softmax(-1),
         ),
         Mistake(
-            "one too far",
-            "each row is called by the token after its own.",
-            lambda weights, tokens: [
-                (tokens[(len(tokens) - len(weights) + i + 1) % len(tokens)], looked)
-                for i, (_, looked) in enumerate(_pairs(weights, tokens))
-            ],
+            "temperature on probabilities",
+            "you divided the probabilities by the temperature, which the normalisation undoes. Divide the logits.",
+            lambda logits, k, temperature: _top_k(logits, k).softmax(-1) / temperature,
         ),
         Mistake(
-            "keys moved too",
-            "you moved the keys as well. The columns are all tokens, from the first on.",
-            lambda weights, tokens: [
-                (asks, tokens[(int(row.argmax()) + len(tokens) - len(weights)) % len(tokens)])
-                for (asks, _), row in zip(_pairs(weights, tokens), weights, strict=True)
-            ],
+            "dropped to 0",
+            "you set the dropped logits to 0, and exp(0) = 1 is not nothing. They must become minus infinity.",
+            lambda logits, k, temperature: (_top_k(logits, k, 0.0) / temperature).softmax(-1),
+        ),
+        *(
+            Mistake(
+                f"dropped to {low}",
+                "a dropped token keeps a probability: its logit must be minus infinity, not just small. Real logits "
+                "can be lower than any small number.",
+                partial(_dropped_to, low=low),
+            )
+            for low in (-10, -100)
         ),
         Mistake(
-            "pairs turned round",
-            "each pair is turned round: the token that looks comes first.",
-            lambda weights, tokens: [(looked, asks) for asks, looked in _pairs(weights, tokens)],
+            "k - 1 kept",
+            "you kept only k - 1 tokens: the k-th likeliest stays, too. Drop what is smaller than its logit (<), not "
+            "what equals it (<=).",
+            lambda logits, k, temperature: (
+                logits.masked_fill(logits <= logits.topk(k).values[-1], -torch.inf) / temperature
+            ).softmax(-1),
+        ),
+        Mistake(
+            "k + 1 kept",
+            "you kept k + 1 tokens. In descending order the k-th likeliest has the index k - 1.",
+            lambda logits, k, temperature: (
+                logits.masked_fill(logits < logits.sort(descending=True).values[k], -torch.inf) / temperature
+            ).softmax(-1),
+        ),
+        Mistake(
+            "top-k ignored",
+            "all tokens can be drawn: k has no effect.",
+            lambda logits, k, temperature: (logits / temperature).softmax(-1),
         ),
     ],
 )

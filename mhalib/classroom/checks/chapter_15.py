@@ -1,0 +1,84 @@
+"""Chapter 15: words that look at a picture."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ._exercise import Case, Exercise, Mistake
+from ._inputs import draw, sizes
+
+
+def _over_patches(rng: random.Random) -> Iterator[Case]:
+    yield {"weights": torch.tensor([[[0.3, 0.1, 0.05, 0.2, 0.25, 0.1]]]), "num_columns": 3}
+    for _ in range(3):
+        num_heads, num_words, rows, third = sizes(rng, 4, largest=6)
+        weights = (2 * draw(rng, num_heads, num_words, rows * 3 * third)).softmax(-1)
+        yield {"weights": weights, "num_columns": 3 * third}
+
+
+def _grid(weights: Tensor, num_columns: int) -> Tensor:
+    return weights.unflatten(-1, (-1, num_columns))
+
+
+def _left(weights: Tensor, num_columns: int) -> Tensor:
+    return _grid(weights, num_columns)[..., : num_columns // 3].sum((-2, -1))
+
+
+weight_on_the_left = Exercise(
+    "weight_on_the_left",
+    chapter=15,
+    title="how much of its weight a word puts on the left third",
+    reference=_left,
+    cases=_over_patches,
+    verified="four pictures; patches are counted row by row, so the left third is a part of every row.",
+    points=2,
+    mistakes=[
+        Mistake(
+            "the first third of the patches",
+            "you took the first third of all patches: that is the top of the picture. Patches are counted row by row.",
+            lambda weights, num_columns: weights[..., : weights.shape[-1] // 3].sum(-1),
+        ),
+        Mistake(
+            "averaged",
+            "you averaged the weights over the patches. Add them: a share of 1.",
+            lambda weights, num_columns: _grid(weights, num_columns)[..., : num_columns // 3].mean((-2, -1)),
+        ),
+        Mistake(
+            "the right third",
+            "this is the right third.",
+            lambda weights, num_columns: _grid(weights, num_columns)[..., -(num_columns // 3) :].sum((-2, -1)),
+        ),
+        Mistake(
+            "rows, not columns",
+            "you took the upper rows of the picture. What lies on the left is the first columns of every row: the last "
+            "axis of the grid.",
+            lambda weights, num_columns: _grid(weights, num_columns)[..., : num_columns // 3, :].sum((-2, -1)),
+        ),
+        Mistake(
+            "a third of the rows",
+            "you took the upper third of the rows. What lies on the left is the first third of the columns: the last "
+            "axis of the grid.",
+            lambda weights, num_columns: _grid(weights, num_columns)[
+                ..., : weights.shape[-1] // num_columns // 3, :
+            ].sum((-2, -1)),
+        ),
+        Mistake(
+            "columns before rows",
+            "you split the patches into (columns, rows). They are counted row by row, so the axis of columns runs "
+            "fastest and comes last: (rows, columns).",
+            lambda weights, num_columns: weights.unflatten(-1, (num_columns, -1))[..., : num_columns // 3].sum(
+                (-2, -1)
+            ),
+        ),
+        Mistake(
+            "the first row only",
+            "you took the left third of the first row only: the other rows of patches have a left, too. Give the "
+            "patches their two axes first.",
+            lambda weights, num_columns: weights[..., : num_columns // 3].sum(-1),
+        ),
+    ],
+)
