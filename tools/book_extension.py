@@ -24,6 +24,12 @@ MATHJAX = "tex-chtml.js"
 INSTRUMENTS = "instruments"
 FONTS = "output/chtml/fonts"
 OF_THIS_RUN = '<p class="statement of-this-run">From this run. Yours will differ.</p>'
+CAPTION = re.compile(r"Figure (\d+\.\d+)\.")
+FIGURE = re.compile(r"Figure[ \u00a0]\d+\.\d+")
+FOLDS = {  # by tag: what the fold of a cell says where the cell itself does not
+    "set-up": ("Show how this page installs what it needs in Colab", "Hide how this page installs what it needs"),
+    exercises.EXERCISE: ("Show a solution, and what the checker says", "Hide the solution"),
+}
 MEASURED = '<p class="statement measured" title="{said}"><span aria-hidden="true">±</span><span>{said}</span></p>'
 
 
@@ -58,14 +64,75 @@ def write_title(app: Sphinx, config: Config) -> None:
     config.html_theme_options["logo"] = {"text": config.html_title}
 
 
-def name_list_items(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
-    """docutils gives the entries of a bibliography a role that the list around them may not hold."""
+def mend_roles(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """docutils gives the entries of a bibliography a role that the list around them may not hold, and MyST-NB gives
+    all folds one name, which hides from screen readers what is written on them."""
     if "body" in context:
-        context["body"] = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
+        body = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
+        context["body"] = body.replace('<summary aria-label="Toggle hidden content">', "<summary>")
+
+
+def caption_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Move a paragraph that begins **Figure 7.2.** into a figure with the picture of the cell above it."""
+    for paragraph in list(doctree.findall(nodes.paragraph)):
+        number = caption_number(paragraph)
+        if number is None:
+            continue
+        parent = paragraph.parent
+        place = parent.index(paragraph)
+        pictures = list(parent[place - 1].findall(nodes.image)) if place else []
+        if not pictures:
+            raise ValueError(f"{docname}: no picture directly above the caption of Figure {number}: move one of them")
+        picture = pictures[-1]
+        figure = nodes.figure("", classes=["captioned"], ids=[figure_id(number)])
+        picture.parent.replace(picture, figure)
+        figure += [picture, nodes.caption("", "", *paragraph.children)]
+        parent.remove(paragraph)
+
+
+def caption_number(paragraph: nodes.paragraph) -> str | None:
+    """Of which figure a paragraph is the caption: `7.2`; `None` for other paragraphs."""
+    first = next((child for child in paragraph.children if child.astext()), None)  # MyST begins with an empty text
+    found = CAPTION.fullmatch(first.astext()) if isinstance(first, nodes.strong) else None
+    return found[1] if found else None
+
+
+def figure_id(number: str) -> str:
+    return "figure-" + number.replace(".", "-")
+
+
+def link_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Make links of the words `Figure 7.2`, to this page or another; captions and titles stay as they are."""
+    pages = {int(name.split("/")[-1][:2]): name for name in app.env.found_docs if re.match(r"chapters/\d\d_", name)}
+    for paragraph in list(doctree.findall(nodes.paragraph)):
+        for text in list(paragraph.findall(nodes.Text)):
+            if not isinstance(text.parent, nodes.reference | nodes.literal) and FIGURE.search(text):
+                text.parent.replace(text, linked(app, docname, text.astext(), pages))
+
+
+def linked(app: Sphinx, docname: str, text: str, pages: dict[int, str]) -> list[nodes.Node]:
+    """The text in pieces, each `Figure 7.2` in it a link."""
+    made: list[nodes.Node] = []
+    for piece in re.split(f"({FIGURE.pattern})", text):
+        found = FIGURE.fullmatch(piece)
+        if found is None:
+            made.append(nodes.Text(piece))
+            continue
+        number = found[0].removeprefix("Figure").strip()
+        chapter = int(number.partition(".")[0])
+        if chapter not in pages:
+            raise ValueError(f"{docname}: {found[0]!r} is in a chapter that is not there: mend the number")
+        address = app.builder.get_relative_uri(docname, pages[chapter]) if pages[chapter] != docname else ""
+        made.append(nodes.reference("", piece, internal=True, refuri=f"{address}#{figure_id(number)}"))
+    return [one for one in made if one.astext()]
 
 
 def frame_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """A frame around each figure of a notebook: on a phone it scrolls, and the keyboard can then reach it."""
+    for figure in list(doctree.findall(nodes.figure)):
+        for image in figure.findall(nodes.image):
+            figure.replace(image, nodes.container("", image, classes=["output", "figure-frame"]))
+            break
     for output in list(doctree.findall(nodes.container)):
         if "cell_output" in output["classes"]:
             for image in [child for child in output.children if isinstance(child, nodes.image)]:
@@ -108,14 +175,20 @@ def stated_in(docname: str, cell: nodes.container) -> statements.Measured | None
         raise ValueError(f"{docname}.ipynb, metadata of a cell: {error}") from error
 
 
-def show_exercises(app: Sphinx, docname: str, source: list[str]) -> None:
-    """A page shows the code to mend above the folded solution, and the solution without its markers."""
-    if exercises.BEGIN not in source[0] or not app.env.doc2path(docname).endswith(".ipynb"):
+def prepare_cells(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Name the folds, and show of an exercise the code to mend; solution and what the checker says are folded."""
+    if not app.env.doc2path(docname).endswith(".ipynb"):
         return
     notebook = nbformat.reads(source[0], as_version=4)
     cells = []
     for cell in notebook.cells:
-        if exercises.EXERCISE in cell.metadata.get("tags", []):
+        tags = cell.metadata.get("tags", [])
+        for tag in FOLDS.keys() & tags:
+            shown = cell.metadata.setdefault("mystnb", {})
+            shown.setdefault("code_prompt_show", FOLDS[tag][0])
+            shown.setdefault("code_prompt_hide", FOLDS[tag][1])
+        if exercises.EXERCISE in tags:
+            cell.metadata.tags = [*(tag for tag in tags if tag != "hide-input"), "hide-cell"]
             wrong = exercises.code_to_mend(cell.source)
             if wrong is not None:
                 cells.append(nbformat.v4.new_markdown_cell(f"To mend:\n\n```python\n{wrong}\n```"))
@@ -154,11 +227,13 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.config.mathjax_path = f"mathjax/{MATHJAX}"
     app.connect("config-inited", write_title)
     app.connect("builder-inited", write_instruments)
-    app.connect("source-read", show_exercises)
+    app.connect("source-read", prepare_cells)
     app.connect("env-get-updated", write_all_where_one_quotes_another)
+    app.connect("doctree-resolved", caption_figures)
+    app.connect("doctree-resolved", link_figures)
     app.connect("doctree-resolved", frame_figures)
     app.connect("doctree-resolved", keep_columns)
     app.connect("doctree-resolved", mark_statements)
-    app.connect("html-page-context", name_list_items)
+    app.connect("html-page-context", mend_roles)
     app.connect("build-finished", copy_mathjax)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

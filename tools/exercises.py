@@ -29,7 +29,10 @@ from nbformat import NotebookNode
 FOLDER = notebooks.ROOT / "exercises"
 TABLE = notebooks.CHAPTERS / "teaching.md"
 TABLE_BEGIN, TABLE_END = "<!-- written by tools/exercises.py -->\n", "<!-- end -->"
-HEAD = re.compile(r"#### (\w+)\n\n\*(Coding|Prediction|Repair) · (easy|medium|hard) · (\d+) minutes\.\*")
+HEAD = re.compile(
+    r"#### (?P<title>[A-Z].*) \(`(?P<name>\w+)`\)\n\n"
+    r"\*(?P<kind>Coding|Prediction|Repair) · (?P<difficulty>easy|medium|hard) · (?P<minutes>\d+) minutes\.\*"
+)
 BEGIN, INSTEAD, END = "# BEGIN SOLUTION", "# INSTEAD", "# END SOLUTION"
 STUB = ("# your code here", "raise NotImplementedError")
 SETUP, TEXT, EXERCISE = "exercise-setup", "exercise-text", "exercise"
@@ -133,15 +136,15 @@ def with_solution(source: str) -> str:
 
 
 def table(chapters: Iterable[Path]) -> str:
-    """All exercises in markdown, a line each: chapter, name, kind, difficulty, minutes."""
+    """All exercises in markdown, a line each: chapter, title and name, kind, difficulty, minutes."""
     lines = ["| chapter | exercise | kind | difficulty | minutes |", "|---|---|---|---|---|"]
     for chapter in chapters:
         for cell in nbformat.read(chapter, as_version=4).cells:
             found = HEAD.match(cell.source)
             if found:
-                name, kind, difficulty, minutes = found.groups()
+                title, name, kind, difficulty, minutes = found.groups()
                 link = f"[{int(chapter.name[:2])}]({chapter.name})"
-                lines.append(f"| {link} | `{name}` | {kind.lower()} | {difficulty} | {minutes} |")
+                lines.append(f"| {link} | {title}: `{name}` | {kind.lower()} | {difficulty} | {minutes} |")
     return "\n".join(lines)
 
 

@@ -62,9 +62,10 @@ def test_every_exercise_has_text_hints_and_a_checker_of_its_chapter(chapter: Pat
     texts, cells = cells_with(chapter, exercises.TEXT), cells_with(chapter, exercises.EXERCISE)
     assert len(texts) == len(cells)
     for text, cell in zip(texts, cells, strict=True):
-        name = re.match(r"#### (\w+)\n", text.source)[1]
+        head = exercises.HEAD.match(text.source)
+        assert head, f"{chapter.name}: begin with a title in words: {text.source[:60]!r}"
+        name, difficulty = head["name"], head["difficulty"]
         assert checks.EXERCISES[name].chapter == int(chapter.name[:2])
-        difficulty = exercises.HEAD.match(text.source)[3]
         assert checks.EXERCISES[name].points == {"easy": 1, "medium": 2, "hard": 3}[difficulty]
         assert text.source.count("<details>") == text.source.count("</details>")
         assert cell.source.rstrip().endswith(f"checks.{name}({name})")
@@ -140,7 +141,7 @@ def test_the_code_to_mend_and_the_solution_stand_apart() -> None:
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
 def test_the_page_shows_the_code_to_mend_above_the_folded_solution(chapter: Path) -> None:
     page = BeautifulSoup((notebooks.ROOT / f"_build/html/chapters/{chapter.stem}.html").read_bytes(), "html.parser")
-    sections = {heading.find(string=True): heading.find_parent("section") for heading in page.find_all("h4")}
+    sections = {heading.find("code").text: heading.find_parent("section") for heading in page.select("h4:has(code)")}
     for cell in cells_with(chapter, exercises.EXERCISE):
         section = sections[re.search(r"checks\.(\w+)\(", cell.source)[1]]
         blocks = [

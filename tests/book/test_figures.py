@@ -1,0 +1,108 @@
+"""What is said about figures, folds, predictions and open exercises, in every chapter."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import book_extension
+import nbformat
+import notebooks
+import pytest
+from bs4 import BeautifulSoup
+from docutils import nodes
+
+CHAPTERS = sorted(notebooks.CHAPTERS.glob("[0-9]*.ipynb"))
+CAPTION = re.compile(r"\*\*Figure (\d+)\.(\d+)\.\*\* \S.{40,}")
+MENTION = re.compile(r"Figure[ \u00a0](\d+\.\d+)")
+NOT_SHOWN = {"remove-cell", "remove-output"}
+FOLDED = {"hide-input", "hide-cell", "hide-output"}
+
+
+def cells_of(path: Path) -> list[nbformat.NotebookNode]:
+    shown = nbformat.read(path, as_version=4).cells
+    return [cell for cell in shown if not NOT_SHOWN & set(cell.metadata.get("tags", []))]
+
+
+def draws(cell: nbformat.NotebookNode) -> bool:
+    return any("image/png" in output.get("data", {}) for output in cell.get("outputs", []))
+
+
+def figures_of(path: Path) -> list[str]:
+    """The numbers in the captions of a chapter, in the order of the page."""
+    found = [CAPTION.match(cell.source) for cell in cells_of(path) if cell.cell_type == "markdown"]
+    return [f"{one[1]}.{one[2]}" for one in found if one]
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_every_figure_has_a_caption_and_the_numbers_count_up(path: Path) -> None:
+    for cell, after in pairwise(cells_of(path)):
+        if draws(cell):
+            said = CAPTION.match(after.source) if after.cell_type == "markdown" else None
+            assert said, f"{path.name}, {cell.id}: the next cell must begin '**Figure {int(path.stem[:2])}.k.** …'"
+    numbers = figures_of(path)
+    assert numbers == [f"{int(path.stem[:2])}.{k}" for k in range(1, len(numbers) + 1)]
+
+
+def test_every_figure_that_is_mentioned_exists() -> None:
+    there = {number for path in CHAPTERS for number in figures_of(path)}
+    assert len(there) > 50
+    for path in CHAPTERS:
+        said = {number for cell in cells_of(path) for number in MENTION.findall(cell.source)}
+        assert said <= there, f"{path.name} speaks of {sorted(said - there)}"
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_every_fold_says_what_is_in_it(path: Path) -> None:
+    for cell in cells_of(path):
+        tags = set(cell.metadata.get("tags", []))
+        if FOLDED & tags and not tags & book_extension.FOLDS.keys():
+            shown = cell.metadata.get("mystnb", {})
+            assert len(shown.get("code_prompt_show", "")) > 9, f"{path.name}, {cell.id}: name the fold"
+            assert len(shown.get("code_prompt_hide", "")) > 9, f"{path.name}, {cell.id}: name the fold when it is open"
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_every_prediction_has_a_folded_answer(path: Path) -> None:
+    cells = cells_of(path)
+    asked = [place for place, cell in enumerate(cells) if re.search(r"^\**Predict", cell.source, flags=re.M)]
+    assert asked, f"{path.name} asks for no prediction"
+    for place in asked:
+        after = cells[place].source.partition("Predict")[2]
+        folded = [
+            cell
+            for cell in cells[place + 1 : place + 4]
+            if {"hide-cell", "hide-output"} & set(cell.metadata.get("tags", []))
+        ]
+        assert folded or "<details>" in after, f"{path.name}, {cells[place].id}: fold the answer"
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_every_open_exercise_has_an_answer(path: Path) -> None:
+    text = "\n\n".join(cell.source for cell in cells_of(path) if cell.cell_type == "markdown")
+    section = re.split(r"^## ", text.partition("\n## Exercises")[2], flags=re.M)[0].partition("### In code")[0]
+    asked = re.findall(r"^\d+\. ", section, flags=re.M)
+    assert len(asked) >= 2
+    assert section.count("<summary>Answer") == len(asked), f"{path.name}: {len(asked)} open exercises"
+
+
+def test_a_caption_becomes_part_of_the_figure_and_words_become_links() -> None:
+    folder = notebooks.ROOT / "_build/html/chapters"
+    for path in CHAPTERS:
+        page = BeautifulSoup((folder / f"{path.stem}.html").read_bytes(), "html.parser")
+        captions = {figure["id"]: figure.find("figcaption").text for figure in page.select("figure.captioned")}
+        wanted = figures_of(path)
+        assert list(captions) == [f"figure-{number.replace('.', '-')}" for number in wanted]
+        assert all(page.select_one(f"figure#{one} img[alt]") for one in captions)
+        for paragraph in page.select("article p"):
+            for number in MENTION.findall(paragraph.text):
+                if not paragraph.find_parent("figcaption"):
+                    assert paragraph.select(f"a[href$='#figure-{number.replace('.', '-')}']"), paragraph.text
+
+
+def test_a_caption_without_a_picture_is_refused() -> None:
+    said = nodes.paragraph("", "", nodes.Text(""), nodes.strong("", "Figure 7.2."), nodes.Text(" See it."))
+    assert book_extension.caption_number(said) == "7.2"
+    with pytest.raises(ValueError, match=r"page: no picture directly above the caption of Figure 7\.2"):
+        book_extension.caption_figures(None, nodes.section("", said), "page")
