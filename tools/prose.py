@@ -5,9 +5,11 @@ must be printed in the same section (a part of the page from one `##` heading to
 exercises and its recap may quote any of it), be a setting in that section's code, or be named in the cell's metadata:
 
     {"numbers": {"0.997": "results: 03_why_more_than_one_head.nonlinear", "0.84": "page: 11_translator",
-                 "17.5 %": "paper: Michel et al. 2019, figure 3", "0.25": "given: a quarter of four keys"}}
+                 "17.5 %": "paper: Michel et al. 2019, figure 3", "0.25": "given: a quarter of four keys",
+                 "0.42": "run: exercise 2, seed 10"}}
 
-`results:` and `page:` are looked up; `paper:` and `given:` (arithmetic, numbers that the reader is to imagine) are not.
+`results:` and `page:` are looked up; `paper:`, `given:` (arithmetic, numbers that the reader is to imagine) and `run:`
+(what whoever wrote the answer to an exercise got when doing it) are not.
 Formulas, code and links are not prose.
 """
 
@@ -19,7 +21,7 @@ from typing import Any
 
 import statements
 
-SOURCES = ("results", "page", "paper", "given")
+SOURCES = ("results", "page", "paper", "given", "run")
 WHOLE_PAGE = ("Recap", "The same thing elsewhere", "Exercises", "In code")
 NOT_PROSE = re.compile(
     r"^(?P<fence>`{3,}|~{3,}).*?^(?P=fence)|\$\$.+?\$\$|\$[^$\n]+\$|`[^`\n]*`|\]\([^)]*\)|https?://\S+|<[^<>\n]+>|"

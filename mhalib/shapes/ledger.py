@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-HEADINGS = ("#", "operation", "reads", "shape", "axes", "strides", "memory", "bytes")
+HEADINGS = ("#", "shape", "axes", "operation", "reads", "strides", "memory", "bytes")
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Step:
         reads = ", ".join(self.reads)
         return (
             str(number),
-            self.operation,
-            reads,
             str(self.shape),
             axes,
+            self.operation,
+            reads,
             str(self.strides),
             self.memory,
             f"{self.bytes:,}",

@@ -129,7 +129,7 @@ def _title(parts: Sequence[Operation], reads_weight: bool) -> str:
         return "linear" if reads_weight and computing[0].name in ("mm", "addmm") else computing[0].title
     titles = list(dict.fromkeys(part.title for part in parts))
     if "copy" in titles and len(titles) > 1:
-        return "repeat" if "expand" in titles else "reshape" if "view" in titles else "copy"
+        return "expand, copy" if "expand" in titles else "reshape" if "view" in titles else "copy"
     return "view" if "view" in titles else titles[-1]
 
 

@@ -479,7 +479,7 @@ def test_d2ls_check_on_d2ls_layer():
     assert [s.strides for s in seen][:4] == [(400, 100, 1), (400, 100, 20, 1), (400, 20, 100, 1), (80, 20, 1)]
     assert seen[0].reads == ("queries", "W_q.weight")
     assert seen[2].memory == "view of 0"
-    assert [row for row in rows if row[0] == "repeat"] == [("repeat", "B·5", (10,), "copy", 80)]
+    assert [row for row in rows if row[0] == "expand, copy"] == [("expand, copy", "B·5", (10,), "copy", 80)]
     assert [row for row in rows if "softmax" in row[0]] == [("softmax over K", "B·h Q K", (10, 4, 6), "new", 960)]
     assert rows[-5:] == [
         ("matmul", "B·h Q d", (10, 4, 20), "new", 3_200),
@@ -689,7 +689,7 @@ class _Page(HTMLParser):
 def test_every_step_stands_in_text_and_table():
     seen = ledger(MultiHeadAttention(D, H), *_queries_and_pairs(), LENGTHS)
     page, lines = _Page(seen._repr_html_()), str(seen).splitlines()
-    headings = "# operation reads shape axes strides memory bytes".split()
+    headings = "# shape axes operation reads strides memory bytes".split()
     assert lines[0].split() == headings
     assert page.cells[:9] == [*headings, "code"]
     assert lines[len(seen) + 1] == seen.summary
