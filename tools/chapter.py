@@ -23,6 +23,7 @@ TO_WRITE = "TO WRITE"
 USAGE = 'make chapter NAME=rotary_positions TITLE="Rotary positions"'
 NAME = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
 IN_TOC = re.compile(r"^(?P<indent> +)- file: chapters/\d\d_\w+\n +title: .*\n", re.MULTILINE)
+IN_MAP = re.compile(r"^\d+: (?P<column>\d+) (?P<row>\d+)(?: after [\d ]+)?\n", re.MULTILINE)
 IN_INDEX = re.compile(r"^\d+\. \[.*\]\(\d\d_\w+\.ipynb\).*\n", re.MULTILINE)
 ALT = (
     "A triangle of dark squares, five queries down and five keys across: each query sees itself and what comes before."
@@ -45,7 +46,14 @@ print("examples, tokens, width:", *x.shape)""",
     ),
     f"## The idea in one picture\n\n*{TO_WRITE}: what each [query](glossary.md#query) sees here.*",
     (
-        {"mystnb": {"image": {"alt": ALT}}},
+        {
+            "mystnb": {
+                "code_prompt_hide": "Hide how Figure NUMBER.1 is drawn",
+                "code_prompt_show": "Show how Figure NUMBER.1 is drawn",
+                "image": {"alt": ALT},
+            },
+            "tags": ["hide-input"],
+        },
         """\
 sees = torch.ones(5, 5).tril()
 figure, ax = plt.subplots(figsize=(3, 3), layout="constrained")
@@ -53,6 +61,7 @@ ax.imshow(sees, cmap="Greys")
 ax.set(xlabel="key", ylabel="query")
 print("pairs that are seen:", int(sees.sum()))""",
     ),
+    f"**Figure NUMBER.1.** {TO_WRITE}: one or two sentences that say what to see in the picture.",
     f"## The mathematics\n\n*{TO_WRITE}: the steps.* A [head](glossary.md#head) has $d = D / h$ channels.",
     ({}, 'D, h = 12, 3\nprint("channels of a head:", D // h)'),
     f"## The smallest code\n\n*{TO_WRITE}: what the lines do, and why they are the smallest.*",
@@ -73,10 +82,13 @@ print("rows that sum to 1:", weights[..., 0].numel())""",
     ),
     f"## What a trained layer does\n\n*{TO_WRITE}: a stored model, its picture, and the number that it shows.*",
     ({}, 'print("heads to look at:", weights.shape[1])'),
-    f"## Something to play with\n\n**Predict before you run it:** *{TO_WRITE}: a question with one answer.*",
+    f"## Something to play with\n\n**Predict.** *{TO_WRITE}: a question with one answer.*",
     ({}, 'causal = mhalib.causal_mask(5)\nprint("pairs, with a causal mask:", int(causal.sum()))'),
     (
-        {"tags": ["hide-cell"]},
+        {
+            "mystnb": {"code_prompt_hide": "Hide the answer", "code_prompt_show": "Show the answer"},
+            "tags": ["hide-cell"],
+        },
         """\
 _, masked = layer(x, x, x, mask=causal)
 print("weights that are 0:", int((masked[0, 0] == 0).sum()))""",
@@ -85,7 +97,20 @@ print("weights that are 0:", int((masked[0, 0] == 0).sum()))""",
 ## Exercises
 
 1. **{TO_WRITE}: predict, then run.** (5 minutes) A question that the page's own code answers.
-2. **{TO_WRITE}: change one thing.** (10 minutes) What does it do to the numbers above?""",
+
+   <details><summary>Answer</summary>
+
+   {TO_WRITE}: the answer, worked out.
+
+   </details>
+
+2. **{TO_WRITE}: change one thing.** (10 minutes) What does it do to the numbers above?
+
+   <details><summary>Answer</summary>
+
+   {TO_WRITE}: the answer, worked out.
+
+   </details>""",
     f"""\
 ## Recap
 
@@ -143,7 +168,8 @@ def skeleton(path: Path, title: str) -> NotebookNode:
         nbformat.v4.new_markdown_cell(generated["launch"], metadata={"tags": ["launch"]}),
         nbformat.v4.new_code_cell(generated["set-up"], metadata={"tags": ["set-up", "hide-input"]}),
     ]
-    for one in SKELETON:
+    number = str(int(path.name[:2]))
+    for one in json.loads(json.dumps(SKELETON).replace("NUMBER", number)):
         if isinstance(one, str):
             cells.append(nbformat.v4.new_markdown_cell(one))
         else:
@@ -151,9 +177,9 @@ def skeleton(path: Path, title: str) -> NotebookNode:
     return notebooks.normalise(nbformat.v4.new_notebook(cells=cells))
 
 
-def with_line(path: Path, pattern: re.Pattern[str], line: str) -> str:
-    """The text of `path` with `line` behind the last place where `pattern` fits; `{indent}` in it is that place's."""
-    text = path.read_text(encoding="utf-8")
+def with_line(path: Path, pattern: re.Pattern[str], line: str, text: str | None = None) -> str:
+    """`text`, or that of `path`, with `line` behind the last place where `pattern` fits; `{indent}` is that place's."""
+    text = path.read_text(encoding="utf-8") if text is None else text
     places = list(pattern.finditer(text))
     if not places:
         where = path.relative_to(notebooks.ROOT).as_posix()
@@ -182,6 +208,7 @@ def make(name: str, title: str) -> Path:
     listed = with_line(toc, IN_TOC, f"{{indent}}- file: chapters/{stem}\n{{indent}}  title: {entry}\n")
     shown = title.replace("{", "{{").replace("}", "}}")
     told = with_line(index, IN_INDEX, f"{number}. [{shown}]({stem}.ipynb): {TO_WRITE}: what it shows, in ten words\n")
+    told = with_line(index, IN_MAP, f"{number}: 0 {{row}} after {number - 1}\n", told)
     path = notebooks.CHAPTERS / f"{stem}.ipynb"
     nbformat.write(skeleton(path, title), path)
     nbformat.write(notebooks.execute(path), path)

@@ -38,7 +38,7 @@ CHAPTERS = ROOT / "chapters"
 CELL_TIMEOUT = 300  # seconds
 PACKAGE_FILES = (".py", ".js", ".css", ".json", ".npz", ".txt", ".safetensors")
 FRONT_PAGE = "front-page"
-FRONT_PICTURES = {  # the start page shows a figure of each part
+FRONT_PICTURES = {  # README shows a figure of each part
     "07_per_head_heatmaps": CHAPTERS / "_static/trained_heads.png",
     "12_small_gpt": CHAPTERS / "_static/copying_heads.png",
     "16_what_heads_look_at": CHAPTERS / "_static/encoder_heads.png",
@@ -255,7 +255,7 @@ def _with_pictures(outputs: list[NotebookNode], fresh: list[NotebookNode]) -> li
 
 
 def front_picture(notebook: NotebookNode) -> bytes | None:
-    """The figure of the cell tagged `front-page`, which the start page shows too; `None` if there is no such cell."""
+    """The figure of the cell tagged `front-page`, which README shows too; `None` if there is no such cell."""
     if not any(FRONT_PAGE in cell.metadata.get("tags", []) for cell in notebook.cells):
         return None
     outputs = cell_with_tag(notebook, FRONT_PAGE).outputs

@@ -25,7 +25,7 @@ SOURCES = ("results", "page", "paper", "given", "run")
 WHOLE_PAGE = ("Recap", "The same thing elsewhere", "Exercises", "In code")
 NOT_PROSE = re.compile(
     r"^(?P<fence>`{3,}|~{3,}).*?^(?P=fence)|\$\$.+?\$\$|\$[^$\n]+\$|`[^`\n]*`|\]\([^)]*\)|https?://\S+|<[^<>\n]+>|"
-    r"arXiv:\S+|\b\d{4}\.\d{4,5}\b",
+    r"arXiv:\S+|\b\d{4}\.\d{4,5}\b|\bFigures? \d+\.\d+(?: (?:and|to) \d+\.\d+)?",
     re.MULTILINE | re.DOTALL,
 )
 CLAIM = re.compile(r"(?<![\w.])[-−+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?![\w])(?!\.\d)(?: ?%)?")

@@ -17,7 +17,7 @@ from book_text import TEXTS, Text
 
 pytestmark = pytest.mark.tool
 
-CONVENTIONS = ("notebooks", "glossary", "notation", "sources", "results")
+CONVENTIONS = ("notebooks", "figures", "glossary", "notation", "sources", "results")
 OF_ALL = "every_notebook_is_in_the_book or every_page_is_in_the_book"
 
 
@@ -54,6 +54,7 @@ def test_a_new_chapter_passes_the_conventions_tests(copied: Path) -> None:
     index = (copied / "chapters/index.md").read_text(encoding="utf-8")
     line = re.escape(f"{number}. [Rotary: {{what}} turns?]({stem}.ipynb): TO WRITE")
     assert re.search(rf"^{number - 1}\. .*\n{line}", index, re.MULTILINE)
+    assert re.search(rf"^{number - 1}: .*\n{number}: 0 \d+ after {number - 1}\n```", index, re.MULTILINE)
 
     files = [f"tests/book/test_{name}.py" for name in CONVENTIONS]
     options = ("-q", "-p", "no:cacheprovider", "-k", f"{stem} or {OF_ALL}")

@@ -1,0 +1,53 @@
+"""The start page: a map that has every chapter, and an instrument that lives."""
+
+from __future__ import annotations
+
+import book_map
+import notebooks
+import pytest
+from bs4 import BeautifulSoup
+
+FRONT = notebooks.ROOT / "_build/html/chapters/index.html"
+
+
+def test_every_chapter_is_a_link_on_the_map() -> None:
+    drawn = BeautifulSoup(FRONT.read_bytes(), "html.parser").select_one("svg.book-map")
+    known = book_map.chapters()
+    assert [link["href"] for link in drawn.select("a")] == [f"{known[number][1]}.html" for number in sorted(known)]
+    assert {link["class"][0] for link in drawn.select("a")} == {"part-1", "part-2", "part-3"}
+
+
+def test_a_line_leads_from_what_comes_first() -> None:
+    """Every chapter but the first builds on an earlier one."""
+    text = (notebooks.CHAPTERS / "index.md").read_text(encoding="utf-8")
+    content = text.partition("```{book-map}")[2].partition("\n")[2].partition("```")[0]
+    placed = book_map.stations(content.splitlines())
+    assert placed[1].after == ()
+    assert all(one.after and max(one.after) < number for number, one in placed.items() if number > 1)
+    places = [(one.column, one.row) for one in placed.values()]
+    assert len(set(places)) == len(places)
+
+
+def test_the_start_page_has_an_instrument_with_real_heads() -> None:
+    page = BeautifulSoup(FRONT.read_bytes(), "html.parser")
+    (instrument,) = page.select(".front-instrument .mhalib-instrument")
+    assert instrument["data-script"] == "HeadExplorer"
+    assert len(instrument.select("table tbody tr")) >= 4
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["1 0 0"], "write a chapter, its column and row"),
+        (["1: 0 0", "3: 1 0 after 2"], r"chapter 3 comes after \[2\], which the map does not have"),
+    ],
+)
+def test_a_line_that_is_wrong_is_named(lines: list[str], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        book_map.stations(lines)
+
+
+def test_a_chapter_that_is_only_on_the_map_is_named() -> None:
+    placed = {number: book_map.Station(number, 0, ()) for number in [*book_map.chapters(), 99]}
+    with pytest.raises(ValueError, match=r"chapters \[99\] are in only one"):
+        book_map.drawn(placed, "map")
