@@ -47,8 +47,8 @@ WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 SETUP = """\
-# Where all is installed, this does nothing. Elsewhere, as in Colab, it installs
-# mhalib and what the host lacks. The host's torch and numpy stay.
+# If everything is installed, this does nothing. Elsewhere, as in Colab, it installs
+# mhalib and what is missing, and leaves torch and numpy as they are.
 from importlib.util import find_spec
 
 if find_spec("mhalib") is None:
