@@ -91,7 +91,7 @@ EXERCISE_LAUNCH = (
     "### In code\n\n"
     "A checker compares what you write with the right answer, on inputs that it draws, and tells you which mistake you "
     "made. Work in [a notebook of these exercises alone]({notebook}), or [in Colab]({colab}). Here, hints and "
-    "solutions stand behind a click."
+    "solutions are behind a click."
 )
 
 
