@@ -90,7 +90,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         ),
         "17_are_heads_different": "head_map head_similarity js_distance diagonal_dominance",
         "18_which_heads_matter": (
-            "head_importance HardConcreteGate layers_of=heads_of prune_heads removed_heads=removed"
+            "head_importance head_means HardConcreteGate layers_of=heads_of prune_heads removed_heads=removed"
         ),
     },
     "mhalib.plots": {

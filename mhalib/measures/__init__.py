@@ -13,6 +13,7 @@ from .gates import Head, gated, heads_of, layers_of, switched_off
 from .hard_concrete import HardConcreteGate
 from .importance import head_importance
 from .induction import induction_score, induction_targets
+from .means import head_means
 from .patterns import attention_to, confidence, diagonal_dominance, head_entropy, maximum_at
 from .pruning import prune_heads, removed_heads
 from .roles import HeadRole, head_roles
@@ -30,6 +31,7 @@ __all__ = [
     "head_entropy",
     "head_importance",
     "head_map",
+    "head_means",
     "head_roles",
     "head_similarity",
     "heads_of",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import NamedTuple
 
@@ -90,22 +90,76 @@ def gated(model: nn.Module, gates: Mapping[str, Iterable[Tensor | None]]) -> Ite
         yield
 
 
-def switched_off(model: nn.Module, heads: Iterable[Head]) -> AbstractContextManager[None]:
-    """`with switched_off(model, [Head("cross", 1, 3)]):` those heads contribute nothing.
+def switched_off(
+    model: nn.Module, heads: Iterable[Head], means: Mapping[str, Iterable[Tensor]] | None = None
+) -> AbstractContextManager[None]:
+    """`with switched_off(model, [Head("cross", 1, 3)]):` those heads contribute nothing, or only their mean.
+
+    Args:
+        model: one of `mhalib.models`.
+        heads: which.
+        means: `None` sets what these heads find to 0. Else it is set to the head's mean, the same for all queries
+            (mean ablation): for each kind that `heads` names, one tensor per layer, (h, d), as `head_means` makes them.
+            They are brought to the type and the device of what they replace.
 
     Raises:
-        TypeError: `heads` is not a list of heads.
-        ValueError: the model has no such head.
+        TypeError: `heads` is not a list of heads, or `means` no mapping to lists of tensors.
+        ValueError: the model has no such head, or `means` does not fit the model.
     """
     layers = layers_of(model)
-    gates = {kind: [torch.ones(layer.num_heads) for layer in of_kind] for kind, of_kind in layers.items()}
+    off = {kind: [torch.zeros(layer.num_heads, dtype=torch.bool) for layer in layers[kind]] for kind in layers}
     known = set(heads_of(model))
+    named = set()
     for head in as_heads(heads):
         if head not in known:
             raise ValueError(f"heads holds {tuple(head)}, which the model does not have")
         kind, layer, number = head
-        gates[kind][layer][layers[kind][layer].head_numbers.index(number)] = 0.0
-    return gated(model, gates)
+        named.add(kind)
+        off[kind][layer][layers[kind][layer].head_numbers.index(number)] = True
+    if means is None:
+        return gated(model, {kind: [(~of_layer).float() for of_layer in off[kind]] for kind in layers})
+    if not isinstance(means, Mapping):
+        raise TypeError(f"means must be a mapping from kinds to means, got {type(means).__name__}: {means!r:.80}")
+    checked = {kind: _means_of_kind(means, kind, layers[kind]) for kind in layers if kind in named}
+    return _replaced(
+        [
+            (layer, of_layer, mean)
+            for kind, of_kind in checked.items()
+            for layer, of_layer, mean in zip(layers[kind], off[kind], of_kind, strict=True)
+        ]
+    )
+
+
+def _means_of_kind(means: Mapping[str, Iterable[Tensor]], kind: str, layers: list[MultiHeadAttention]) -> list[Tensor]:
+    """The means of one kind's layers. Raises what `switched_off` says."""
+    if kind not in means:
+        raise ValueError(f"heads names the kind {kind!r}, but means has {list(means)}")
+    of_kind = as_list(f"means[{kind!r}]", means[kind])
+    if len(of_kind) != len(layers):
+        raise ValueError(f"means[{kind!r}] has {len(of_kind)} entries for {len(layers)} layers")
+    for number, (layer, mean) in enumerate(zip(layers, of_kind, strict=True)):
+        name, needed = f"means[{kind!r}][{number}]", (layer.num_heads, layer.value_dim)
+        require_tensor(name, mean)
+        if mean.shape != needed:
+            raise ValueError(f"{name} has shape {tuple(mean.shape)}, but needs {needed}")
+    return of_kind
+
+
+@contextmanager
+def _replaced(places: list[tuple[MultiHeadAttention, Tensor, Tensor]]) -> Iterator[None]:
+    """Inside, the heads of each layer that are off, (h,), give their mean, (h, d), for every query."""
+
+    def replace(off: Tensor, mean: Tensor) -> Callable[[Tensor], Tensor]:
+        def apply(found: Tensor) -> Tensor:
+            return torch.where(off.to(found.device)[:, None, None], mean.to(found)[:, None], found)
+
+        return apply
+
+    with ExitStack() as handles:
+        for layer, off, mean in places:
+            if off.any():
+                handles.callback(layer.on_heads(replace(off, mean)).remove)
+        yield
 
 
 def _install(name: str, layer: MultiHeadAttention, gate: Tensor) -> torch.utils.hooks.RemovableHandle:

@@ -169,9 +169,14 @@ def _gate_example(model, gates):
         model(_ids())
 
 
-def _switch_example(model, heads):
-    with mhalib.switched_off(model, heads):
-        pass
+def _switch_example(model, heads, means=None):
+    with mhalib.switched_off(model, heads, means):
+        model(_ids())
+
+
+def _read(model, batch):
+    model(batch)
+    return {"decoder self": torch.ones(batch.shape, dtype=torch.bool)}
 
 
 def _losses(model, batch):
@@ -302,6 +307,23 @@ PLACES = {
         lambda: {"gate": torch.ones(2, 5, 3)},
     ),
     "measures.switched_off": (_switch_example, lambda: {"model": _gpt(), "heads": [("decoder self", 0, 1)]}),
+    "measures.switched_off with means": (
+        _switch_example,
+        lambda: {
+            "model": _gpt(),
+            "heads": [("decoder self", 0, 1)],
+            "means": measures.head_means(_gpt(), [_ids()], _read),
+        },
+    ),
+    "measures.switched_off with a hostile mean": (
+        lambda mean: _switch_example(_gpt(), [("decoder self", 0, 1)], {"decoder self": [mean]}),
+        lambda: {"mean": measures.head_means(_gpt(), [_ids()], _read)["decoder self"][0]},
+    ),
+    "measures.head_means": (measures.head_means, lambda: {"model": _gpt(), "batches": [_ids()], "run": _read}),
+    "measures.head_means with hostile queries": (
+        lambda real: measures.head_means(_gpt(), [_ids()], lambda model, batch: (model(batch), real)[1]),
+        lambda: {"real": {"decoder self": torch.ones(_ids().shape, dtype=torch.bool)}},
+    ),
     "measures.heads_of": (measures.heads_of, lambda: {"model": _gpt()}),
     "measures.layers_of": (measures.layers_of, lambda: {"model": _gpt()}),
     "measures.prune_heads": (measures.prune_heads, lambda: {"model": _gpt(), "heads": [("decoder self", 0, 1)]}),
