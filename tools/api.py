@@ -28,7 +28,8 @@ EXERCISES = "mhalib.classroom.checks"
 CHAPTERS = {  # module -> page that builds or first explains -> names; `name=word`, where the page has a word for it
     "mhalib.attention": {
         "03_why_more_than_one_head": "MultiHeadAttention",
-        "01_weighted_average": "attend masked_softmax causal_mask padding_mask",
+        "01_weighted_average": "attend",
+        "02_scale_masks_dropout": "masked_softmax causal_mask padding_mask",
         "05_reshape_trick": "split_heads merge_heads transpose_qkv transpose_output HeadSlices=columns",
         "08_three_uses": "KeyValueCache Cache=cache register=layer KINDS=layer make_attention=layer",
         "12_small_gpt": (
@@ -38,9 +39,8 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     },
     "mhalib.shapes": {"06_shape_checks": "check_shape ledger Ledger=ledger Step=step"},
     "mhalib.reference": {
-        "01_weighted_average": (
-            "attend_loops=loop to_torch from_torch=to_torch D2LMultiHeadAttention to_d2l=D2L from_d2l=D2L"
-        ),
+        "01_weighted_average": "attend_loops=loop",
+        "02_scale_masks_dropout": "to_torch from_torch=to_torch D2LMultiHeadAttention to_d2l=D2L from_d2l=D2L",
         "04_mathematics": "multi_head_attention_loops",
         "08_three_uses": "HarvardMultiHeadAttention to_harvard from_harvard=to_harvard",
     },

@@ -63,6 +63,7 @@ OWN_NEEDS = {  # what one chapter needs beyond that
     **dict.fromkeys(
         (
             "01_weighted_average",
+            "02_scale_masks_dropout",
             "04_mathematics",
             "05_reshape_trick",
             "07_per_head_heatmaps",

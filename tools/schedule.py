@@ -21,7 +21,7 @@ SECONDS = {  # of what takes 10 or more, on one of two cores; the order is what 
     "tests/library/test_grade.py": 125,
     "chapters/18_which_heads_matter.ipynb": 90,
     "chapters/15_two_modalities.ipynb": 70,
-    "chapters/01_weighted_average.ipynb": 55,
+    "chapters/02_scale_masks_dropout.ipynb": 55,
     "chapters/12_small_gpt.ipynb": 50,
     "tests/book/test_reshape_stepper.py": 40,
     "chapters/17_are_heads_different.ipynb": 35,

@@ -154,7 +154,7 @@ def test_no_symbol_and_no_name_has_two_meanings() -> None:
     [
         ("| $K$ | `num_kvpairs` |", "| $Q$ | `num_kvpairs` |", "Q"),
         ("| $w$ | `weights` |", "| $w$ | `scores` |", "scores"),
-        (r"| $\tau$ | 01_weighted_average |", "| $q$ | 01_weighted_average |", "q"),
+        (r"| $\tau$ | 02_scale_masks_dropout |", "| $q$ | 02_scale_masks_dropout |", "q"),
     ],
 )
 def test_a_second_meaning_is_found(right: str, wrong: str, twice: str) -> None:

@@ -59,8 +59,8 @@ def sandboxed():
 
 
 RIGHT = "def weighted_average(weights, values):\n    return weights @ values"
-RIGHT_TOO = "def two_heads(weights, values):\n    return (weights @ values).transpose(0, 1).flatten(1)"
-CHECKS = "from mhalib.classroom import checks\nchecks.weighted_average(weighted_average)\nchecks.two_heads(two_heads)"
+RIGHT_TOO = "def scores(q, k):\n    return q @ k.mT / q.shape[-1] ** 0.5"
+CHECKS = "from mhalib.classroom import checks\nchecks.weighted_average(weighted_average)\nchecks.scores(scores)"
 HONEST = ["import torch", RIGHT, RIGHT_TOO, CHECKS]
 
 
@@ -162,7 +162,7 @@ ATTACKS = {
         ],
         solved(),
     ),
-    "half done": ([RIGHT, "def two_heads(w, v):\n    raise NotImplementedError", CHECKS], None),
+    "half done": ([RIGHT, "def scores(q, k):\n    raise NotImplementedError", CHECKS], None),
     "a known mistake": (
         in_the_function("return weights @ values / len(values)"),
         only_itself("value", "weights sum to 1"),
@@ -299,7 +299,7 @@ ATTACKS = {
     "the reference": (
         [
             "from mhalib.classroom.checks import EXERCISES",
-            "from mhalib.classroom.checks.chapter_03 import weighted_average as w",
+            "from mhalib.classroom.checks.chapter_01 import weighted_average as w",
             *in_the_function("return w.reference(weights, values)"),
         ],
         only_itself("raised", "made by mhalib, which the grader does not have"),
@@ -432,7 +432,7 @@ def test_there_are_enough_attacks():
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_notebook_gets_what_it_deserves(graded, name):
-    first, second = (graded.of[name, exercise] for exercise in ("weighted_average", "two_heads"))
+    first, second = (graded.of[name, exercise] for exercise in ("weighted_average", "scores"))
     assert (first.out_of, second.out_of) == (1, 1)
     assert len(first.diagnosis) < 2_500
     assert first.diagnosis
@@ -448,28 +448,28 @@ def test_a_notebook_gets_what_it_deserves(graded, name):
 def test_what_may_come_out_in_two_ways_gives_no_points_that_are_not_deserved(graded):
     for name in ("forged frames", "drips"):
         assert graded.of[name, "weighted_average"].points == 0
-    for exercise in ("weighted_average", "two_heads"):
+    for exercise in ("weighted_average", "scores"):
         assert graded.of["kills all", exercise].points == 1
         assert graded.of["a large file", exercise].points == 1
-    assert [graded.of["half done", exercise].points for exercise in ("weighted_average", "two_heads")] == [1, 0]
-    assert graded.of["half done", "two_heads"].kind == "not started"
+    assert [graded.of["half done", exercise].points for exercise in ("weighted_average", "scores")] == [1, 0]
+    assert graded.of["half done", "scores"].kind == "not started"
     assert graded.of["a known mistake", "weighted_average"].mistake == "divided by the number of values"
 
 
 @pytest.mark.parametrize("name", [*DAMAGED, "fifo", "folder", "link", "passwords", "nowhere", "large"])
 def test_what_cannot_be_read_costs_only_itself(graded, name):
-    for exercise in ("weighted_average", "two_heads"):
+    for exercise in ("weighted_average", "scores"):
         row = graded.of[name, exercise]
         assert (row.points, row.kind) == (0, "unreadable")
         assert row.diagnosis.startswith("the notebook could not be read: ")
-    assert "root" not in graded.of["passwords", "two_heads"].diagnosis
-    assert "larger than 20 MB" in graded.of["large", "two_heads"].diagnosis  # it was not read at all
+    assert "root" not in graded.of["passwords", "scores"].diagnosis
+    assert "larger than 20 MB" in graded.of["large", "scores"].diagnosis  # it was not read at all
 
 
 def test_nobody_is_lost_or_there_twice(graded):
     extra = {"fifo", "folder", "link", "passwords", "nowhere", "large", "\N{REPLACEMENT CHARACTER}"}
     assert Counter(row.student for row in graded.rows) == dict.fromkeys({*ATTACKS, *DAMAGED} | extra, 2)
-    assert graded.of["\N{REPLACEMENT CHARACTER}", "two_heads"].points == 1
+    assert graded.of["\N{REPLACEMENT CHARACTER}", "scores"].points == 1
 
 
 def test_nothing_outside_is_touched(graded):
@@ -570,7 +570,7 @@ def test_a_killed_run_goes_on_where_it_stopped(sandboxed, tmp_path):
     assert ran.returncode == 0, ran.stderr
     assert "8 rows in" in ran.stdout
     assert "   2 of   2  a\n   2 of   2  b\n   1 of   2  c\n   2 of   2  d\n" in ran.stdout
-    assert "weighted_average, two_heads" in ran.stdout
+    assert "weighted_average, scores" in ran.stdout
     assert {name: (journal / name).stat().st_mtime_ns for name in finished} == finished
     with open(out, encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -711,7 +711,7 @@ def test_one_student_cannot_add_exercises_for_all(tmp_path):
     joker = [*HONEST, "checks.split_heads(print)\nchecks.open_gates(print)"]
     folder = hand_in(tmp_path / "s", {"a": HONEST, "b": HONEST, "c": joker})
     chosen = _class._choose(_submissions.find(folder)[0], [])
-    assert [exercise.name for exercise in chosen] == ["weighted_average", "two_heads"]
+    assert [exercise.name for exercise in chosen] == ["weighted_average", "scores"]
     (folder / "b.ipynb").unlink()
     assert len(_class._choose(_submissions.find(folder)[0], [])) == 4
     assert {exercise.chapter for exercise in _class._choose([], [3, 9])} == {3, 9}
@@ -761,7 +761,7 @@ def test_a_student_may_hand_in_a_notebook_for_each_chapter(counted, tmp_path, ca
     (tmp_path / "s/anna").mkdir(parents=True)
     (tmp_path / "s/ben").mkdir()
     folder, out = hand_in(tmp_path / "s", work), tmp_path / "grades.csv"
-    first, second = ["weighted_average", "two_heads"], ["split_heads", "merge_heads"]
+    first, second = ["weighted_average", "scores"], ["split_heads", "merge_heads"]
     expected = {"anna/01": first, "anna/04": second, "ben/01": first, "ben/04": second, "carl": [*first, *second]}
     graded = grade(folder, out)
     assert {name: [row.exercise for row in graded if row.student == name] for name in expected} == expected

@@ -5,10 +5,11 @@ wrong, names the known mistake that does the same. It prints what was verified, 
 """
 
 from ._exercise import CheckFailed, Exercise, Finding, Mistake
-from .chapter_01 import attend, masked_softmax, scores
-from .chapter_01_masks import causal_mask, padding_mask
-from .chapter_01_repairs import mended_filling, mended_scale
-from .chapter_03 import two_heads, weighted_average
+from .chapter_01 import scores, weighted_average
+from .chapter_02 import attend, masked_softmax
+from .chapter_02_masks import causal_mask, padding_mask
+from .chapter_02_repairs import mended_filling, mended_scale
+from .chapter_03 import two_heads
 from .chapter_04 import cache_numbers, count_flops, count_weights, multi_head
 from .chapter_05 import fold_heads, mended_merge, merge_heads, row_of_fold, split_heads, strides_of_heads
 from .chapter_06 import first_wrong_step, folded_lens
@@ -29,8 +30,9 @@ from .chapter_18_repairs import mended_pruning
 EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise
     for exercise in (
-        *(weighted_average, two_heads),
-        *(scores, masked_softmax, padding_mask, causal_mask, attend, mended_scale, mended_filling),
+        *(weighted_average, scores),
+        *(masked_softmax, padding_mask, causal_mask, attend, mended_scale, mended_filling),
+        *(two_heads,),
         *(count_weights, count_flops, cache_numbers, multi_head),
         *(split_heads, merge_heads, fold_heads, row_of_fold, strides_of_heads, mended_merge),
         *(mended_layer, folded_lens, converted_mask, first_wrong_step, mended_tiling),

@@ -1,54 +1,14 @@
-"""Chapter 3: weighted averages, and two heads side by side."""
+"""Chapter 3: two heads side by side."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
 
-import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
 from ._inputs import draw, sizes
-
-
-def _weights_and_values(rng: random.Random) -> Iterator[Case]:
-    yield {"weights": torch.tensor([[0.25, 0.75]]), "values": torch.tensor([[4.0, 0.0, 8.0], [0.0, 4.0, 8.0]])}
-    for _ in range(3):
-        num_queries, num_kvpairs, width = sizes(rng, 3)
-        yield {"weights": draw(rng, num_queries, num_kvpairs).softmax(-1), "values": draw(rng, num_kvpairs, width)}
-
-
-weighted_average = Exercise(
-    "weighted_average",
-    chapter=3,
-    title="the average of values that a head returns",
-    reference=lambda weights, values: weights @ values,
-    cases=_weights_and_values,
-    verified="four inputs in which the numbers of queries, of keys and the width differ.",
-    mistakes=[
-        Mistake(
-            "divided by the number of values",
-            "you divided by the number of values. The weights sum to 1 already, so the weighted sum is the average.",
-            lambda weights, values: weights @ values / len(values),
-        ),
-        Mistake(
-            "plain mean",
-            "this is the mean of all values, the same for every query: the weights have no effect.",
-            lambda weights, values: values.mean(0).expand(len(weights), -1),
-        ),
-        Mistake(
-            "the value of the largest weight",
-            "you take the value with the largest weight. Attention is soft: all values count, each by its weight.",
-            lambda weights, values: values[weights.argmax(-1)],
-        ),
-        Mistake(
-            "transposed",
-            "your result has a column for each query; it should have a row.",
-            lambda weights, values: (weights @ values).mT,
-        ),
-    ],
-)
 
 
 def _two_heads(rng: random.Random) -> Iterator[Case]:

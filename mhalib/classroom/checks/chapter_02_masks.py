@@ -1,4 +1,4 @@
-"""Chapter 1: masks that hide padding and the future."""
+"""Chapter 2: masks that hide padding and the future."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _lens(rng: random.Random) -> Iterator[Case]:
 
 padding_mask = Exercise(
     "padding_mask",
-    chapter=1,
+    chapter=2,
     title="hide the padding of a batch",
     reference=right_padding_mask,
     cases=_lens,
@@ -70,7 +70,7 @@ def _lengths(rng: random.Random) -> Iterator[Case]:
 
 causal_mask = Exercise(
     "causal_mask",
-    chapter=1,
+    chapter=2,
     title="hide the future",
     reference=right_causal_mask,
     cases=_lengths,

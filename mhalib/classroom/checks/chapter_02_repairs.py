@@ -1,4 +1,4 @@
-"""Chapter 1: repairs of a scale and of a mask."""
+"""Chapter 2: repairs of a scale and of a mask."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from ...attention import padding_mask
 from ._exercise import Case, Exercise, Mistake
 from ._inputs import draw, sizes
-from .chapter_01 import filled
+from .chapter_02 import filled
 
 
 def _one_head(rng: random.Random) -> Iterator[Case]:
@@ -34,7 +34,7 @@ def _head(
 
 mended_scale = Exercise(
     "mended_scale",
-    chapter=1,
+    chapter=2,
     title="mend a head's scale",
     reference=_head,
     cases=_one_head,
@@ -92,7 +92,7 @@ def _low_scores(rng: random.Random) -> Iterator[Case]:
 
 mended_filling = Exercise(
     "mended_filling",
-    chapter=1,
+    chapter=2,
     title="mend a mask that hides nothing",
     reference=filled,
     cases=_low_scores,
