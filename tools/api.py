@@ -31,7 +31,8 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "01_weighted_average": "attend",
         "02_scale_masks_dropout": "masked_softmax causal_mask padding_mask",
         "05_reshape_trick": "split_heads merge_heads transpose_qkv transpose_output HeadSlices=columns",
-        "08_three_uses": "KeyValueCache Cache=cache register=layer KINDS=layer make_attention=layer",
+        "08_three_uses": "register=layer KINDS=layer make_attention=layer",
+        "10_all_targets_at_once": "KeyValueCache Cache=cache",
         "12_small_gpt": (
             "Band=mask RotaryPositions=rotary rotate=rotary Positions=positions LearnedPositions=positions "
             "SinusoidalPositions=positions sinusoidal_positions=positions make_positions=positions POSITIONS=positions"
@@ -46,9 +47,10 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     },
     "mhalib.models": {
         "08_three_uses": (
-            "EncoderLayer DecoderLayer SkipConnection FeedForward Transformer DecoderCache=cache "
-            "Description=norm Model=model Weights=weights"
+            "EncoderLayer DecoderLayer SkipConnection FeedForward Transformer Description=norm Model=model "
+            "Weights=weights"
         ),
+        "10_all_targets_at_once": "DecoderCache=cache",
         "11_translator": "MODELS=Transformer",
         "12_small_gpt": "GPT",
         "14_seeing_with_heads": "ViT patches",
@@ -82,7 +84,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     "mhalib.devices": {"03_why_more_than_one_head": "best_device"},
     "mhalib.measures": {
         "07_per_head_heatmaps": "head_entropy switched_off",
-        "08_three_uses": "heads_of Head",
+        "10_all_targets_at_once": "heads_of Head",
         "11_translator": "gated maximum_at",
         "12_small_gpt": "attention_to induction_score",
         "16_what_heads_look_at": (

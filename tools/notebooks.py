@@ -67,7 +67,7 @@ OWN_NEEDS = {  # what one chapter needs beyond that
             "04_mathematics",
             "05_reshape_trick",
             "07_per_head_heatmaps",
-            "08_three_uses",
+            "10_all_targets_at_once",
             "11_translator",
             "12_small_gpt",
             "16_what_heads_look_at",

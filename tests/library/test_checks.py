@@ -304,6 +304,16 @@ def attention_of_einops_order(q, k, v):
     return F.scaled_dot_product_attention(q, k, v).transpose(1, 2)
 
 
+def target_loss_by_loops(logits, target, padding):
+    total, count = 0.0, 0
+    for row, text in zip(logits.tolist(), target.tolist(), strict=True):
+        for scores, answer in zip(row, text[1:], strict=True):
+            if answer != padding:
+                total += math.log(sum(math.exp(score) for score in scores)) - scores[answer]
+                count += 1
+    return total / count
+
+
 def loss_by_loops(logits, tokens):
     terms = []
     for rows, words in zip(logits, tokens.tolist(), strict=True):
@@ -528,6 +538,17 @@ VARIANTS = {
     "shifted": [
         lambda target: [target.narrow(1, 0, target.shape[1] - 1), target.narrow(1, 1, target.shape[1] - 1).clone()],
         lambda target: (target.T[:-1].T, target.T[1:].T.int()),
+    ],
+    "target_loss": [
+        lambda logits, target, padding: F.cross_entropy(
+            logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=padding
+        ),
+        target_loss_by_loops,
+        lambda logits, target, padding: (
+            -torch.masked_select(
+                logits.double().log_softmax(-1).gather(-1, target[:, 1:, None])[..., 0], target[:, 1:] != padding
+            ).mean()
+        ),
     ],
     "share_exact": [exact_by_lists, lambda written, expected: torch.tensor(exact_by_lists(written, expected))],
     "alignment_share": [

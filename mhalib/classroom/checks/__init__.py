@@ -15,8 +15,9 @@ from .chapter_05 import fold_heads, mended_merge, merge_heads, row_of_fold, spli
 from .chapter_06 import first_wrong_step, folded_lens
 from .chapter_06_repairs import converted_mask, mended_layer, mended_tiling
 from .chapter_07 import head_entropy, mended_axis, offset_weight
-from .chapter_08 import cross_shapes, decoder_mask, shifted
+from .chapter_08 import cross_shapes, decoder_mask
 from .chapter_08_repairs import mended_masks
+from .chapter_10 import shifted, target_loss
 from .chapter_11 import alignment_share, mended_accuracy, share_exact
 from .chapter_12 import induction_weight, next_token_probabilities
 from .chapter_12_repairs import mended_loss, mended_step
@@ -37,7 +38,8 @@ EXERCISES: dict[str, Exercise] = {
         *(split_heads, merge_heads, fold_heads, row_of_fold, strides_of_heads, mended_merge),
         *(mended_layer, folded_lens, converted_mask, first_wrong_step, mended_tiling),
         *(head_entropy, offset_weight, mended_axis),
-        *(decoder_mask, cross_shapes, shifted, mended_masks),
+        *(decoder_mask, cross_shapes, mended_masks),
+        *(shifted, target_loss),
         *(share_exact, alignment_share, mended_accuracy),
         *(induction_weight, next_token_probabilities, mended_loss, mended_step),
         *(patches, mended_patches),
@@ -103,6 +105,7 @@ __all__ = [
     "sink_weight",
     "split_heads",
     "strides_of_heads",
+    "target_loss",
     "two_heads",
     "weight_on_the_left",
     "weighted_average",

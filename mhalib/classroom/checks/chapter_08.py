@@ -1,4 +1,4 @@
-"""Chapter 8: the masks, shapes and inputs of a decoder."""
+"""Chapter 8: the masks and shapes of a decoder."""
 
 from __future__ import annotations
 
@@ -174,46 +174,6 @@ cross_shapes = Exercise(
                 partial(_in_another_order, order=order),
             )
             for order in ((0, 2, 1, 3), (0, 2, 3, 1), (1, 0, 2, 3))
-        ),
-    ],
-)
-
-
-def _targets(rng: random.Random) -> Iterator[Case]:
-    yield {"target": torch.tensor([[1, 5, 6, 2, 0], [1, 7, 2, 0, 0]])}
-    for _ in range(3):
-        batch_size, num_tokens = sizes(rng, 2, smallest=3, largest=8)
-        yield {"target": torch.tensor([[rng.randint(3, 50) for _ in range(num_tokens)] for _ in range(batch_size)])}
-
-
-shifted = Exercise(
-    "shifted",
-    chapter=8,
-    title="what a decoder reads, and what it should answer",
-    reference=lambda target: (target[:, :-1], target[:, 1:]),
-    cases=_targets,
-    parts=("the decoder's input", "the array of answers"),
-    verified="four batches: at every position the answer is the token after it.",
-    mistakes=[
-        Mistake(
-            "not shifted",
-            "the decoder reads the token that it should answer with: it only has to copy. Shift by one.",
-            lambda target: (target, target),
-        ),
-        Mistake(
-            "shifted the wrong way",
-            "it reads the later token and should answer with the one before: input and answer have changed places.",
-            lambda target: (target[:, 1:], target[:, :-1]),
-        ),
-        Mistake(
-            "rolled",
-            "you rolled the target round, so the last answer is the first token. Cut one token off each end instead.",
-            lambda target: (target, target.roll(-1, 1)),
-        ),
-        Mistake(
-            "one token lost",
-            "the answers are right, but the input is one token too long for them.",
-            lambda target: (target, target[:, 1:]),
         ),
     ],
 )
