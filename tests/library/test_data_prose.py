@@ -1,5 +1,6 @@
-"""The book's own text: its parts, its characters, and runs that were copied."""
+"""The prose that comes with the book: its parts, its characters, and runs that were copied."""
 
+import lzma
 import random
 import re
 from pathlib import Path
@@ -10,21 +11,23 @@ import torch
 import mhalib
 from mhalib.data import decode_letters, encode_letters, letters, longest_copy, prose
 
-FILE = (Path(mhalib.__file__).parent / "data" / "prose.txt").read_text(encoding="utf-8")
+FILE = lzma.decompress((Path(mhalib.__file__).parent / "data" / "prose.txt.xz").read_bytes()).decode("utf-8")
 
 
-def test_there_are_a_few_thousand_words_of_plain_letters():
-    assert len(FILE.split()) > 3000
-    assert re.fullmatch(r"[A-Za-z ,.?\n]+", FILE)
+def test_it_is_the_text_that_it_says_it_is():
+    assert FILE.startswith("In the beginning God created the heaven and the earth.\n")
+    assert "Now the word of the LORD came unto Jonah the son of Amittai, saying,\n" in FILE
+    assert "\nVanity of vanities, saith the Preacher, vanity of vanities; all is vanity.\n" in FILE
+    assert len(FILE.split("\n\n")) == 50 + 4 + 31 + 24 + 31 + 12 + 4
+    assert 100_000 < len(FILE.split()) < 120_000
+    assert re.fullmatch(r"[A-Za-z ,.:;?!'()\-\n]+", FILE)
     assert "  " not in FILE
 
 
-def test_the_parts_are_disjoint_and_hold_every_paragraph_once():
-    train, unseen = prose()
-    parts = train.splitlines() + unseen.splitlines()
-    assert sorted(parts) == sorted(line for line in FILE.lower().splitlines() if line)
-    assert len(set(parts)) == len(parts)
-    assert not set(train.splitlines()) & set(unseen.splitlines())
+def test_the_parts_are_disjoint_and_hold_every_chapter_once():
+    train, unseen = (part.strip().split("\n\n") for part in prose())
+    assert sorted(train + unseen) == sorted(FILE.strip().split("\n\n"))
+    assert len(set(train + unseen)) == len(train + unseen)
     assert 0.05 < len(unseen) / len(train) < 0.2
 
 
@@ -39,7 +42,7 @@ def test_letters_there_and_back():
     assert tokens.shape == (len(text),)
     assert tokens.min() > 0
     assert decode_letters(tokens) == text
-    assert torch.equal(encode_letters("The Fox"), encode_letters("the fox"))
+    assert not torch.equal(encode_letters("The LORD"), encode_letters("the lord"))
     assert len(letters()) == len(set("".join(prose()))) + 1
 
 

@@ -19,6 +19,7 @@ from .chapter_08_repairs import mended_masks
 from .chapter_11 import alignment_share, mended_accuracy, share_exact
 from .chapter_12 import induction_weight, next_token_probabilities
 from .chapter_12_repairs import mended_loss, mended_step
+from .chapter_13 import copying_table, logit_attribution
 from .chapter_14 import mended_patches, patches
 from .chapter_15 import weight_on_the_left
 from .chapter_16 import mended_words, positional_role, sink_weight
@@ -38,6 +39,7 @@ EXERCISES: dict[str, Exercise] = {
         *(decoder_mask, cross_shapes, shifted, mended_masks),
         *(share_exact, alignment_share, mended_accuracy),
         *(induction_weight, next_token_probabilities, mended_loss, mended_step),
+        *(copying_table, logit_attribution),
         *(patches, mended_patches),
         *(weight_on_the_left,),
         *(sink_weight, positional_role, mended_words),
@@ -58,6 +60,7 @@ __all__ = [
     "cache_numbers",
     "causal_mask",
     "converted_mask",
+    "copying_table",
     "count_flops",
     "count_weights",
     "cross_shapes",
@@ -71,6 +74,7 @@ __all__ = [
     "head_importance",
     "induction_weight",
     "js_divergence",
+    "logit_attribution",
     "masked_softmax",
     "mended_accuracy",
     "mended_axis",
