@@ -36,7 +36,7 @@ from tqdm import tqdm
 ROOT = Path(__file__).resolve().parents[1]
 CHAPTERS = ROOT / "chapters"
 CELL_TIMEOUT = 300  # seconds
-PACKAGE_FILES = (".py", ".js", ".css", ".json", ".npz", ".xz", ".safetensors")
+PACKAGE_FILES = (".py", ".js", ".css", ".json", ".npz", ".txt", ".safetensors")
 FRONT_PAGE = "front-page"
 FRONT_PICTURES = {  # the start page shows a figure of each part
     "07_per_head_heatmaps": CHAPTERS / "_static/trained_heads.png",

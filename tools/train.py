@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from collections.abc import Callable
 
 import torch
 
 from mhalib import saved
-from mhalib.data import ENGLISH, FRENCH, encode_letters, letters, prose, repeats, translations
+from mhalib.data import ENGLISH, FRENCH, repeats, translations
 from mhalib.evaluation import exact_match, next_token_accuracy, token_loss
 from mhalib.models import GPT, Model, Transformer
 from mhalib.train import fit
@@ -63,29 +62,6 @@ def repeater() -> tuple[Model, saved.About]:
 
 
 RECIPES["repeater"] = repeater
-
-
-def chronicler() -> tuple[Model, saved.About]:
-    """The next letter of `mhalib.data.prose`: 3 layers of 4 heads, with feed-forward networks."""
-    learned, unseen = (encode_letters(text) for text in prose())
-    torch.manual_seed(0)
-    model = GPT(len(letters()), 96, 4, 3, 384, positions="rotary")
-    window = 160
-
-    def loss(ids: torch.Tensor = learned, batch_size: int = 16) -> torch.Tensor:
-        starts = torch.randint(len(ids) - window, (batch_size, 1))
-        pieces = ids[starts + torch.arange(window + 1)]
-        return torch.nn.functional.cross_entropy(model(pieces[:, :-1])[0].mT, pieces[:, 1:])
-
-    fit(model, loss, steps=2200, max_lr=4e-3, warm_up=0.1, clip=1.0, progress=True)
-    torch.manual_seed(1)
-    with torch.no_grad():
-        bits = float(loss(unseen, 256)) / math.log(2)
-    about = ("bits per letter of unseen chapters", bits)
-    return model, saved.About("the next letter of prose", about, "python tools/train.py chronicler")
-
-
-RECIPES["chronicler"] = chronicler
 
 
 def main() -> None:
