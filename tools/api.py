@@ -125,7 +125,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
             "translations Translations=translations translate read_english spoken ENGLISH FRENCH BEGIN END LEMMAS "
             "Vocabulary=ENGLISH"
         ),
-        "12_small_gpt": "prose letters encode_letters decode_letters longest_copy repeats Repeats=repeats",
+        "12_small_gpt": "repeats Repeats=repeats",
         "14_seeing_with_heads": "digits Digits=digits shifted",
         "15_two_modalities": (
             "sums Sums=sums CAPTION_WORDS pairs Pairs=pairs PICTURE_QUESTIONS QUESTION_WORDS ANSWERS "

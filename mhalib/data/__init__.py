@@ -12,7 +12,6 @@ from ._pictures import (
     read_question,
     sums,
 )
-from ._prose import decode_letters, encode_letters, letters, longest_copy, prose
 from ._repeats import Repeats, repeats
 from ._sentences import (
     ACTIONS,
@@ -87,14 +86,9 @@ __all__ = [
     "Sums",
     "Translations",
     "Vocabulary",
-    "decode_letters",
     "digits",
-    "encode_letters",
-    "letters",
-    "longest_copy",
     "meetings",
     "pairs",
-    "prose",
     "read_english",
     "read_question",
     "read_sentences",

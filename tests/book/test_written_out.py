@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import inspect
+import itertools
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import book_text
@@ -94,6 +97,35 @@ def test_drawing_in_chapter_12_is_the_library_s(temperature: float, top_k: int |
         torch.manual_seed(0)
         found.append(draw(model, prompt, 9, temperature=temperature, top_k=top_k))
     assert torch.equal(*found)
+
+
+def test_what_the_heads_of_chapter_13_add_is_what_the_layer_adds() -> None:
+    torch.manual_seed(0)
+    layer = mhalib.MultiHeadAttention(12, 3, positions="rotary")
+    x = torch.randn(5, 1, 12)  # a token alone attends fully to itself
+    adds = written_out("13_induction_circuit", "head_adds")
+    with torch.no_grad():
+        torch.testing.assert_close(sum(adds(layer, x, head) for head in range(3)), layer(x, x, x)[0])
+
+
+@pytest.mark.parametrize("distance", [0, 5, 9])
+def test_scores_from_weights_in_chapter_13_are_those_of_the_projections(distance: int) -> None:
+    torch.manual_seed(0)
+    below, above = (mhalib.MultiHeadAttention(12, 3, positions="rotary") for _ in range(2))
+    model = SimpleNamespace(embed=nn.Embedding(7, 12), layers=(below, above))
+    match = inspect.unwrap(written_out("13_induction_circuit", "match"))  # of torch.no_grad
+    match.__globals__["head_adds"] = written_out("13_induction_circuit", "head_adds")
+    match.__globals__["rotate"] = mhalib.attention.rotate
+    with torch.no_grad():
+        table = match(model, writer=1, reader=2, distances=[distance])
+    with torch.no_grad(), below.on_heads(lambda found: found * torch.tensor([0.0, 1.0, 0.0])[:, None, None]):
+        symbols = model.embed.weight[:, None]  # seven sequences of one token, which attends to itself
+        copied = below(symbols, symbols, symbols)[0]
+        q = mhalib.split_heads(above.W_q(symbols), 3)[:, 2, 0]
+        k = mhalib.split_heads(above.W_k(copied), 3)[:, 2, 0]
+        for row, column in itertools.product(range(7), repeat=2):
+            turned = mhalib.attention.rotate(q[column].expand(distance + 1, 4))[distance]
+            torch.testing.assert_close(table[row, column], turned @ k[row] / 2)
 
 
 def test_patches_and_the_model_of_chapter_14_are_the_library_s() -> None:

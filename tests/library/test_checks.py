@@ -249,6 +249,34 @@ def top_k_by_sorting(logits, k, temperature):
     return e / e.sum()
 
 
+def copied_by_switching_off(embedding, W_v, W_o, readout, head, num_heads):
+    d = len(W_v) // num_heads
+    values = embedding @ W_v.T
+    values[:, : head * d] = 0
+    values[:, (head + 1) * d :] = 0
+    return values @ W_o.T @ readout.T
+
+
+def copied_one_symbol_at_a_time(embedding, W_v, W_o, readout, head, num_heads):
+    d = len(W_v) // num_heads
+    rows = []
+    for symbol in embedding:
+        value = torch.stack([W_v[head * d + c] @ symbol for c in range(d)])
+        written = sum(value[c] * W_o[:, head * d + c] for c in range(d))
+        rows.append(readout @ written)
+    return torch.stack(rows)
+
+
+def attributed_by_loops(added, readout, targets):
+    found = torch.zeros(added.shape[:3])
+    for p, part in enumerate(added):
+        for b in range(len(targets)):
+            for n in range(targets.shape[1]):
+                logits = readout @ part[b, n]
+                found[p, b, n] = logits[targets[b, n]] - logits.mean()
+    return found
+
+
 def importance_by_loops(outputs, gradients):
     batch_size, num_heads = outputs.shape[:2]
     totals = torch.zeros(num_heads, dtype=torch.float64)
@@ -560,6 +588,24 @@ VARIANTS = {
         lambda weights, period: torch.stack(
             [weights[:, t, t - period + 1] for t in range(period, weights.shape[-1])]
         ).mean(0),
+    ],
+    "copying_table": [
+        lambda embedding, W_v, W_o, readout, head, num_heads: torch.einsum(
+            "ad,vd,ov,bo->ab",
+            embedding,
+            W_v.unflatten(0, (num_heads, -1))[head],
+            W_o.unflatten(1, (num_heads, -1))[:, head],
+            readout,
+        ),
+        copied_by_switching_off,
+        copied_one_symbol_at_a_time,
+    ],
+    "logit_attribution": [
+        lambda added, readout, targets: torch.einsum("pbnd,bnd->pbn", added, readout[targets] - readout.mean(0)),
+        attributed_by_loops,
+        lambda added, readout, targets: (
+            (F.one_hot(targets, len(readout)) - 1 / len(readout)) * (added @ readout.T)
+        ).sum(-1),
     ],
     "next_token_probabilities": [
         top_k_by_sorting,

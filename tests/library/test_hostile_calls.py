@@ -601,11 +601,6 @@ PLACES = {
         lambda least, most: data.repeats(3, 0, num_tokens=9, num_symbols=5, periods=(least, most)),
         lambda: {"least": 2, "most": 3},
     ),
-    "data.encode_letters": (data.encode_letters, lambda: {"text": "the river"}),
-    "data.decode_letters": (data.decode_letters, lambda: {"tokens": torch.tensor([1, 2])}),
-    "data.longest_copy": (data.longest_copy, lambda: {"text": "the", "source": "other"}),
-    "data.letters": (data.letters, dict),
-    "data.prose": (data.prose, dict),
     "data.Vocabulary": (data.Vocabulary, lambda: {"words": ["a", "b"]}),
     "data.Vocabulary.encode": (
         lambda **a: data.Vocabulary(["a", "b"]).encode(**a),

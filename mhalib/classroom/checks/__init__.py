@@ -21,6 +21,7 @@ from .chapter_10 import shifted, target_loss
 from .chapter_11 import alignment_share, mended_accuracy, share_exact
 from .chapter_12 import induction_weight, next_token_probabilities
 from .chapter_12_repairs import mended_loss, mended_step
+from .chapter_13 import copying_table, logit_attribution
 from .chapter_14 import mended_patches, patches
 from .chapter_15 import weight_on_the_left
 from .chapter_16 import mended_words, positional_role, sink_weight
@@ -42,6 +43,7 @@ EXERCISES: dict[str, Exercise] = {
         *(shifted, target_loss),
         *(share_exact, alignment_share, mended_accuracy),
         *(induction_weight, next_token_probabilities, mended_loss, mended_step),
+        *(copying_table, logit_attribution),
         *(patches, mended_patches),
         *(weight_on_the_left,),
         *(sink_weight, positional_role, mended_words),
@@ -62,6 +64,7 @@ __all__ = [
     "cache_numbers",
     "causal_mask",
     "converted_mask",
+    "copying_table",
     "count_flops",
     "count_weights",
     "cross_shapes",
@@ -75,6 +78,7 @@ __all__ = [
     "head_importance",
     "induction_weight",
     "js_divergence",
+    "logit_attribution",
     "masked_softmax",
     "mended_accuracy",
     "mended_axis",
