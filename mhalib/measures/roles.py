@@ -66,8 +66,8 @@ def head_roles(
 
     Args:
         weights: (B, h, Q, K).
-        mask: True where a real query may look at a real key, see `mhalib.measures`. Voita et al. leave out the token
-            that ends the sentence as a key.
+        mask: True where a real query may look at a real key, see `mhalib.measures`. For syntactic
+            heads, Voita et al. leave out the token that ends the sentence as a key.
         links: by name of a relation, integers (B, Q): the key to which query t is linked, or -1. A relation that is
             looked at in both directions is two entries.
         rare: boolean, (B, K), such as `rarest_tokens`. Sentences without one do not count.
