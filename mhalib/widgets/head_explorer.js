@@ -12,10 +12,14 @@ export function HeadExplorer({ model, el }) {
   const WINDOW = 24;
   const MASKED = -1;
   const css = classes("head-explorer");
-  const bytes = (/** @type {"packed" | "sums" | "seen"} */ name) => Uint8Array.from(atob(model.get(name)), (letter) => letter.charCodeAt(0));
-  const weights = bytes("packed");
-  const totals = new DataView(bytes("sums").buffer);
-  const seen = bytes("seen");
+  const bytes = (/** @type {string} */ text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const weights = bytes(model.get("packed"));
+  const totals = new DataView(bytes(model.get("sums")).buffer);
+  const seen = bytes(model.get("seen"));
+  const images = (model.get("pictures") ?? []).map(bytes);
+  const [tall, wide, patch] = model.get("picture_size") ?? [0, 0, 1];
+  const across = wide / patch; // patches; they are the last keys
+  const first = K - (across * tall) / patch;
   const colours = ramp(model.get("ramp"));
   /** @type {T.Maybe} */
   let key = null; // the key that is spoken of; null: the strongest
@@ -160,6 +164,8 @@ export function HeadExplorer({ model, el }) {
   const grid = make("div", { class: css("grid") }, make("span"), keyLabels, make("span", { class: css("sum-head"), text: "sum" }), list, picture, sums);
   const lines = svg("svg", { class: css("lines"), role: "img" });
   const lineNote = make("p", { class: css("note") });
+  const under = make("canvas", { class: css("under"), role: "img" });
+  const underNote = make("p", { class: css("note"), text: "Orange: the weight on each patch, full from 0.5 on. Frame: the patch that is named above." });
   /** @type {T.Frame} */
   const frame = (label, ...inside) => make("div", { class: "mhalib-frame", role: "region", tabindex: "0", "aria-label": label }, ...inside);
   const title = make("p", { class: css("title") });
@@ -210,14 +216,18 @@ export function HeadExplorer({ model, el }) {
     if (event.key === "Escape" && model.get("locked").length) put({ locked: [] });
   });
   /** @type {T.Pointed} */
-  function pointed(event) {
-    const box = canvas.getBoundingClientRect();
+  function pointed(event, drawing, down, along) {
+    const box = drawing.getBoundingClientRect();
     /** @type {T.At} */
     const at = (share, all) => all[Math.max(0, Math.min(all.length - 1, Math.floor(share * all.length)))];
-    return [at((event.clientY - box.top) / box.height, rows()), at((event.clientX - box.left) / box.width, columns())];
+    return [at((event.clientY - box.top) / box.height, down), at((event.clientX - box.left) / box.width, along)];
   }
-  picture.addEventListener("pointermove", (event) => choose(...pointed(event)));
-  picture.addEventListener("click", (event) => pick(...pointed(event)));
+  picture.addEventListener("pointermove", (event) => choose(...pointed(event, canvas, rows(), columns())));
+  picture.addEventListener("click", (event) => pick(...pointed(event, canvas, rows(), columns())));
+  under.addEventListener("pointermove", (event) => {
+    const [row, column] = pointed(event, under, range(0, tall / patch), range(0, across));
+    choose(model.get("query"), first + row * across + column);
+  });
 
   const cell = () => Math.max(24, Math.min(40, Math.floor(Math.min(360, innerWidth - 150) / Math.max(rows().length, columns().length))));
   function drawHeads() {
@@ -284,10 +294,33 @@ export function HeadExplorer({ model, el }) {
       button.tabIndex = head === model.get("head") ? 0 : -1;
       button.setAttribute("aria-checked", String(head === model.get("head")));
     });
-    drawLines();
+    if (images.length) drawPicture();
+    else drawLines(); // what lines show of words, the picture shows of patches
     const others = locked.map((q) => legible(query(q), 40));
     said.textContent = `${place()}: ${sentence(large, chosen, key)}${others.length ? `; locked: ${others.join(", ")}` : ""}`;
     meanSaid.textContent = on().length ? sentence(mean, chosen, key) : "";
+  }
+  /** The picture, under the weights of one row: patches orange, the key that is spoken of framed. */
+  function drawPicture() {
+    const [size, q] = [Math.max(2, Math.floor(Math.min(352, innerWidth - 60) / wide)), model.get("query")];
+    const image = images[model.get("example") % images.length];
+    under.width = wide * size;
+    under.height = tall * size;
+    const pen = penOf(under);
+    image.forEach((ink, i) => {
+      pen.fillStyle = `hsl(0 0% ${100 - ink / 4}%)`;
+      pen.fillRect((i % wide) * size, Math.floor(i / wide) * size, size, size);
+    });
+    const side = patch * size;
+    const corner = (/** @type {number} */ k) => /** @type {const} */ ([((k - first) % across) * side, Math.floor((k - first) / across) * side]);
+    for (const [k, code] of ranked(large, q)) {
+      pen.fillStyle = `rgb(217 95 2 / ${Math.min(code / 500, 1) * 0.85})`;
+      pen.fillRect(...corner(k), side, side);
+    }
+    const spoken = key === null ? ranked(large, q)[0]?.[0] : key;
+    pen.lineWidth = 3;
+    if (spoken !== undefined && spoken >= first) pen.strokeRect(...corner(spoken), side, side);
+    under.setAttribute("aria-label", `the picture of ${place()}, from ${legible(query(q), 40)}`);
   }
   function drawLines() {
     const [qs, ks, side] = [rows(), columns(), cell()];
@@ -361,8 +394,8 @@ export function HeadExplorer({ model, el }) {
     ["head", "large head", options("head", H)],
     ["query", "queries shown", Q > WINDOW && windows(Q), start],
     ["key_start", "keys shown", K > WINDOW && windows(K), start],
-    ["top", "lines of each query", [[1, "the strongest"], [3, "the 3 strongest"], [5, "the 5 strongest"], [0, "all"]]],
-    ["threshold", "lines from weight", [[0, "above 0"], [0.01, "0.01"], [0.05, "0.05"], [0.1, "0.1"], [0.25, "0.25"], [0.5, "0.5"]]],
+    ["top", "lines of each query", !images.length && [[1, "the strongest"], [3, "the 3 strongest"], [5, "the 5 strongest"], [0, "all"]]],
+    ["threshold", "lines from weight", !images.length && [[0, "above 0"], [0.01, "0.01"], [0.05, "0.05"], [0.1, "0.1"], [0.25, "0.25"], [0.5, "0.5"]]],
   ];
   const choices = offers.flatMap(([name, label, offered, now = (trait) => model.get(trait)]) => {
     if (!offered) return [];
@@ -422,7 +455,7 @@ export function HeadExplorer({ model, el }) {
     scale(),
     frame("all heads", make("div", { class: css("wall") }, heads, meanTile)),
     title,
-    make("div", { class: css("panels") }, frame("large head", grid), frame("lines", lines, lineNote)),
+    make("div", { class: css("panels") }, ...(images.length ? [frame("picture", under, underNote)] : []), frame("large head", grid), ...(images.length ? [] : [frame("lines", lines, lineNote)])),
     save,
     details,
   );

@@ -40,11 +40,16 @@ class HeadExplorer(Instrument):
     Weights are carried and shown to 3 digits (rounded to thousandths; row sums are taken before that). What is no
     number between 0 and 1 keeps a sign of its own: NaN, inf, -inf, "< 0", "> 1".
 
+    With `pictures`, patches are keys, and the picture is drawn under the weights of the chosen query, in the place of
+    lines.
+
     Args:
         weights: (h, Q, K), (B, h, Q, K), or a list with one of those per layer. Rows are queries, columns keys.
         queries: Q tokens, or B lists of Q tokens; `None` numbers them.
         keys: K tokens, or B lists of K tokens; `None` takes `queries` where Q = K.
         mask: boolean, broadcasts to the weights of one layer, `True` = may attend.
+        pictures: (height, width), or one for each example (B, height, width); 0 is paper, the largest number black.
+        patch_size: side of the patches of `pictures`; they are the last keys, row by row.
         layer, head, example: which to show large.
 
     Warns:
@@ -53,7 +58,7 @@ class HeadExplorer(Instrument):
     Raises:
         TypeError: weights are no array of real numbers, the mask is not boolean, tokens are one string.
         ValueError: wrong rank, layers of different shapes, wrong number of tokens, a mask that does not fit, a choice
-            outside the weights, or more than 4,000,000 weights.
+            outside the weights, pictures whose patches are not the last keys, or more than 4,000,000 weights.
     """
 
     script = "HeadExplorer"
@@ -66,6 +71,8 @@ class HeadExplorer(Instrument):
     key_tokens = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)
     ramp = traitlets.List(traitlets.Unicode()).tag(sync=True)
     note = traitlets.Unicode().tag(sync=True)
+    pictures = traitlets.List(traitlets.Unicode()).tag(sync=True)  # base64 of a byte for each pixel, 255 is black
+    picture_size = traitlets.List(traitlets.Int()).tag(sync=True)  # height, width, side of a patch
 
     layer = traitlets.Int(0).tag(sync=True)
     head = traitlets.Int(0).tag(sync=True)
@@ -94,6 +101,8 @@ class HeadExplorer(Instrument):
         keys: Sequence[Any] | None = None,
         *,
         mask: Mask | None = None,
+        pictures: Array | None = None,
+        patch_size: int | None = None,
         layer: int = 0,
         head: int = 0,
         example: int = 0,
@@ -111,6 +120,7 @@ class HeadExplorer(Instrument):
         self._codes = _coded(table)
         with np.errstate(invalid="ignore"):
             self._sums: NDArray[np.float64] = table.sum(axis=-1)
+        images, picture_size = _pictures(pictures, patch_size, B, K)
         note = _note(table, self._sums, self._seen)
         if note:
             warnings.warn(note, stacklevel=2)
@@ -123,6 +133,8 @@ class HeadExplorer(Instrument):
             key_tokens=key_tokens,
             ramp=[str(colour) for colour in sns.color_palette(COLOUR_MAP, 33).as_hex()],
             note=note,
+            pictures=images,
+            picture_size=picture_size,
             layer=layer,
             head=head,
             example=example,
@@ -144,6 +156,10 @@ class HeadExplorer(Instrument):
         if not value >= 0 or (name == "threshold" and value > 1):
             raise traitlets.TraitError(f"{name}={value} must not be negative, and a threshold at most 1")
         return value
+
+    def state(self) -> dict[str, Any]:
+        """The traits of its own; without pictures, nothing is said of them."""
+        return {name: value for name, value in super().state().items() if value or not name.startswith("picture")}
 
     def table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         """The large head: all its weights, or the five strongest keys of each query where there are many keys."""
@@ -203,6 +219,30 @@ def _tokens(name: str, tokens: Sequence[Any] | None, num_examples: int, length: 
     for each in lists:
         require_length(name, each, length)
     return [[_visible(str(token)) for token in each] for each in lists]
+
+
+def _pictures(
+    pictures: Array | None, patch_size: int | None, num_examples: int, num_keys: int
+) -> tuple[list[str], list[int]]:
+    """The pictures as bytes, and their height, width and side of a patch."""
+    if pictures is None or patch_size is None:
+        if pictures is not patch_size:
+            raise ValueError("pictures and patch_size go together: give both, or neither")
+        return [], []
+    images = np.nan_to_num(real_array("pictures", pictures, rank=(2, 3)))
+    images = images.reshape(-1, *images.shape[-2:])
+    require_count("patch_size", patch_size)
+    count, height, width = images.shape
+    if count not in (1, num_examples):
+        raise ValueError(f"pictures holds {count} pictures, but there are {num_examples} examples")
+    rows, columns = height // int(patch_size), width // int(patch_size)
+    if (rows * patch_size, columns * patch_size) != (height, width) or not 0 < rows * columns <= num_keys:
+        raise ValueError(
+            f"patch_size={patch_size} does not cut pictures of {height} by {width} into whole patches, one for each "
+            f"of the last of {num_keys} keys"
+        )
+    bytes_ = 255 * images.clip(0) / max(float(images.max()), 1e-9)
+    return [_base64(each.round().astype(np.uint8)) for each in bytes_], [height, width, int(patch_size)]
 
 
 def _visible(token: str) -> str:

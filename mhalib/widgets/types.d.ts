@@ -100,6 +100,8 @@ export interface Explorer {
   sums: string;
   seen: string;
   ramp: string[];
+  pictures?: string[];
+  picture_size?: [number, number, number];
   query_tokens: string[][];
   key_tokens: string[][];
   layer: number;
@@ -170,7 +172,7 @@ export type Spoken = (read: Read, q: number, chosen: Maybe) => string;
 export type Window = (at: number, length: number) => Ints;
 export type Paint = (canvas: HTMLCanvasElement, read: Read, qs: Ints, ks: Ints, size: number) => void;
 export type Choose = (q: number, k?: Maybe) => void;
-export type Pointed = (event: MouseEvent) => [number, number];
+export type Pointed = (event: MouseEvent, drawing: HTMLElement, down: Ints, along: Ints) => [number, number];
 export type Frame = (label: string, ...inside: Node[]) => HTMLElement;
 export type At = (share: number, all: Ints) => number;
 export type Mark = (q: number, from: number, count: number) => HTMLElement;

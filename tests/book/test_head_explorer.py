@@ -444,3 +444,45 @@ def test_without_javascript_the_numbers_stand_in_a_table(show: Callable) -> None
     page = show(explorer(head=1), java_script_enabled=False).page
     found = page.locator("tbody tr").nth(2).locator("td").all_inner_texts()
     assert found == [*(f"{weight:.3f}" for weight in LAYERS[0][0, 1, 2]), "1.000"]
+
+
+def patch_colours(page: Page) -> np.ndarray:
+    """The drawn picture: the colour in the middle of each patch of 4 by 4 screen squares, row by row."""
+    canvas = page.locator(f"{ROOT}-under")
+    script = """(canvas) => [canvas.height, canvas.width,
+        ...canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data]"""
+    height, width, *pixels = canvas.evaluate(script)
+    side = width // 3
+    pixels = np.array(pixels).reshape(height, width, 4)
+    return pixels[side // 2 :: side, side // 2 :: side, :3].reshape(-1, 3)
+
+
+def test_the_picture_lies_under_the_weights_of_the_chosen_query(show: Callable) -> None:
+    """Two rows of three patches, of 2 by 2 pixels, behind one key that is no patch."""
+    pictures = torch.zeros(2, 4, 6)
+    pictures[1, :2, :2] = 1.0  # ink in the first patch of the second picture
+    weights = torch.zeros(2, 1, 2, 7)
+    weights[:, 0, 0, 0], weights[:, 0, 0, 6] = 0.75, 0.25
+    weights[:, 0, 1, 1] = 1.0
+    keys = ["class", *(f"patch {n}" for n in range(6))]
+    shown = show(HeadExplorer(weights, ["a", "b"], keys, pictures=pictures, patch_size=2))
+    page = shown.page
+    white, full = [255, 255, 255], [0.15 * 255 + 0.85 * ink for ink in (217, 95, 2)]
+    half = [0.575 * 255 + 0.425 * ink for ink in (217, 95, 2)]
+    assert np.abs(patch_colours(page) - [*[white] * 5, half]).max() <= 2
+    page.locator("[role=option][data-query='1']").click()
+    assert np.abs(patch_colours(page) - [full, *[white] * 5]).max() <= 2
+    expect(page.locator(f"{ROOT}-under")).to_have_attribute("aria-label", "the picture of head 0, example 0, from b")
+    pick(page, "example", "1")
+    dark = [0.15 * 92 + 0.85 * ink for ink in (217, 95, 2)]
+    assert np.abs(patch_colours(page) - [dark, *[white] * 5]).max() <= 2
+    expect(page.locator(f"{ROOT}-lines, select[data-name=top], select[data-name=threshold]")).to_have_count(0)
+    box = page.locator(f"{ROOT}-under").bounding_box()
+    assert box
+    page.mouse.move(box["x"] + 0.9 * box["width"], box["y"] + 0.9 * box["height"])
+    assert voice(page) == "head 0, example 1: b → patch 5 0.000; locked: b"
+    assert shown.errors == []
+
+
+def test_without_a_picture_there_is_none(show: Callable) -> None:
+    expect(show(explorer()).page.locator(f"{ROOT}-under")).to_have_count(0)

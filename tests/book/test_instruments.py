@@ -26,7 +26,7 @@ PAGES = {
 def test_scripts_are_small_and_plain() -> None:
     text = page_script()
     sizes = [len(script_file(script).read_bytes()) for script in Instrument.known]
-    assert sum(sizes) < 60_000
+    assert sum(sizes) < 64_000  # a page loads them all; 60 kB did, until the explorer learned to draw pictures
     for forbidden in (
         "innerHTML",
         "outerHTML",

@@ -134,7 +134,7 @@ def test_patches_and_the_model_of_chapter_14_are_the_library_s() -> None:
     cut = {**NAMESPACE}
     exec(code[: code.index("\n\n\n")], cut)
     images = torch.rand(3, 6, 10)
-    assert torch.equal(cut["cut"](images), mhalib.models.patches(images, 2))
+    assert torch.equal(cut["cut"](images, 2), mhalib.models.patches(images, 2))
     (code,) = (code for code in book_text.PAGES[page].code if "def see(" in code)
     exec(code[: code.index("\n\n\n")], cut)
     model = mhalib.models.ViT(height=6, width=10, num_hiddens=12, num_heads=3, num_layers=3).eval()

@@ -622,6 +622,40 @@ VARIANTS = {
             weights[..., k] for k in range(weights.shape[-1]) if k % num_columns < num_columns / 3
         ),
     ],
+    "weight_on_the_symbol": [
+        lambda weights, num_columns, starts: torch.stack(
+            [
+                weights[:, t].unflatten(-1, (-1, num_columns))[..., start : start + 2].sum((-2, -1))
+                for t, start in enumerate(starts.tolist())
+            ],
+            1,
+        ),
+        lambda weights, num_columns, starts: (
+            weights
+            * torch.tensor([[k % num_columns - s in (0, 1) for k in range(weights.shape[-1])] for s in starts.tolist()])
+        ).sum(-1),
+        lambda weights, num_columns, starts: sum(
+            weights.unflatten(-1, (-1, num_columns))
+            .sum(2)
+            .gather(2, (starts + k)[None, :, None].expand(len(weights), -1, 1))[..., 0]
+            for k in (0, 1)
+        ),
+    ],
+    "mended_picture_mask": [
+        lambda real_columns, num_rows, num_columns: (
+            torch.arange(num_rows * num_columns) % num_columns < real_columns[:, None, None, None]
+        ),
+        lambda real_columns, num_rows, num_columns: (
+            (torch.arange(num_columns) < real_columns[:, None, None])
+            .expand(-1, num_rows, -1)
+            .flatten(1)
+            .unsqueeze(1)
+            .unsqueeze(1)
+        ),
+        lambda real_columns, num_rows, num_columns: torch.tensor(
+            [[[[k % num_columns < real for k in range(num_rows * num_columns)]]] for real in real_columns.tolist()]
+        ),
+    ],
     "head_importance": [
         lambda outputs, gradients: torch.einsum("bhqd,bhqd->bh", outputs, gradients).abs().sum(0) / len(outputs),
         importance_by_loops,

@@ -156,3 +156,39 @@ def test_twelve_layers_of_twelve_heads_stay_small() -> None:
     layers = [layer / layer.sum(-1, keepdim=True) for layer in layers]
     explorer = HeadExplorer(layers, [f"token{i}" for i in range(64)], mask=mask)
     assert len(explorer._repr_mimebundle_()[0]["text/html"]) < 1_200_000
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_pictures_are_carried_pixel_by_pixel(first: int) -> None:
+    pictures = torch.tensor([[[0.0, 1.0, 2.0, 0.5], [-3.0, 0.0, 0.0, 4.0]]]).repeat(2, 1, 1)
+    pictures[1] = pictures[1].flip(-1)
+    explorer = HeadExplorer(rows(2, 3, 5, 2 + first), pictures=pictures, patch_size=2)
+    assert explorer.picture_size == [2, 4, 2]
+    assert [list(base64.b64decode(each)) for each in explorer.pictures] == [
+        [0, 64, 128, 32, 0, 0, 0, 255],
+        [32, 128, 64, 0, 255, 0, 0, 0],
+    ]
+    assert {"pictures", "picture_size"} <= set(explorer.state())
+
+
+def test_without_pictures_a_page_carries_nothing_of_them() -> None:
+    state = HeadExplorer(rows(3, 5, 7)).state()
+    assert not {"pictures", "picture_size"} & set(state)
+    assert "locked" in state
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"pictures": torch.rand(4, 4)}, "go together"),
+        ({"patch_size": 2}, "go together"),
+        ({"pictures": torch.rand(3, 4, 4), "patch_size": 2}, "pictures holds 3 pictures, but there are 2 examples"),
+        ({"pictures": torch.rand(4, 6), "patch_size": 4}, "4 by 6"),
+        ({"pictures": torch.rand(4, 4), "patch_size": 1}, "the last of 5 keys"),
+        ({"pictures": torch.rand(4), "patch_size": 2}, "pictures"),
+        ({"pictures": torch.rand(4, 4), "patch_size": 0}, "patch_size"),
+    ],
+)
+def test_pictures_that_do_not_fit_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        HeadExplorer(rows(2, 3, 5, 5), **arguments)

@@ -23,7 +23,8 @@ from .chapter_12 import induction_weight, next_token_probabilities
 from .chapter_12_repairs import mended_loss, mended_step
 from .chapter_13 import copying_table, logit_attribution
 from .chapter_14 import mended_patches, patches
-from .chapter_15 import weight_on_the_left
+from .chapter_15 import weight_on_the_left, weight_on_the_symbol
+from .chapter_15_repairs import mended_picture_mask
 from .chapter_16 import mended_words, positional_role, sink_weight
 from .chapter_17 import head_cosines, js_divergence
 from .chapter_18 import hard_gate, head_importance, open_gates, prune
@@ -45,7 +46,7 @@ EXERCISES: dict[str, Exercise] = {
         *(induction_weight, next_token_probabilities, mended_loss, mended_step),
         *(copying_table, logit_attribution),
         *(patches, mended_patches),
-        *(weight_on_the_left,),
+        *(weight_on_the_left, weight_on_the_symbol, mended_picture_mask),
         *(sink_weight, positional_role, mended_words),
         *(head_cosines, js_divergence),
         *(head_importance, hard_gate, open_gates, prune, mended_pruning),
@@ -88,6 +89,7 @@ __all__ = [
     "mended_masks",
     "mended_merge",
     "mended_patches",
+    "mended_picture_mask",
     "mended_pruning",
     "mended_scale",
     "mended_step",
@@ -112,5 +114,6 @@ __all__ = [
     "target_loss",
     "two_heads",
     "weight_on_the_left",
+    "weight_on_the_symbol",
     "weighted_average",
 ]

@@ -82,3 +82,78 @@ weight_on_the_left = Exercise(
         ),
     ],
 )
+
+
+def _over_symbols(rng: random.Random) -> Iterator[Case]:
+    weights = torch.tensor([[[0.3, 0.1, 0.05, 0.05, 0.2, 0.1, 0.15, 0.05], [0.05, 0.1, 0.2, 0.2, 0.1, 0.1, 0.05, 0.2]]])
+    yield {"weights": weights, "num_columns": 4, "starts": torch.tensor([0, 2])}
+    for _ in range(3):
+        num_heads, num_words, rows, half = sizes(rng, 4, smallest=3)
+        columns = 2 * half + 2
+        starts = torch.tensor([1 + 2 * half - k % 2 - rng.randrange(2, 2 * half) for k in range(num_words)])
+        weights = (2 * draw(rng, num_heads, num_words, rows * columns)).softmax(-1)
+        yield {"weights": weights, "num_columns": columns, "starts": starts}
+
+
+def _symbol(weights: Tensor, num_columns: int, starts: Tensor, width: int = 2) -> Tensor:
+    column = torch.arange(num_columns)
+    inside = (column >= starts[:, None]) & (column < starts[:, None] + width)  # (Q, columns)
+    return (_grid(weights, num_columns).sum(-2) * inside).sum(-1)
+
+
+weight_on_the_symbol = Exercise(
+    "weight_on_the_symbol",
+    chapter=15,
+    title="how much of its weight each word puts on its own symbol",
+    reference=_symbol,
+    cases=_over_symbols,
+    verified="four pictures; each word is held against the two columns of its own symbol, in every row of patches.",
+    points=2,
+    mistakes=[
+        Mistake(
+            "the first word's symbol",
+            "you held every word against the symbol of the first one. `starts` has a number for each word.",
+            lambda weights, num_columns, starts: _symbol(weights, num_columns, starts[:1].expand(len(starts))),
+        ),
+        Mistake(
+            "one column",
+            "you took one column of patches. A symbol is two columns wide: `starts` and the one to the right of it.",
+            lambda weights, num_columns, starts: _symbol(weights, num_columns, starts, width=1),
+        ),
+        Mistake(
+            "three columns",
+            "you took three columns of patches: a slice or a comparison goes one too far. A symbol has two.",
+            lambda weights, num_columns, starts: _symbol(weights, num_columns, starts, width=3),
+        ),
+        Mistake(
+            "the upper row only",
+            "you took the two patches of the upper row only. The symbol goes on in the rows below it.",
+            lambda weights, num_columns, starts: (
+                _grid(weights, num_columns)[:, :, 0] * _columns(num_columns, starts)
+            ).sum(-1),
+        ),
+        Mistake(
+            "averaged",
+            "you averaged the weights over the patches of the symbol. Add them: a share of 1.",
+            lambda weights, num_columns, starts: (
+                _symbol(weights, num_columns, starts) / (2 * weights.shape[-1] / num_columns)
+            ),
+        ),
+        Mistake(
+            "all words together",
+            "you added the words, too. The result has a number for each head and word: (h, Q).",
+            lambda weights, num_columns, starts: _symbol(weights, num_columns, starts).sum(-1),
+        ),
+        Mistake(
+            "beside the symbol",
+            "this is the weight on everything but the symbol.",
+            lambda weights, num_columns, starts: 1 - _symbol(weights, num_columns, starts),
+        ),
+    ],
+)
+
+
+def _columns(num_columns: int, starts: Tensor) -> Tensor:
+    """(Q, columns), `True` in the two columns of each word's symbol."""
+    column = torch.arange(num_columns)
+    return (column >= starts[:, None]) & (column < starts[:, None] + 2)
