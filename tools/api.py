@@ -31,10 +31,11 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "01_weighted_average": "attend masked_softmax causal_mask padding_mask",
         "05_reshape_trick": "split_heads merge_heads transpose_qkv transpose_output HeadSlices=columns",
         "08_three_uses": "KeyValueCache Cache=cache register=layer KINDS=layer make_attention=layer",
-        "12_small_gpt": (
-            "Band=mask RotaryPositions=rotary rotate=rotary Positions=positions LearnedPositions=positions "
-            "SinusoidalPositions=positions sinusoidal_positions=positions make_positions=positions POSITIONS=positions"
+        "09_positions": (
+            "LearnedPositions SinusoidalPositions RotaryPositions rotate sinusoidal_positions Positions=positions "
+            "make_positions=positions POSITIONS=positions"
         ),
+        "12_small_gpt": "Band=mask",
     },
     "mhalib.shapes": {"06_shape_checks": "check_shape ledger Ledger=ledger Step=step"},
     "mhalib.reference": {

@@ -67,6 +67,7 @@ OWN_NEEDS = {  # what one chapter needs beyond that
             "05_reshape_trick",
             "07_per_head_heatmaps",
             "08_three_uses",
+            "09_positions",
             "11_translator",
             "12_small_gpt",
             "16_what_heads_look_at",
