@@ -32,11 +32,12 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "02_scale_masks_dropout": "masked_softmax causal_mask padding_mask",
         "05_reshape_trick": "split_heads merge_heads transpose_qkv transpose_output HeadSlices=columns",
         "08_three_uses": "register=layer KINDS=layer make_attention=layer",
-        "10_all_targets_at_once": "KeyValueCache Cache=cache",
-        "12_small_gpt": (
-            "Band=mask RotaryPositions=rotary rotate=rotary Positions=positions LearnedPositions=positions "
-            "SinusoidalPositions=positions sinusoidal_positions=positions make_positions=positions POSITIONS=positions"
+        "09_positions": (
+            "LearnedPositions SinusoidalPositions RotaryPositions rotate sinusoidal_positions Positions=positions "
+            "make_positions=positions POSITIONS=positions"
         ),
+        "10_all_targets_at_once": "KeyValueCache Cache=cache",
+        "12_small_gpt": "Band=mask",
     },
     "mhalib.shapes": {"06_shape_checks": "check_shape ledger Ledger=ledger Step=step"},
     "mhalib.reference": {

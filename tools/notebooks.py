@@ -67,6 +67,7 @@ OWN_NEEDS = {  # what one chapter needs beyond that
             "04_mathematics",
             "05_reshape_trick",
             "07_per_head_heatmaps",
+            "09_positions",
             "10_all_targets_at_once",
             "11_translator",
             "12_small_gpt",

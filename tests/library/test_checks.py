@@ -19,6 +19,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import mhalib
 from mhalib.classroom import checks
 from mhalib.classroom.checks import EXERCISES, CheckFailed, Exercise, Finding, Mistake
 from mhalib.classroom.checks._call import call
@@ -358,7 +359,55 @@ def step_token_by_token(q, k, v):
     return torch.cat(found, 2)
 
 
+def sinusoids_by_loops(num_tokens, num_hiddens):
+    rows = [[n / 10000 ** (2 * (c // 2) / num_hiddens) for c in range(num_hiddens)] for n in range(num_tokens)]
+    return torch.tensor([[math.cos(a) if c % 2 else math.sin(a) for c, a in enumerate(row)] for row in rows])
+
+
+def sinusoids_by_phase(num_tokens, num_hiddens):
+    channel = torch.arange(num_hiddens)
+    rates = torch.exp(-math.log(10000) * (channel - channel % 2) / num_hiddens)
+    return torch.sin(torch.arange(num_tokens)[:, None] * rates + math.pi / 2 * (channel % 2))
+
+
+def rotated_by_matrices(x, start):
+    result = torch.empty_like(x)
+    for n in range(x.shape[1]):
+        for i in range(x.shape[2] // 2):
+            a = (start + n) * 10000 ** (-2 * i / x.shape[2])
+            turn = torch.tensor([[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]])
+            result[:, n, 2 * i : 2 * i + 2] = x[:, n, 2 * i : 2 * i + 2] @ turn.T
+    return result
+
+
+def rotated_as_complex(x, start):
+    d = x.shape[-1]
+    angles = torch.outer(torch.arange(start, start + x.shape[-2]).float(), 10000.0 ** (-torch.arange(0, d, 2) / d))
+    pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
+    return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
+
+
+def rotated_by_every_two(x, start):
+    d = x.shape[-1]
+    angles = (
+        torch.arange(start, start + x.shape[-2])[:, None] * 10000.0 ** (-torch.arange(0, d, 2) / d)
+    ).repeat_interleave(2, -1)
+    partner = torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2)
+    return x * angles.cos() + partner * angles.sin()
+
+
 VARIANTS = {
+    "sinusoidal_positions": [
+        sinusoids_by_loops,
+        sinusoids_by_phase,
+        lambda num_tokens, num_hiddens: mhalib.attention.sinusoidal_positions(num_tokens, num_hiddens).double(),
+    ],
+    "rotate": [rotated_by_matrices, rotated_as_complex, rotated_by_every_two],
+    "pairs_to_halves": [
+        lambda x: x.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2),
+        lambda x: x[..., [*range(0, x.shape[-1], 2), *range(1, x.shape[-1], 2)]],
+        lambda x: torch.stack([x[..., i] for i in sorted(range(x.shape[-1]), key=lambda i: (i % 2, i))], -1),
+    ],
     "mended_scale": [
         lambda x, W_q, W_k, W_v: F.scaled_dot_product_attention(x @ W_q.T, x @ W_k.T, x @ W_v.T),
         lambda x, W_q, W_k, W_v: (

@@ -17,6 +17,7 @@ from .chapter_06_repairs import converted_mask, mended_layer, mended_tiling
 from .chapter_07 import head_entropy, mended_axis, offset_weight
 from .chapter_08 import cross_shapes, decoder_mask
 from .chapter_08_repairs import mended_masks
+from .chapter_09 import pairs_to_halves, rotate, sinusoidal_positions
 from .chapter_10 import shifted, target_loss
 from .chapter_11 import alignment_share, mended_accuracy, share_exact
 from .chapter_12 import induction_weight, next_token_probabilities
@@ -41,6 +42,7 @@ EXERCISES: dict[str, Exercise] = {
         *(mended_layer, folded_lens, converted_mask, first_wrong_step, mended_tiling),
         *(head_entropy, offset_weight, mended_axis),
         *(decoder_mask, cross_shapes, mended_masks),
+        *(sinusoidal_positions, rotate, pairs_to_halves),
         *(shifted, target_loss),
         *(share_exact, alignment_share, mended_accuracy),
         *(induction_weight, next_token_probabilities, mended_loss, mended_step),
@@ -101,14 +103,17 @@ __all__ = [
     "offset_weight",
     "open_gates",
     "padding_mask",
+    "pairs_to_halves",
     "patches",
     "positional_role",
     "prune",
+    "rotate",
     "row_of_fold",
     "scores",
     "share_exact",
     "shifted",
     "sink_weight",
+    "sinusoidal_positions",
     "split_heads",
     "strides_of_heads",
     "target_loss",
