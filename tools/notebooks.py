@@ -39,7 +39,6 @@ CELL_TIMEOUT = 300  # seconds
 PACKAGE_FILES = (".py", ".js", ".css", ".json", ".npz", ".txt", ".safetensors")
 FRONT_PAGE = "front-page"
 FRONT_PICTURES = {  # README shows a figure of each part
-    "07_per_head_heatmaps": CHAPTERS / "_static/trained_heads.png",
     "12_small_gpt": CHAPTERS / "_static/copying_heads.png",
     "16_what_heads_look_at": CHAPTERS / "_static/encoder_heads.png",
 }
