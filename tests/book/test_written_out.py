@@ -17,7 +17,7 @@ from torch import nn
 
 import mhalib
 
-NAMESPACE = {"torch": torch, "math": math, "nn": nn}
+NAMESPACE = {"torch": torch, "math": math, "nn": nn, "F": nn.functional}
 
 
 def written_out(page: str, name: str) -> Callable[..., Any]:
@@ -179,24 +179,28 @@ def test_the_score_of_chapter_16_is_the_library_s() -> None:
     weights = torch.rand(3, 4, 5, 7).softmax(-1)
     targets, real = torch.rand(3, 5, 7) < 0.3, torch.rand(3, 5, 7) < 0.7
     assert not (targets & real).any(-1).all()  # some query has no target
-    ours = written_out("16_what_heads_look_at", "looks_at")(weights, targets, real)
+    tally, score = (written_out("16_what_heads_look_at", name) for name in ("tally", "score"))
+    ours = score(*tally(weights, targets, real))
     torch.testing.assert_close(ours, mhalib.measures.attention_to(weights, targets, real[:, None]))
 
 
 def test_the_measures_of_chapter_17_are_the_library_s() -> None:
     page = "17_are_heads_different"
     (code,) = (code for code in book_text.PAGES[page].code if "def divergence(" in code)
-    ours = {**NAMESPACE, "F": nn.functional}
+    known = {"mhalib": mhalib, "pretrained": mhalib.pretrained, "real_cells": mhalib.measures.real_cells}
+    ours = {**NAMESPACE, "F": nn.functional, **known}
     exec(code, ours)
     torch.manual_seed(0)
     lens = torch.tensor([7, 4, 1])
     real = mhalib.measures.real_cells(lens, 7)
     weights = torch.randn(3, 5, 7, 7).mul(3).softmax(-1)  # padding has weights too
-    torch.testing.assert_close(ours["similarity"](weights, real), mhalib.measures.head_similarity(weights, real))
+    similarity = written_out(page, "similarity")
+    flat = (weights * real).transpose(0, 1)
+    torch.testing.assert_close(similarity(flat), mhalib.measures.head_similarity(weights, real))
     torch.testing.assert_close(ours["divergence"](weights, real), mhalib.measures.js_distance(weights, real))
 
 
-def page_14(name: str, **known: Any) -> dict[str, Any]:
+def page_18(name: str, **known: Any) -> dict[str, Any]:
     """The names of the cell of chapter 18 that defines `name`."""
     (code,) = (code for code in book_text.PAGES["18_which_heads_matter"].code if f"def {name}(" in code)
     found = {**NAMESPACE, "F": nn.functional, "copy": copy, "mhalib": mhalib, **known}
@@ -210,16 +214,16 @@ def test_importance_of_chapter_18_is_the_library_s(mode: str) -> None:
     data = mhalib.data.translations(7, seed=3)
     sizes = {"num_hiddens": 12, "num_heads": 4, "num_layers": 2}
     model = mhalib.models.Transformer(len(mhalib.data.ENGLISH), len(mhalib.data.FRENCH), **sizes).eval()
-    loss = page_14("sentence_loss")["sentence_loss"]
-    ours = page_14("importance", sentence_loss=loss, device="cpu")["importance"](model, data, mode)
+    loss = page_18("sentence_loss")["sentence_loss"]
+    ours = page_18("importance", sentence_loss=loss, device="cpu")["importance"](model, data, mode)
     theirs = mhalib.measures.head_importance(model, [data], loss, mode)
     torch.testing.assert_close(ours, torch.cat(list(theirs.values())).flatten(), rtol=1e-3, atol=1e-6)
 
 
 def test_the_gate_of_chapter_18_is_the_library_s() -> None:
-    page, gate = page_14("open_probability"), mhalib.measures.HardConcreteGate(50)
+    page, gate = page_18("open_probability"), mhalib.measures.HardConcreteGate(50)
     nn.init.normal_(gate.log_a)
-    draw = page_14("draw_gate")["draw_gate"]
+    draw = page_18("draw_gate")["draw_gate"]
     torch.manual_seed(0)
     ours = draw(gate.log_a)
     torch.manual_seed(0)
@@ -233,6 +237,6 @@ def test_a_pruned_layer_of_chapter_18_is_the_library_s() -> None:
     ((kind, (layer,)),) = model.attention_layers().items()
     for parameter in layer.parameters():
         nn.init.normal_(parameter)
-    ours, x = page_14("without")["without"](layer, [1]), torch.randn(2, 5, 12)
+    ours, x = page_18("without")["without"](layer, [1]), torch.randn(2, 5, 12)
     mhalib.measures.prune_heads(model, [mhalib.Head(kind, 0, 1)])
     torch.testing.assert_close(ours(x, x, x)[0], layer(x, x, x)[0])
