@@ -84,7 +84,7 @@ def caption_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         if not pictures:
             raise ValueError(f"{docname}: no picture directly above the caption of Figure {number}: move one of them")
         picture = pictures[-1]
-        figure = nodes.figure("", classes=["captioned"], ids=[figure_id(number)])
+        figure = nodes.figure("", classes=["captioned", "cell_output"], ids=[figure_id(number)])
         picture.parent.replace(picture, figure)
         figure += [picture, nodes.caption("", "", *paragraph.children)]
         parent.remove(paragraph)

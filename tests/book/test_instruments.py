@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
+import nbformat
 import notebooks
 import pytest
 import torch
@@ -16,11 +18,17 @@ from mhalib import widgets
 from mhalib.widgets import CostCalculator, HeadExplorer, Instrument, page_script, script_file
 
 WOKEN = re.compile(r'data-script="(\w+)"')
-PAGES = {
-    path.stem: found
-    for path in sorted(notebooks.CHAPTERS.glob("*.ipynb"))
-    if (found := WOKEN.findall(path.read_text(encoding="utf-8").replace('\\"', '"')))
-}
+
+
+def stored(path: Path) -> list[str]:
+    """The instruments that a page shows, in order."""
+    shown = (c for c in nbformat.read(path, as_version=4).cells if "remove-cell" not in c.metadata.get("tags", []))
+    return WOKEN.findall(
+        "".join("".join(o.get("data", {}).get("text/html", "")) for c in shown for o in c.get("outputs", []))
+    )
+
+
+PAGES = {path.stem: found for path in sorted(notebooks.CHAPTERS.glob("*.ipynb")) if (found := stored(path))}
 
 
 def test_scripts_are_small_and_plain() -> None:

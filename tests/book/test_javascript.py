@@ -65,7 +65,7 @@ def test_making_a_token_visible_stands_in_one_module() -> None:
 def test_types_name_the_traits_that_python_has(name: str) -> None:
     body = re.search(rf"export interface {STATES[name]} \{{\n(.*?)\n\}}", TYPES.read_text(encoding="utf-8"), re.DOTALL)
     assert body is not None
-    assert set(re.findall(r"^  (\w+):", body[1], flags=re.MULTILINE)) == set(getattr(widgets, name).state_names())
+    assert set(re.findall(r"^  (\w+)\??:", body[1], flags=re.MULTILINE)) == set(getattr(widgets, name).state_names())
 
 
 def test_pins_and_lock_agree() -> None:
