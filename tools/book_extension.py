@@ -73,7 +73,7 @@ def mend_roles(app: Sphinx, page: str, template: str, context: dict[str, Any], d
 
 
 def caption_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Move a paragraph that begins **Figure 7.2.** into a figure with the picture of the cell above it."""
+    """Move a paragraph that begins **Figure 7.2.** into a figure with the framed picture of the cell above it."""
     for paragraph in list(doctree.findall(nodes.paragraph)):
         number = caption_number(paragraph)
         if number is None:
@@ -83,10 +83,10 @@ def caption_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         pictures = list(parent[place - 1].findall(nodes.image)) if place else []
         if not pictures:
             raise ValueError(f"{docname}: no picture directly above the caption of Figure {number}: move one of them")
-        picture = pictures[-1]
+        frame = pictures[-1].parent
         figure = nodes.figure("", classes=["captioned", "cell_output"], ids=[figure_id(number)])
-        picture.parent.replace(picture, figure)
-        figure += [picture, nodes.caption("", "", *paragraph.children)]
+        frame.parent.replace(frame, figure)
+        figure += [frame, nodes.caption("", "", *paragraph.children)]
         parent.remove(paragraph)
 
 
@@ -129,10 +129,6 @@ def linked(app: Sphinx, docname: str, text: str, pages: dict[int, str]) -> list[
 
 def frame_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """A frame around each figure of a notebook: on a phone it scrolls, and the keyboard can then reach it."""
-    for figure in list(doctree.findall(nodes.figure)):
-        for image in figure.findall(nodes.image):
-            figure.replace(image, nodes.container("", image, classes=["output", "figure-frame"]))
-            break
     for output in list(doctree.findall(nodes.container)):
         if "cell_output" in output["classes"]:
             for image in [child for child in output.children if isinstance(child, nodes.image)]:
@@ -229,9 +225,9 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("builder-inited", write_instruments)
     app.connect("source-read", prepare_cells)
     app.connect("env-get-updated", write_all_where_one_quotes_another)
+    app.connect("doctree-resolved", frame_figures)
     app.connect("doctree-resolved", caption_figures)
     app.connect("doctree-resolved", link_figures)
-    app.connect("doctree-resolved", frame_figures)
     app.connect("doctree-resolved", keep_columns)
     app.connect("doctree-resolved", mark_statements)
     app.connect("html-page-context", mend_roles)

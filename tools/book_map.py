@@ -124,15 +124,13 @@ class InstrumentOf(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         path = notebooks.CHAPTERS / f"{self.arguments[0]}.ipynb"
         self.env.note_dependency(str(path))
-        shown = [
-            "".join(output["data"]["text/html"])
-            for cell in nbformat.read(path, as_version=4).cells
-            if FRONT_INSTRUMENT in cell.metadata.get("tags", [])
-            for output in cell.outputs
-            if "text/html" in output.get("data", {})
-        ]
+        try:
+            cell = notebooks.cell_with_tag(nbformat.read(path, as_version=4), FRONT_INSTRUMENT)
+        except ValueError as error:
+            raise self.error(f"{path.name}: {error}") from error
+        shown = [output["data"]["text/html"] for output in cell.outputs if "text/html" in output.get("data", {})]
         if len(shown) != 1:
-            raise self.error(f"{path.name}: give the tag {FRONT_INSTRUMENT!r} to one cell that ends in an instrument")
+            raise self.error(f"{path.name}: the cell with the tag {FRONT_INSTRUMENT!r} must end in an instrument")
         return [nodes.container("", nodes.raw("", shown[0], format="html"), classes=[FRONT_INSTRUMENT])]
 
 

@@ -47,7 +47,7 @@ def test_attention_of_chapter_1_is_the_library_s() -> None:
 
 def blocks_of_chapter_8() -> dict[str, Any]:
     """The classes that the page builds, one on the other, a cell each."""
-    namespace = {**NAMESPACE, "mhalib": mhalib, "F": nn.functional, "copy": copy}
+    namespace = {**NAMESPACE, "mhalib": mhalib, "copy": copy}
     names = ("FeedForward", "SkipConnection", "EncoderLayer", "DecoderLayer")
     for name in names:
         (cell,) = (code for code in book_text.PAGES["08_three_uses"].code if f"class {name}(" in code)
@@ -188,7 +188,7 @@ def test_the_measures_of_chapter_17_are_the_library_s() -> None:
     page = "17_are_heads_different"
     (code,) = (code for code in book_text.PAGES[page].code if "def divergence(" in code)
     known = {"mhalib": mhalib, "pretrained": mhalib.pretrained, "real_cells": mhalib.measures.real_cells}
-    ours = {**NAMESPACE, "F": nn.functional, **known}
+    ours = {**NAMESPACE, **known}
     exec(code, ours)
     torch.manual_seed(0)
     lens = torch.tensor([7, 4, 1])
@@ -203,7 +203,7 @@ def test_the_measures_of_chapter_17_are_the_library_s() -> None:
 def page_18(name: str, **known: Any) -> dict[str, Any]:
     """The names of the cell of chapter 18 that defines `name`."""
     (code,) = (code for code in book_text.PAGES["18_which_heads_matter"].code if f"def {name}(" in code)
-    found = {**NAMESPACE, "F": nn.functional, "copy": copy, "mhalib": mhalib, **known}
+    found = {**NAMESPACE, "copy": copy, "mhalib": mhalib, **known}
     exec(code[: code.index("\n\n\n", code.index(f"def {name}("))] if "\n\n\n" in code else code, found)
     return found
 
