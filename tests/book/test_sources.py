@@ -16,7 +16,8 @@ import mhalib
 BIB = parse_file(str(notebooks.CHAPTERS / "references.bib")).entries
 URLS = {entry.fields["url"].rstrip("/") for entry in BIB.values()}
 PAPERS = ("arxiv.org", "aclanthology.org", "openreview.net", "transformer-circuits.pub", "nlp.seas.harvard.edu")
-PAPERS += ("d2l.ai", "proceedings.mlr.press", "proceedings.neurips.cc", "papers.nips.cc", "jmlr.org", "doi.org", "jstor.org")
+PAPERS += ("d2l.ai", "proceedings.mlr.press", "proceedings.neurips.cc", "papers.nips.cc", "jmlr.org", "doi.org")
+PAPERS += ("jstor.org",)
 CITED = re.findall(r"\{cite:t\}`([^`]+)`", PAGES["bibliography"].prose)
 
 
