@@ -10,6 +10,7 @@ from torch import nn
 
 from mhalib import Band, MultiHeadAttention, attend, causal_mask, variants
 from mhalib.attention import rotate
+from mhalib.models import GPT, Transformer, recomposed
 
 D, H, d, Q, K, B = 24, 4, 6, 5, 7, 2
 EXACT = {"atol": 1e-12, "rtol": 1e-12}
@@ -716,3 +717,48 @@ def test_windows_leave_out_what_the_mask_hides(num_tokens, before):
     q, k, v = torch.randn(3, B, H, num_tokens, d)
     expected, _ = attend(q, k, v, Band(before=before).matrix(num_tokens))
     torch.testing.assert_close(variants.attend_in_windows(q, k, v, before), expected, **EXACT)
+
+
+# in a model
+
+
+def test_a_model_s_layers_are_exchanged_and_its_settings_say_so(tmp_path):
+    model = GPT(7, 24, 4, 2, 8, positions="rotary").eval()
+    choice = {"name": "multi-head", "num_kv_heads": 2}
+    grouped = recomposed(model, choice, lambda layer: variants.group_heads(layer, 2))
+    assert grouped.settings["attention"] == choice
+    assert {layer.num_kv_heads for layer in grouped.attention_layers()["decoder self"]} == {2}
+    assert torch.equal(next(grouped.parameters()), next(model.parameters()))
+    ids = torch.randint(7, (2, 5))
+    again = type(grouped)(**grouped.settings).eval()
+    again.load_state_dict(grouped.state_dict())
+    assert torch.equal(again(ids)[0], grouped(ids)[0])
+    same = recomposed(model, "multi-head", copy.deepcopy)
+    assert torch.equal(same(ids)[0], model(ids)[0])
+
+
+def test_the_collaborative_translator_is_the_translator_it_was():
+    model = Transformer(7, 9, 24, 4, 1, 8).eval()
+    made = recomposed(model, "collaborative", variants.CollaborativeAttention.from_multi_head)
+    source, target = torch.randint(7, (2, 5)), torch.randint(9, (2, 4))
+    torch.testing.assert_close(made(source, target)[0], model(source, target)[0], **EXACT)
+    with pytest.raises(ValueError, match=r"convert makes Coll.*\), but attention='talking' says TalkingHeads\("):
+        recomposed(model, "talking", variants.CollaborativeAttention.from_multi_head)
+
+
+def test_layers_are_told_their_number_in_the_model():
+    for choice, read in (("differential", "lambda_init"), ("overlapping", "overlap")):
+        model = Transformer(7, 9, 24, 4, 3, 8, attention=choice)
+        for layers in model.attention_layers().values():
+            found = [getattr(layer, read) for layer in layers]
+            assert len(set(found)) == 3
+            assert found == sorted(found)
+    assert found == [0, 1, 2]
+
+
+@pytest.mark.parametrize("choice", ["span", {"name": "sparse", "window": 2}])
+def test_what_looks_at_itself_only_leaves_cross_attention_alone(choice):
+    model = Transformer(7, 9, 24, 4, 1, 8, attention=choice)
+    kinds = {kind: type(layers[0]) for kind, layers in model.attention_layers().items()}
+    assert kinds["cross"] is MultiHeadAttention
+    assert kinds["encoder self"] is kinds["decoder self"] is not MultiHeadAttention
