@@ -15,12 +15,16 @@ from .masks import SymbolicMask, is_symbolic
 def num_pairs(mask: SymbolicMask, num_queries: int, num_kvpairs: int | None = None) -> int:
     """How many pairs of a query and a key a symbolic mask lets through.
 
+    Raises:
+        TypeError, ValueError: `mask` is not symbolic, a size is not an integer or negative.
+
     What a kernel that leaves out all others would compute; one that computes all and hides them computes Q * K.
 
     >>> from mhalib import Band
     >>> num_pairs(Band(), 4), num_pairs(Band(before=1), 4)
     (10, 7)
     """
+    _check_masks((mask,))
     return int(mask.matrix(num_queries, num_kvpairs).sum())
 
 
@@ -176,7 +180,7 @@ def _check_masks(masks: object) -> None:
         raise ValueError("masks is empty: give one at least")
     for number, mask in enumerate(masks):
         if not is_symbolic(mask):
-            raise TypeError(f"masks[{number}] must be symbolic, got {type(mask).__name__}: {mask!r:.80}")
+            raise TypeError(f"mask {number} must be a symbolic one, got {type(mask).__name__}: {mask!r:.80}")
         mask.check()
 
 

@@ -22,11 +22,16 @@ class Composition(nn.Module):
         width: of x.
         num_heads: h.
         rank: R, how many pairs.
+
+    Raises:
+        TypeError, ValueError: a size is not a positive integer.
     """
 
     def __init__(self, width: int, num_heads: int, rank: int = 2) -> None:
         super().__init__()
-        self.num_heads, self.rank = num_heads, rank
+        for name, number in (("width", width), ("num_heads", num_heads), ("rank", rank)):
+            require_count(name, number)
+        self.num_heads, self.rank = int(num_heads), int(rank)
         hidden = 2 * rank * num_heads
         self.W_1 = nn.Parameter(torch.randn(width, hidden) * (2 / (width + hidden)) ** 0.5)
         self.W_2 = nn.Parameter(

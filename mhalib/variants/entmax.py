@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -30,13 +31,31 @@ def entmax(scores: Tensor, alpha: float | Tensor = 1.5) -> Tensor:
     Martins 2019, proposition 1, for the gradient of alpha.
     """
     require_scores(scores)
-    if not isinstance(alpha, Tensor):
+    if scores.dim() == 0 or not scores.shape[-1]:
+        raise ValueError(f"scores needs an axis of keys, and one key at least, got shape {tuple(scores.shape)}")
+    if isinstance(alpha, Tensor):
+        _require_alpha(alpha, scores)
+    else:
         require_number("alpha", alpha)
         if not 1 < alpha <= 2:
             raise ValueError(f"alpha={alpha} must be above 1 and at most 2")
         alpha = scores.new_tensor(float(alpha))
     result: Tensor = _Entmax.apply(scores, alpha)
     return result
+
+
+def _require_alpha(alpha: Tensor, scores: Tensor) -> None:
+    """Raise unless `alpha` holds real numbers (TypeError), and one for each row of `scores` at most (ValueError)."""
+    if not alpha.is_floating_point():
+        raise TypeError(f"alpha must hold floating-point numbers, got {alpha.dtype}")
+    rows = (*scores.shape[:-1], 1)
+    fits = alpha.dim() <= len(rows) and all(
+        size in (1, row) for size, row in zip(reversed(alpha.shape), reversed(rows), strict=False)
+    )
+    if not fits or alpha.device != scores.device:
+        raise ValueError(
+            f"alpha has shape {tuple(alpha.shape)} on {alpha.device}, but scores need {rows} on {scores.device}"
+        )
 
 
 class _Entmax(torch.autograd.Function):
@@ -121,6 +140,14 @@ class EntmaxAttention(MultiHeadAttention):
 
     def softmax(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         """Scores (B, h, Q, K) -> weights, 0 where `mask` is False, and elsewhere, too."""
+        if not scores.shape[-1]:  # no keys
+            return scores
         if mask is not None:
             scores = scores.masked_fill(~mask, -torch.inf)
         return entmax(scores, self.alphas[:, None, None])
+
+    def keep_heads(self, heads: Iterable[int]) -> None:
+        """As in `MultiHeadAttention`; an alpha goes with its head."""
+        heads = list(heads)
+        super().keep_heads(heads)
+        self.alpha_logits = nn.Parameter(self.alpha_logits.detach()[heads], self.alpha_logits.requires_grad)

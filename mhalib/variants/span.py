@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -77,3 +78,9 @@ class SpanAttention(MultiHeadAttention):
         # the logarithm of a share is added, not the share multiplied: one softmax then does the rest
         shares = torch.where(inside, kept, torch.ones_like(kept)).log()
         return super().softmax(scores + shares.to(scores.dtype), mask.expand(scores.shape))
+
+    def keep_heads(self, heads: Iterable[int]) -> None:
+        """As in `MultiHeadAttention`; a span goes with its head."""
+        heads = list(heads)
+        super().keep_heads(heads)
+        self.span_shares = nn.Parameter(self.span_shares.detach()[heads], self.span_shares.requires_grad)
