@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         saved,
         shapes,
         train,
+        variants,
         widgets,
     )
     from .attention import (
@@ -101,6 +102,7 @@ __all__ = [
     "train",
     "transpose_output",
     "transpose_qkv",
+    "variants",
     "widgets",
 ]
 

@@ -31,13 +31,23 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "01_weighted_average": "attend",
         "02_scale_masks_dropout": "masked_softmax causal_mask padding_mask",
         "05_reshape_trick": "split_heads merge_heads transpose_qkv transpose_output HeadSlices=columns",
-        "08_three_uses": "register=layer KINDS=layer make_attention=layer",
+        "08_three_uses": "register=layer KINDS=layer make_attention=layer kind_of=layer",
         "09_positions": (
             "LearnedPositions SinusoidalPositions RotaryPositions rotate sinusoidal_positions Positions=positions "
-            "make_positions=positions POSITIONS=positions"
+            "make_positions=positions POSITIONS=positions ROTARY=positions"
         ),
         "10_all_targets_at_once": "KeyValueCache Cache=cache",
-        "12_small_gpt": "Band=mask",
+        "12_small_gpt": (
+            "Band=mask SymbolicMask=mask Strided=mask GlobalTokens=mask AnyOf=mask AllOf=mask num_pairs=mask"
+        ),
+    },
+    "mhalib.variants": {
+        "08_three_uses": (
+            "group_heads=layer exchange_pairs=layer LatentAttention=layer TalkingHeads=layer "
+            "CollaborativeAttention=layer compress=layer OverlappingAttention=layer MixtureOfHeads=layer "
+            "ComposedAttention=layer Composition=layer DifferentialAttention=layer GatedAttention=layer "
+            "EntmaxAttention=layer entmax=layer SpanAttention=layer SparseAttention=layer attend_in_windows=layer"
+        ),
     },
     "mhalib.shapes": {"06_shape_checks": "check_shape ledger Ledger=ledger Step=step"},
     "mhalib.reference": {
@@ -49,7 +59,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     "mhalib.models": {
         "08_three_uses": (
             "EncoderLayer DecoderLayer SkipConnection FeedForward Transformer Description=norm Model=model "
-            "Weights=weights"
+            "Weights=weights recomposed=layer"
         ),
         "10_all_targets_at_once": "DecoderCache=cache",
         "11_translator": "MODELS=Transformer",

@@ -3,9 +3,11 @@
 from .cache import Cache, KeyValueCache
 from .functional import attend, masked_softmax, merge_heads, split_heads, transpose_output, transpose_qkv
 from .layer import HeadSlices, MultiHeadAttention
-from .masks import Band, causal_mask, padding_mask
+from .masks import Band, SymbolicMask, causal_mask, padding_mask
+from .patterns import AllOf, AnyOf, GlobalTokens, Strided, num_pairs
 from .positions import (
     POSITIONS,
+    ROTARY,
     LearnedPositions,
     Positions,
     RotaryPositions,
@@ -14,13 +16,17 @@ from .positions import (
     rotate,
     sinusoidal_positions,
 )
-from .registry import KINDS, make_attention, register
+from .registry import KINDS, kind_of, make_attention, register
 
 __all__ = [
     "KINDS",
     "POSITIONS",
+    "ROTARY",
+    "AllOf",
+    "AnyOf",
     "Band",
     "Cache",
+    "GlobalTokens",
     "HeadSlices",
     "KeyValueCache",
     "LearnedPositions",
@@ -28,12 +34,16 @@ __all__ = [
     "Positions",
     "RotaryPositions",
     "SinusoidalPositions",
+    "Strided",
+    "SymbolicMask",
     "attend",
     "causal_mask",
+    "kind_of",
     "make_attention",
     "make_positions",
     "masked_softmax",
     "merge_heads",
+    "num_pairs",
     "padding_mask",
     "register",
     "rotate",

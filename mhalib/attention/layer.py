@@ -19,6 +19,7 @@ from .._validate import (
     require_flag,
     require_function,
     require_mask,
+    require_positive,
     require_probability,
     require_scale,
     require_tensor,
@@ -27,15 +28,17 @@ from . import _fast
 from ._foreign import names_of_this_book
 from .cache import Cache, KeyValueCache, require_cache
 from .functional import _merge_heads, _split_heads
-from .masks import Band, padding_mask
-from .positions import RotaryPositions
+from .masks import SymbolicMask, is_symbolic, padding_mask
+from .positions import ROTARY, RotaryPositions
 
-Mask = Tensor | Band
+Mask = Tensor | SymbolicMask
 _STEPS = (
     "forward",
+    "_join_masks",
     "project",
     "project_with_cache",
     "place",
+    "note_keys",
     "score",
     "mix_scores",
     "softmax",
@@ -74,7 +77,9 @@ class MultiHeadAttention(nn.Module):
         num_kv_heads: heads that have keys and values of their own; divides h. Head i takes those of head
             i * num_kv_heads / h, rounded down. `None` means h, and 1 is multi-query attention.
         scale: what scores are multiplied by; `None` means 1/√d.
-        positions: "rotary" turns queries and keys by their positions, see `mhalib.attention.rotate`; or "none".
+        positions: "rotary" turns queries and keys by their positions, "rotary-halves" with other pairs, see
+            `mhalib.attention.rotate`; or "none".
+        rotary_base: how slowly the last pair of rotary positions turns.
 
     Raises:
         TypeError, ValueError: a size is not a positive integer, one does not divide the other, dropout is outside
@@ -91,6 +96,13 @@ class MultiHeadAttention(nn.Module):
     is_variant = False
     """Whether a subclass has replaced a step of the pass. What must know the steps, such as a converter, refuses it."""
 
+    takes_layer_number = False
+    """Whether the layer wants to know, as `layer_number`, which of its model's layers it is, counted from 0."""
+
+    looks_at_itself_only = False
+    """Whether the layer makes no sense where queries and keys are other tokens. Models then take multi-head attention
+    for their cross-attention."""
+
     _looks_between = False
     _mixes_heads = False
     _HEADS_OWN = frozenset(f"{name}.{part}" for name in ("W_q", "W_k", "W_v", "W_o") for part in ("weight", "bias"))
@@ -99,7 +111,7 @@ class MultiHeadAttention(nn.Module):
         super().__init_subclass__(**kwargs)
         replaced = {step for step in _STEPS if getattr(cls, step) is not getattr(MultiHeadAttention, step)}
         cls.is_variant = bool(replaced)
-        cls._mixes_heads = not replaced <= {"score", "softmax", "average", "gate"}
+        cls._mixes_heads = not replaced <= {"_join_masks", "score", "softmax", "average", "gate"}
         cls._looks_between = not replaced.isdisjoint(("score", "mix_scores", "softmax", "mix_weights", "average"))
 
     @names_of_this_book
@@ -118,6 +130,7 @@ class MultiHeadAttention(nn.Module):
         num_kv_heads: int | None = None,
         scale: float | None = None,
         positions: str = "none",
+        rotary_base: float = 10000.0,
     ) -> None:
         super().__init__()
         require_count("num_hiddens", num_hiddens)
@@ -138,17 +151,19 @@ class MultiHeadAttention(nn.Module):
         require_probability("dropout", dropout)
         require_scale(scale)
         require_flag("bias", bias)
-        require_choice("positions", positions, ("none", "rotary"))
+        require_choice("positions", positions, ("none", *ROTARY))
+        require_positive("rotary_base", rotary_base)
         if num_heads % sizes["num_kv_heads"]:
             raise ValueError(f"num_heads={num_heads} is not divisible by num_kv_heads={num_kv_heads}")
-        if positions == "rotary" and head_dim % 2:
+        if positions in ROTARY and head_dim % 2:
             raise ValueError(f"rotary positions need an even head_dim, got {head_dim}")
         self.num_hiddens, self.num_heads, self.dropout = int(num_hiddens), int(num_heads), float(dropout)
         self.query_size, self.key_size, self.value_size, self.head_dim, self.value_dim, self.num_kv_heads = (
             int(size) for size in sizes.values()
         )
         self._scale_given = None if scale is None else float(scale)
-        self.positions = RotaryPositions() if positions == "rotary" else None
+        pairs = "halves" if positions == "rotary-halves" else "interleaved"
+        self.positions = RotaryPositions(pairs, rotary_base) if positions in ROTARY else None
         self.num_heads_made = self.num_heads
         self.head_numbers = tuple(range(num_heads))  # kept by the heads that `keep_heads` leaves
         self.kv_head_of = tuple(i * self.num_kv_heads // num_heads for i in range(num_heads))
@@ -211,8 +226,9 @@ class MultiHeadAttention(nn.Module):
                 k, v = self._for_each_head(k), self._for_each_head(v)
             matrix = _matrix(mask, q, num_kvpairs)
             # scores have no name here, so that their memory is free again, or used again, as soon as can be
-            weights = self.softmax(self.mix_scores(self.score(q, k), queries, keys), matrix)
-            weights = self.mix_weights(weights, queries, keys)
+            noted = self.note_keys(keys, cache)
+            weights = self.softmax(self.mix_scores(self.score(q, k), queries, noted), matrix)
+            weights = self.mix_weights(weights, queries, noted)
             found = self.average(weights, v)
         else:
             found, weights = self._fused(q, k, v, mask), None
@@ -249,12 +265,17 @@ class MultiHeadAttention(nn.Module):
         """Queries or keys (B, h, N, d) with the layer's positions, of which the first is `start`."""
         return x if self.positions is None else self.positions.turn(x, start)
 
+    def note_keys(self, keys: Tensor, cache: Cache | None) -> Tensor:
+        """What the mixing steps are told of the keys: the layer's input. A variant that mixes by what keys say, and
+        must know that of keys in `cache` too, notes it there."""
+        return keys
+
     def score(self, q: Tensor, k: Tensor) -> Tensor:
         """q (B, h, Q, d) and k (B, h, K, d) -> scores (B, h, Q, K)."""
         return _fast.scores(q, k, self._scale_given)
 
     def mix_scores(self, scores: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
-        """Scores (B, h, Q, K) -> scores. `queries` and `keys` are the layer's inputs."""
+        """Scores (B, h, Q, K) -> scores. `queries` is the layer's input, `keys` what `note_keys` made of that."""
         return scores
 
     def softmax(self, scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -364,7 +385,7 @@ class MultiHeadAttention(nn.Module):
     def _fused(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | None) -> Tensor:
         if not self._has_equal_groups():
             k, v = self._for_each_head(k), self._for_each_head(v)
-        is_causal = isinstance(mask, Band) and mask.is_causal()
+        is_causal = is_symbolic(mask) and mask.is_causal()
         matrix = None if is_causal else _matrix(mask, q, k.shape[2])
         return _fast.fused(q, k, v, matrix, self.dropout if self.training else 0.0, self._scale_given, is_causal)
 
@@ -411,7 +432,7 @@ class MultiHeadAttention(nn.Module):
         if mask is None and valid_lens is None:
             return None
         batch_size, num_queries = queries.shape[:2]
-        if isinstance(mask, Band):
+        if is_symbolic(mask):
             mask.check()
             mask = None if mask.hides_nothing(num_queries, num_kvpairs) else mask
         elif mask is not None:
@@ -438,7 +459,7 @@ class MultiHeadAttention(nn.Module):
 
 def _matrix(mask: Mask | None, queries: Tensor, num_kvpairs: int) -> Tensor | None:
     """The mask as booleans, for `queries` (..., Q, width)."""
-    if isinstance(mask, Band):
+    if is_symbolic(mask):
         return mask.matrix(queries.shape[-2], num_kvpairs, device=queries.device)
     return mask
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+from typing_extensions import TypeIs
 
 from .._validate import require_count, require_device, require_integers, require_tensor, seen_extremes
 
@@ -126,3 +127,19 @@ class Band(NamedTuple):
     def is_causal(self) -> bool:
         """Whether it is what `scaled_dot_product_attention` calls `is_causal`: all the past, from position 0 on."""
         return self == Band()
+
+
+class SymbolicMask(Protocol):
+    """A mask that is known without its matrix: a `Band`, `Strided`, `GlobalTokens`, or several of them together."""
+
+    def matrix(
+        self, num_queries: int, num_kvpairs: int | None = None, *, device: torch.device | str | None = None
+    ) -> Tensor: ...
+    def check(self) -> None: ...
+    def hides_nothing(self, num_queries: int, num_kvpairs: int) -> bool: ...
+    def is_causal(self) -> bool: ...
+
+
+def is_symbolic(mask: object) -> TypeIs[SymbolicMask]:
+    """Whether `mask` is known without its matrix."""
+    return isinstance(mask, Band) or (not isinstance(mask, Tensor) and hasattr(mask, "hides_nothing"))

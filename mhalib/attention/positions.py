@@ -9,7 +9,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .._validate import require_choice, require_count, require_tensor
+from .._validate import require_choice, require_count, require_positive, require_tensor
+
+PAIRS = ("interleaved", "halves")
+"""How channels are paired for rotary positions, see `rotate`."""
 
 
 def sinusoidal_positions(num_tokens: int, num_hiddens: int, start: int = 0) -> Tensor:
@@ -26,17 +29,22 @@ def sinusoidal_positions(num_tokens: int, num_hiddens: int, start: int = 0) -> T
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1).float()
 
 
-def rotate(x: Tensor, start: int = 0) -> Tensor:
-    """Rotary positions: turn each pair of channels (2i, 2i + 1) of token n by the angle (start + n) * 10000^(-2i/d).
+def rotate(x: Tensor, start: int = 0, *, pairs: str = "interleaved", base: float = 10000.0) -> Tensor:
+    """Rotary positions: turn pair i of the channels of token n by the angle (start + n) * base^(-2i/d).
 
     The product of a rotated query and a rotated key depends on the distance of their tokens only.
 
     Args:
         x: (..., N, d), floating-point, d even: queries or keys of a head.
         start: position of the first token.
+        pairs: which channels are pair i: 2i and 2i + 1, "interleaved", as in RoFormer and Meta's LLaMA; or i and
+            i + d/2, "halves", as in GPT-NeoX and Hugging Face's LLaMA. `mhalib.variants.exchange_pairs` takes a layer
+            from one to the other.
+        base: how slowly the last pair turns; LLaMA 3 has 500,000.
 
     Raises:
-        TypeError, ValueError: `x` is no tensor of two axes or more and of real numbers, d is odd, `start` is negative.
+        TypeError, ValueError: `x` is no tensor of two axes or more and of real numbers, d is odd, `start` is negative,
+            `pairs` is unknown, `base` is not a positive number.
 
     Source: Su et al. 2021, RoFormer, section 3.
     """
@@ -46,18 +54,23 @@ def rotate(x: Tensor, start: int = 0) -> Tensor:
     if x.dim() < 2:
         raise ValueError(f"x needs at least 2 axes, got shape {tuple(x.shape)}")
     require_count("start", start, minimum=0)
-    angles = _angles(x.shape[-2], x.shape[-1], start)
+    require_choice("pairs", pairs, PAIRS)
+    require_positive("base", base)
+    angles = _angles(x.shape[-2], x.shape[-1], start, base)
     cos, sin = (part.to(x.dtype).to(x.device) for part in (angles.cos(), angles.sin()))
+    if pairs == "halves":
+        first, second = x.chunk(2, -1)
+        return torch.cat([first * cos - second * sin, first * sin + second * cos], -1)
     even, odd = x[..., 0::2], x[..., 1::2]
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)
 
 
-def _angles(num_tokens: int, width: int, start: int) -> Tensor:
+def _angles(num_tokens: int, width: int, start: int, base: float = 10000.0) -> Tensor:
     """(N, width / 2), in float64: the angles of late places are large, and their sines need the digits."""
     require_count("width", width)
     if width % 2:
         raise ValueError(f"positions by angles need an even width, got {width}")
-    rates = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    rates = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     places = torch.arange(start, start + num_tokens, dtype=torch.float64)
     return places[:, None] * rates
 
@@ -124,13 +137,23 @@ class SinusoidalPositions(Positions):
 
 class RotaryPositions(Positions):
     """Turns queries and keys of each head by their positions, see `rotate`. For self-attention: one token asks and is
-    asked under one position."""
+    asked under one position.
+
+    Args:
+        pairs, base: as in `rotate`.
+    """
 
     acts_in_heads = True
 
+    def __init__(self, pairs: str = "interleaved", base: float = 10000.0) -> None:
+        super().__init__()
+        require_choice("pairs", pairs, PAIRS)
+        require_positive("base", base)
+        self.pairs, self.base = pairs, float(base)
+
     def turn(self, x: Tensor, start: int = 0) -> Tensor:
         """(B, h, N, d) -> (B, h, N, d), d even; the first token stands at `start`."""
-        return rotate(x, start)
+        return rotate(x, start, pairs=self.pairs, base=self.base)
 
 
 def _require_vectors(x: Tensor, start: int) -> None:
@@ -139,7 +162,9 @@ def _require_vectors(x: Tensor, start: int) -> None:
     require_count("start", start, minimum=0)
 
 
-POSITIONS = ("none", "learned", "sinusoidal", "rotary")
+ROTARY = ("rotary", "rotary-halves")
+"""The names of rotary positions: with interleaved pairs, and with halves."""
+POSITIONS = ("none", "learned", "sinusoidal", *ROTARY)
 """The names that `make_positions` and the models know."""
 
 
@@ -147,7 +172,7 @@ def make_positions(name: str, max_tokens: int, num_hiddens: int) -> Positions:
     """The way of that name.
 
     Args:
-        name: "none", "learned", "sinusoidal" or "rotary".
+        name: one of `POSITIONS`.
         max_tokens: how many places, for learned ones.
         num_hiddens: D, for learned ones.
 
@@ -157,4 +182,6 @@ def make_positions(name: str, max_tokens: int, num_hiddens: int) -> Positions:
     require_choice("positions", name, POSITIONS)
     if name == "learned":
         return LearnedPositions(max_tokens, num_hiddens)
-    return {"none": Positions, "sinusoidal": SinusoidalPositions, "rotary": RotaryPositions}[name]()
+    if name in ROTARY:
+        return RotaryPositions("interleaved" if name == "rotary" else "halves")
+    return {"none": Positions, "sinusoidal": SinusoidalPositions}[name]()

@@ -36,6 +36,31 @@ def register(name: str) -> Callable[[Kind], Kind]:
     return add
 
 
+def kind_of(choice: str | Mapping[str, Any]) -> type[MultiHeadAttention]:
+    """The class that `make_attention` makes a layer of.
+
+    Raises:
+        TypeError, ValueError: `choice` is neither a name nor a mapping with one, or there is no such layer.
+    """
+    return _chosen(choice)[0]
+
+
+def _chosen(choice: str | Mapping[str, Any]) -> tuple[type[MultiHeadAttention], dict[str, Any]]:
+    """The class, and the settings."""
+    if isinstance(choice, str):
+        choice = {"name": choice}
+    if not isinstance(choice, Mapping):
+        raise TypeError(f"attention must be a name or a mapping, got {type(choice).__name__}: {choice!r:.80}")
+    settings = dict(choice)
+    name = settings.pop("name", None)
+    strange = [key for key in settings if not isinstance(key, str)]
+    if strange:
+        raise TypeError(f"attention={choice!r:.200} must map from texts, got {strange[0]!r}")
+    if not isinstance(name, str) or name not in KINDS:
+        raise ValueError(f"attention={choice!r:.200} must name one of {sorted(KINDS)}")
+    return KINDS[name], settings
+
+
 def make_attention(
     choice: str | Mapping[str, Any], num_hiddens: int, num_heads: int, **arguments: Any
 ) -> MultiHeadAttention:
@@ -51,19 +76,9 @@ def make_attention(
     Raises:
         TypeError, ValueError: `choice` is not of this kind, there is no such layer, or it refuses its settings.
     """
-    if isinstance(choice, str):
-        choice = {"name": choice}
-    if not isinstance(choice, Mapping):
-        raise TypeError(f"attention must be a name or a mapping, got {type(choice).__name__}: {choice!r:.80}")
-    settings = dict(choice)
-    name = settings.pop("name", None)
-    strange = [key for key in settings if not isinstance(key, str)]
-    if strange:
-        raise TypeError(f"attention={choice!r:.200} must map from texts, got {strange[0]!r}")
-    if not isinstance(name, str) or name not in KINDS:
-        raise ValueError(f"attention={choice!r:.200} must name one of {sorted(KINDS)}")
+    kind, settings = _chosen(choice)
     try:
-        return KINDS[name](num_hiddens, num_heads, **{**arguments, **settings})
+        return kind(num_hiddens, num_heads, **{**arguments, **settings})
     except TypeError as error:
         if "unexpected keyword" not in str(error):
             raise

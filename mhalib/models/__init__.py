@@ -11,6 +11,7 @@ from .blocks import DecoderCache, DecoderLayer, EncoderLayer, FeedForward, SkipC
 from .description import Description
 from .gpt import GPT
 from .pictures import Captioner, PictureReader, ViT, patches
+from .recompose import recomposed
 from .transformer import Transformer
 
 MODELS = {kind.__name__: kind for kind in (Transformer, GPT, BERT, ViT, Captioner, PictureReader)}
@@ -33,4 +34,5 @@ __all__ = [
     "ViT",
     "Weights",
     "patches",
+    "recomposed",
 ]

@@ -86,7 +86,7 @@ class _Stack(nn.Module):
 
     def __init__(self, design: Description) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(self.kind.described(design) for _ in range(design.num_layers))
+        self.layers = nn.ModuleList(self.kind.described(design, number) for number in range(design.num_layers))
         self.norm = nn.LayerNorm(design.num_hiddens) if design.norm == "pre" else nn.Identity()
 
     @property

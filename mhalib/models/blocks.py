@@ -71,11 +71,14 @@ class _Layer(nn.Module):
         num_heads: int,
         ffn_num_hiddens: int,
         dropout: float = 0.0,
+        layer_number: int = 0,
         **described: Unpack[LayerOptions],
     ) -> None:
         super().__init__()
         design = Description(num_hiddens, num_heads, 1, ffn_num_hiddens, dropout).changed((), described)
-        self.attention = design.self_attention()
+        require_count("layer_number", layer_number, minimum=0)
+        self.layer_number = layer_number
+        self.attention = design.self_attention(layer_number)
         self.attention_skip = SkipConnection(num_hiddens, design.dropout, design.norm)
         self._look_elsewhere(design)
         self.ffn, self.ffn_skip = _feed_forward(design)
@@ -84,9 +87,9 @@ class _Layer(nn.Module):
         """Make what stands between self-attention and the feed-forward network."""
 
     @classmethod
-    def described(cls, design: Description) -> Self:
-        """The layer of a model."""
-        return cls(**design.without("num_layers", "max_tokens"))
+    def described(cls, design: Description, layer_number: int = 0) -> Self:
+        """Layer `layer_number` of a model, counted from 0."""
+        return cls(**design.without("num_layers", "max_tokens"), layer_number=layer_number)
 
 
 class EncoderLayer(_Layer):
@@ -97,6 +100,7 @@ class EncoderLayer(_Layer):
         num_heads: h.
         ffn_num_hiddens: width inside the feed-forward network; 0 leaves that network out.
         dropout: of each sublayer's result, in training.
+        layer_number: which of its model's layers it is, counted from 0; some attention layers ask.
         described: `norm`, `positions` (of which "rotary" acts here) and `attention`, see `Description`.
 
     Raises:
@@ -130,7 +134,7 @@ class DecoderLayer(_Layer):
     """Masked self-attention, cross-attention to a memory, feed-forward network. Arguments as in `EncoderLayer`."""
 
     def _look_elsewhere(self, design: Description) -> None:
-        self.cross_attention = design.cross_attention()
+        self.cross_attention = design.cross_attention(self.layer_number)
         self.cross_skip = SkipConnection(design.num_hiddens, design.dropout, design.norm)
 
     def new_cache(self, max_tokens: int = 0) -> DecoderCache:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypedDict
 
+from .. import variants as variants  # so that their names are known
 from .._validate import require_choice, require_count, require_probability
-from ..attention import POSITIONS, MultiHeadAttention, make_attention
+from ..attention import POSITIONS, ROTARY, MultiHeadAttention, kind_of, make_attention
 
 NORMS = ("pre", "post")
 BY_PLACE = ("num_hiddens", "num_heads", "num_layers", "ffn_num_hiddens", "dropout")
@@ -43,7 +44,7 @@ class Description:
     dropout: of each sublayer's result, in training.
     max_tokens: how long a sequence may be, with learned positions.
     norm: "pre" or "post", see `mhalib.models.SkipConnection`.
-    positions: "none", "learned", "sinusoidal" or "rotary", see `mhalib.attention.positions`.
+    positions: "none", "learned", "sinusoidal", "rotary" or "rotary-halves", see `mhalib.attention.positions`.
     attention: which layer, by a name in `mhalib.attention.KINDS`, or a mapping with that "name" and settings of the
         layer, such as {"name": "multi-head", "num_kv_heads": 1}.
 
@@ -96,11 +97,17 @@ class Description:
         """The entries as a dict, but for these."""
         return {name: value for name, value in asdict(self).items() if name not in names}
 
-    def self_attention(self) -> MultiHeadAttention:
+    def self_attention(self, layer_number: int = 0) -> MultiHeadAttention:
         """A layer for tokens that look at each other; it applies the positions, if they act in the heads."""
-        positions = "rotary" if self.positions == "rotary" else "none"
-        return make_attention(self.attention, self.num_hiddens, self.num_heads, bias=True, positions=positions)
+        positions = self.positions if self.positions in ROTARY else "none"
+        return self._attention(self.attention, layer_number, positions=positions)
 
-    def cross_attention(self) -> MultiHeadAttention:
-        """A layer for tokens that look at others, which stand at no position of theirs."""
-        return make_attention(self.attention, self.num_hiddens, self.num_heads, bias=True)
+    def cross_attention(self, layer_number: int = 0) -> MultiHeadAttention:
+        """A layer for tokens that look at others, which have no position of theirs."""
+        alone = kind_of(self.attention).looks_at_itself_only
+        return self._attention("multi-head" if alone else self.attention, layer_number)
+
+    def _attention(self, choice: str | Mapping[str, Any], layer_number: int, **more: Any) -> MultiHeadAttention:
+        if kind_of(choice).takes_layer_number:
+            more["layer_number"] = layer_number
+        return make_attention(choice, self.num_hiddens, self.num_heads, **{"bias": True, **more})

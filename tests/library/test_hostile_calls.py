@@ -23,6 +23,7 @@ from torch import nn
 import mhalib
 from mhalib import attention as A
 from mhalib import bench, data, decoding, evaluation, measures, models, plots, pretrained, reference, saved, train
+from mhalib import variants as V
 from mhalib.attention import Band
 
 PACKAGE = str(Path(mhalib.__file__).parent)
@@ -239,7 +240,30 @@ PLACES = {
         ),
         lambda: {"before": 1, "after": 0, "offset": 0, "num_queries": 5, "num_kvpairs": 5, "device": "cpu"},
     ),
-    "attention.rotate": (A.rotate, lambda: {"x": torch.randn(2, 3, 5, 4), "start": 0}),
+    "attention.rotate": (
+        A.rotate,
+        lambda: {"x": torch.randn(2, 3, 5, 4), "start": 0, "pairs": "halves", "base": 100.0},
+    ),
+    "attention.Strided": (
+        lambda num_queries, num_kvpairs, device, **own: A.Strided(**own).matrix(
+            num_queries, num_kvpairs, device=device
+        ),
+        lambda: {"stride": 2, "offset": 1, "num_queries": 5, "num_kvpairs": 6, "device": "cpu"},
+    ),
+    "attention.GlobalTokens": (
+        lambda num_queries, num_kvpairs, **own: A.GlobalTokens(**own).matrix(num_queries, num_kvpairs),
+        lambda: {"num_tokens": 2, "offset": 1, "num_queries": 5, "num_kvpairs": 6},
+    ),
+    "attention.AnyOf": (
+        lambda masks, num_queries: A.AnyOf(masks).matrix(num_queries),
+        lambda: {"masks": (Band(), A.Strided(2)), "num_queries": 5},
+    ),
+    "attention.AllOf": (
+        lambda masks, num_queries: A.AllOf(masks).matrix(num_queries),
+        lambda: {"masks": (Band(), A.Strided(2)), "num_queries": 5},
+    ),
+    "attention.num_pairs": (A.num_pairs, lambda: {"mask": Band(), "num_queries": 5, "num_kvpairs": 6}),
+    "attention.kind_of": (A.kind_of, lambda: {"choice": {"name": "multi-head"}}),
     "attention.sinusoidal_positions": (
         A.sinusoidal_positions,
         lambda: {"num_tokens": 5, "num_hiddens": 12, "start": 0},
@@ -253,7 +277,10 @@ PLACES = {
         lambda x, start: A.SinusoidalPositions()(x, start),
         lambda: {"x": _x(), "start": 1},
     ),
-    "attention.RotaryPositions": (lambda x, start: A.RotaryPositions().turn(x, start), lambda: {"x": _x(), "start": 1}),
+    "attention.RotaryPositions": (
+        lambda x, start, **own: A.RotaryPositions(**own).turn(x, start),
+        lambda: {"x": _x(), "start": 1, "pairs": "halves", "base": 100.0},
+    ),
     "attention.register": (
         lambda name, kind: A.register(name)(kind),
         lambda: {"name": "multi-head", "kind": A.MultiHeadAttention},
@@ -286,6 +313,7 @@ PLACES = {
             "num_kv_heads": 3,
             "scale": 0.5,
             "positions": "none",
+            "rotary_base": 100.0,
         },
     ),
     "attention.MultiHeadAttention.forward": (lambda **a: _layer()(**a), _qkv_inputs),
@@ -681,16 +709,79 @@ PLACES = {
 # public, but no call that could go wrong: tables and modules, records that only hold what they are given, protocols
 HARMLESS = {
     **dict.fromkeys(
-        ("Cache", "HeadSlices", "Positions", "Head", "HeadRole", "Model", "DecoderCache", "Weights"), "a type"
+        ("Cache", "SymbolicMask", "HeadSlices", "Positions", "Head", "HeadRole", "Model", "DecoderCache", "Weights"),
+        "a type",
     ),
     **dict.fromkeys(("Ledger", "Step", "Results", "Reading", "About", "Pin", "Pretrained"), "a record"),
     **dict.fromkeys(("Digits", "Meetings", "Pairs", "Repeats", "Sentences", "Sums", "Translations"), "a record"),
     **dict.fromkeys(("names",), "a function without arguments"),
     **dict.fromkeys(("History",), "a record"),
 }
+SIZES = {"num_hiddens": 12, "num_heads": 3, "dropout": 0.0, "bias": True}
+OWN = {
+    V.TalkingHeads: {"init": "normal"},
+    V.CollaborativeAttention: {"shared_size": 5, "init": "normal"},
+    V.OverlappingAttention: {"overlap": 1, "layer_number": 2},
+    V.MixtureOfHeads: {"num_shared": 1, "num_chosen": 1, "paper_scaling": True},
+    V.ComposedAttention: {"rank": 2, "by_keys": True},
+    V.DifferentialAttention: {"lambda_init": 0.3, "layer_number": 1, "normalise": True},
+    V.GatedAttention: {"per_channel": True},
+    V.LatentAttention: {
+        "latent_size": 5,
+        "rotary_size": 2,
+        "query_latent_size": 3,
+        "absorbed": True,
+        "positions": "rotary",
+        "rotary_base": 100.0,
+    },
+    V.EntmaxAttention: {"alpha": 1.5, "learned": True},
+    V.SpanAttention: {"max_span": 3, "ramp": 2.0, "begin": 0.5},
+    V.SparseAttention: {"window": 2, "stride": 2, "num_global": 1},
+}
+PLACES |= {
+    f"variants.{kind.__name__}": (kind, lambda settings=settings: {**SIZES, **settings})
+    for kind, settings in OWN.items()
+}
+PLACES |= {
+    f"variants.{kind.__name__} with others": (
+        kind,
+        lambda: {**SIZES, "head_dim": 4, "num_kv_heads": None, "scale": 0.5},
+    )
+    for kind in OWN
+    if kind is not V.SparseAttention
+}
+PLACES |= {
+    f"variants.{kind.__name__} forward": (lambda kind=kind, own=own, **a: kind(**SIZES, **own)(**a), _qkv_inputs)
+    for kind, own in OWN.items()
+}
+PLACES |= {
+    "variants.CollaborativeAttention.from_multi_head": (
+        V.CollaborativeAttention.from_multi_head,
+        lambda: {"layer": _layer()},
+    ),
+    "variants.group_heads": (V.group_heads, lambda: {"layer": _layer(), "num_kv_heads": 1}),
+    "variants.exchange_pairs": (
+        V.exchange_pairs,
+        lambda: {"layer": A.MultiHeadAttention(12, 3, positions="rotary"), "pairs": "halves"},
+    ),
+    "variants.compress": (
+        V.compress,
+        lambda: {"layer": V.CollaborativeAttention(12, 3), "shared_size": 2, "num_rounds": 2},
+    ),
+    "variants.entmax": (V.entmax, lambda: {"scores": torch.randn(2, 5), "alpha": 1.5}),
+    "variants.attend_in_windows": (V.attend_in_windows, lambda: {**_qkv(), "before": 2}),
+    "variants.Composition": (
+        V.Composition,
+        lambda: {"width": 12, "num_heads": 3, "rank": 2},
+    ),
+    "models.recomposed": (
+        models.recomposed,
+        lambda: {"model": _gpt(), "attention": "multi-head", "convert": lambda layer: layer},
+    ),
+}
 MODULES = (
     *("attention", "bench", "data", "decoding", "evaluation", "measures", "models", "plots", "pretrained"),
-    *("reference", "results", "saved", "shapes", "train"),
+    *("reference", "results", "saved", "shapes", "train", "variants"),
 )
 
 

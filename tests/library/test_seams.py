@@ -1,4 +1,4 @@
-"""The layer's seams hold seven variants that the second half of the book is about, here in their shortest form.
+"""The layer's seams hold the variants of `mhalib.variants`, and seven in their shortest form.
 
 Each must run forward, with a cache, under gates, be pruned or refuse it by name, be seen by the ledger, be written and
 read, and serve in a GPT and a Transformer. What each computes is proved where it is taught.
@@ -135,9 +135,28 @@ class Unnormalised(MultiHeadAttention):
 
 
 VARIANTS = [Talking, Composed, Routed, Collaborative, Latent, Overlapping, Unnormalised]
-PRUNED = {Routed, Unnormalised}
+LIBRARY = {
+    "TalkingHeads": {"name": "talking", "init": "normal"},
+    "CollaborativeAttention": {"name": "collaborative", "shared_size": 6, "init": "normal"},
+    "OverlappingAttention": {"name": "overlapping", "overlap": 1},
+    "MixtureOfHeads": {"name": "mixture", "num_shared": 1, "num_chosen": 2},
+    "ComposedAttention": {"name": "composed"},
+    "DifferentialAttention": {"name": "differential"},
+    "GatedAttention": {"name": "gated", "per_channel": True},
+    "LatentAttention": {"name": "latent", "latent_size": 5},
+    "latent, absorbed": {"name": "latent", "latent_size": 5, "absorbed": True},
+    "EntmaxAttention": {"name": "entmax"},
+    "SpanAttention": {"name": "span", "max_span": 3, "ramp": 2.0},
+    "SparseAttention": {"name": "sparse", "window": 2, "stride": 3},
+}
+BETWEEN = {"Talking", "Composed", "Unnormalised", "TalkingHeads", "ComposedAttention", "DifferentialAttention"} | {
+    "EntmaxAttention",
+    "SpanAttention",
+}
+PRUNED = {Routed, Unnormalised, *(KINDS[name] for name in ("gated", "entmax", "span", "sparse"))}
 SETTINGS = {
     **{kind.__name__: {"name": f"a test's {kind.__name__}"} for kind in VARIANTS},
+    **LIBRARY,
     "grouped": {"name": "multi-head", "num_kv_heads": 2},
     "one for all": {"name": "multi-head", "num_kv_heads": 1},
     "narrow": {"name": "multi-head", "head_dim": 6, "value_dim": 5, "scale": 0.3},
@@ -222,7 +241,7 @@ def test_heads_are_removed_or_that_is_refused_by_name(name):
     layer, x = _layer(name), torch.randn(2, 5, 16)
     if layer.is_variant and type(layer) not in PRUNED:
         before = layer.state_dict().keys()
-        with pytest.raises(TypeError, match=f"{name}.* does not say how to remove heads"):
+        with pytest.raises(TypeError, match=f"{type(layer).__name__}.* does not say how to remove heads"):
             layer.keep_heads([0, 2])
         assert layer.state_dict().keys() == before
         return
@@ -242,7 +261,7 @@ def test_heads_are_removed_or_that_is_refused_by_name(name):
 def test_the_ledger_sees_its_steps(name):
     layer, x = _layer(name), torch.randn(2, 5, 16)
     seen = mhalib.ledger(layer, x, x, x)
-    assert any("softmax" in step.operation for step in seen)
+    assert any(("amax" if name == "EntmaxAttention" else "softmax") in step.operation for step in seen)
     assert seen[len(seen) - 1].shape == (2, 5, 16)
 
 
@@ -260,7 +279,9 @@ def test_models_take_it_by_its_name_and_are_read_as_they_were_written(name, tmp_
             assert again.settings == model.settings
             assert torch.equal(again(*inputs)[0], model(*inputs)[0])
             layers = [layer for of_kind in measures.layers_of(again).values() for layer in of_kind]
-            assert {type(layer) for layer in layers} == {KINDS[SETTINGS[name]["name"]]}
+            kind = KINDS[SETTINGS[name]["name"]]
+            cross = measures.layers_of(again).get("cross", [])
+            assert {type(layer) for layer in layers if not (kind.looks_at_itself_only and layer in cross)} == {kind}
         caches = gpt.eval().new_caches()
         with torch.no_grad():
             steps = [gpt(ids[:, i : i + 1], caches=caches)[0] for i in range(5)]
@@ -288,7 +309,7 @@ def test_loops_and_converters_know_it_or_refuse_it_by_name(name):
     layer, x = _layer(name), torch.randn(2, 5, 16)
     if layer.is_variant:
         for refuse in (lambda: multi_head_attention_loops(layer, x, x, x), lambda: to_torch(layer)):
-            with pytest.raises(TypeError, match=f"layer is a {name}, a variant"):
+            with pytest.raises(TypeError, match=f"layer is a {type(layer).__name__}, a variant"):
                 refuse()
         return
     output, weights = layer(x, x, x, mask=Band(before=1))
@@ -319,10 +340,10 @@ def test_the_fused_kernel_is_taken_exactly_where_nothing_stands_between(monkeypa
     for name in SETTINGS:
         taken.clear()
         _layer(name)(x, x, x, mask=Band(), need_weights=False)
-        assert len(taken) == (name not in ("Talking", "Composed", "Unnormalised")), name
+        assert len(taken) == (name not in BETWEEN), name
         if taken:
-            assert taken[0]["is_causal"]
-            assert taken[0]["attn_mask"] is None
+            assert taken[0]["is_causal"] == (name != "SparseAttention")
+            assert (taken[0]["attn_mask"] is None) == (name != "SparseAttention")
         taken.clear()
         _layer(name)(x, x, x)
         assert not taken

@@ -1,0 +1,35 @@
+"""Layers in which heads share, talk, are chosen and are composed anew. Each is a subclass of `MultiHeadAttention` that
+replaces some steps of its pass, and models choose it by its name in `mhalib.attention.KINDS`."""
+
+from .collaborative import CollaborativeAttention, compress
+from .composed import ComposedAttention, Composition
+from .differential import DifferentialAttention
+from .entmax import EntmaxAttention, entmax
+from .gated import GatedAttention
+from .grouped import exchange_pairs, group_heads
+from .latent import LatentAttention
+from .mixture import MixtureOfHeads
+from .overlapping import OverlappingAttention
+from .span import SpanAttention
+from .sparse import SparseAttention, attend_in_windows
+from .talking import TalkingHeads
+
+__all__ = [
+    "CollaborativeAttention",
+    "ComposedAttention",
+    "Composition",
+    "DifferentialAttention",
+    "EntmaxAttention",
+    "GatedAttention",
+    "LatentAttention",
+    "MixtureOfHeads",
+    "OverlappingAttention",
+    "SpanAttention",
+    "SparseAttention",
+    "TalkingHeads",
+    "attend_in_windows",
+    "compress",
+    "entmax",
+    "exchange_pairs",
+    "group_heads",
+]

@@ -1,0 +1,101 @@
+"""Mixture of heads: some heads always work, of the others each token chooses some."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .._validate import require_count, require_flag
+from ..attention import MultiHeadAttention, register
+
+
+@register("mixture")
+class MixtureOfHeads(MultiHeadAttention):
+    """The output is a sum of heads, each times a gate that the token's router gives it; most gates are 0.
+
+    The first `num_shared` heads are always on and divide a softmax of `W_shared`. Of the others, the `num_chosen` with
+    the largest gate are on, by a softmax of `W_routed`. A softmax of `W_kinds` weighs the two kinds. The router reads
+    the layer's input of the queries.
+
+    The weights that are returned are those before the gates. `last_gates` (B, Q, h) and `balance_loss` are those of the
+    last pass; add `balance_loss` times 0.01, say, to a training's loss, so that no head is chosen by all or by none.
+
+    Args:
+        num_hiddens, num_heads, dropout, bias: as in `MultiHeadAttention`, like all others. Routers have no bias.
+        num_shared: heads that are always on, 0 to h.
+        num_chosen: how many of the others a token chooses; `None` means half of them, rounded up.
+        paper_scaling: gates as in the paper's equations 5 and 6. Otherwise as in the authors' code: the gates of the
+            chosen heads are divided by their sum and multiplied by their number, those of the shared heads are
+            multiplied by theirs, and the weights of the two kinds are doubled; with all routers 0 and all heads on, the
+            gates are then 1, and the layer is multi-head attention. `balance_loss` follows: sum_i P_i f_i over the
+            routed heads in the paper, times their number in the code, where P_i is head i's mean gate before the choice
+            and f_i the share of tokens that choose it.
+
+    Raises:
+        TypeError, ValueError: an argument is not of this kind, or there are not so many heads.
+
+    Source: Jin et al. 2024, MoH: multi-head attention as mixture-of-head attention, section 3.2, and the authors'
+    program for vision transformers.
+    """
+
+    balance_loss: Tensor
+    last_gates: Tensor
+
+    def __init__(
+        self,
+        num_hiddens: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = False,
+        *,
+        num_shared: int = 1,
+        num_chosen: int | None = None,
+        paper_scaling: bool = False,
+        **settings: Any,
+    ) -> None:
+        super().__init__(num_hiddens, num_heads, dropout, bias, **settings)
+        require_count("num_shared", num_shared, minimum=0)
+        if num_shared > num_heads:
+            raise ValueError(f"num_shared={num_shared}, but there are num_heads={num_heads}")
+        num_routed = self.num_heads - int(num_shared)
+        num_chosen = (num_routed + 1) // 2 if num_chosen is None else num_chosen
+        require_count("num_chosen", num_chosen, minimum=min(1, num_routed))
+        if num_chosen > num_routed:
+            raise ValueError(f"num_chosen={num_chosen}, but only {num_routed} heads are left to choose from")
+        require_flag("paper_scaling", paper_scaling)
+        self.num_shared, self.num_chosen, self.paper_scaling = int(num_shared), int(num_chosen), bool(paper_scaling)
+        self.W_shared = nn.Linear(self.query_size, self.num_shared, bias=False) if num_shared else None
+        self.W_routed = nn.Linear(self.query_size, num_routed, bias=False) if num_routed else None
+        self.W_kinds = nn.Linear(self.query_size, 2, bias=False) if num_shared and num_routed else None
+
+    def route(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """The layer's input (B, Q, query_size) -> gates (B, Q, h), and the loss that balances the routed heads."""
+        kinds = queries.new_ones(*queries.shape[:2], 2)
+        if self.W_kinds is not None:
+            kinds = self.W_kinds(queries).softmax(-1) * (1 if self.paper_scaling else 2)
+        parts, loss = [], queries.new_zeros(())
+        if self.W_shared is not None:
+            shared = self.W_shared(queries).softmax(-1) * (1 if self.paper_scaling else self.num_shared)
+            parts.append(shared * kinds[..., :1])
+        if self.W_routed is not None:
+            routed = self.W_routed(queries).softmax(-1)
+            chosen = torch.zeros_like(routed).scatter(-1, routed.topk(self.num_chosen).indices, 1.0)
+            loss = (routed.flatten(0, 1).mean(0) * chosen.flatten(0, 1).mean(0)).sum()
+            gates = routed * chosen
+            if not self.paper_scaling:
+                loss = loss * routed.shape[-1]
+                total = gates.sum(-1, keepdim=True).clamp_min(torch.finfo(gates.dtype).eps)
+                gates = gates / total * self.num_chosen
+            parts.append(gates * kinds[..., 1:])
+        return torch.cat(parts, -1), loss
+
+    def gate(self, found: Tensor, queries: Tensor) -> Tensor:
+        """(B, h, Q, value_dim) -> (B, h, Q, value_dim)."""
+        self.last_gates, self.balance_loss = self.route(queries)
+        return found * self.last_gates.mT[..., None]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what the last pass left, so that a layer can be copied in the middle of a training."""
+        return {name: part for name, part in self.__dict__.items() if name not in ("last_gates", "balance_loss")}
