@@ -43,6 +43,10 @@ class DifferentialAttention(MultiHeadAttention):
 
     rows_sum_to_one = False
     takes_layer_number = True
+    lambda_q1: nn.Parameter
+    lambda_k1: nn.Parameter
+    lambda_q2: nn.Parameter
+    lambda_k2: nn.Parameter
 
     def __init__(
         self,

@@ -81,7 +81,7 @@ class LatentAttention(MultiHeadAttention):
         del self.W_k, self.W_v
         width = self.num_heads * (self.head_dim + self.rotary_size)
         if query_latent_size:
-            self.W_q = nn.Sequential(
+            self.W_q = nn.Sequential(  # type: ignore[assignment]
                 nn.Linear(self.query_size, query_latent_size, bias=bias),
                 nn.RMSNorm(query_latent_size, eps=1e-6),
                 nn.Linear(query_latent_size, width, bias=False),
