@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-from typing_extensions import TypeIs
 
 from .._validate import require_count, require_device, require_integers, require_tensor, seen_extremes
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 
 def padding_mask(valid_lens: Tensor, num_kvpairs: int) -> Tensor:

@@ -14,7 +14,7 @@ import mhalib
 
 PACKAGE = Path(mhalib.__file__).parent
 PROJECTIONS = {"W_q", "W_k", "W_v", "W_o"}
-OWNERS = ("attention/", "classroom/checks/")  # the checkers hold the book's mistakes, written out
+OWNERS = ("attention/", "variants/", "classroom/checks/")  # the checkers hold the book's mistakes, written out
 ALLOWED = {
     "reference/convert.py": "projections",  # carries the weights over
     "reference/layers.py": "projections",  # D2L's layer has projections of the same names
