@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from torch import nn
 
@@ -12,14 +12,12 @@ from .._validate import require_function, require_kind
 from ..attention import MultiHeadAttention
 from ._base import Model
 
-AnyModel = TypeVar("AnyModel", bound=Model)
-
 
 def recomposed(
-    model: AnyModel,
+    model: Model,
     attention: str | Mapping[str, Any],
     convert: Callable[[MultiHeadAttention], MultiHeadAttention],
-) -> AnyModel:
+) -> Model:
     """A copy of a model, each of whose attention layers is what `convert` makes of it.
 
     The new model's settings name the new layers, so that it can be written, read and made anew.
