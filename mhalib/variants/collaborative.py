@@ -140,6 +140,7 @@ def compress(layer: CollaborativeAttention, shared_size: int, *, num_rounds: int
     """
     require_kind("layer", layer, CollaborativeAttention)
     require_count("shared_size", shared_size)
+    require_count("num_rounds", num_rounds)
     if shared_size > layer.shared_size:
         raise ValueError(f"shared_size={shared_size}, but the layer has {layer.shared_size}")
     try:

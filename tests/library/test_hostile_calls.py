@@ -717,7 +717,7 @@ HARMLESS = {
     **dict.fromkeys(("names",), "a function without arguments"),
     **dict.fromkeys(("History",), "a record"),
 }
-SIZES = {"num_hiddens": 12, "num_heads": 3, "dropout": 0.0, "bias": True}
+LAYER_SIZES = {"num_hiddens": 12, "num_heads": 3, "dropout": 0.0, "bias": True}
 OWN = {
     V.TalkingHeads: {"init": "normal"},
     V.CollaborativeAttention: {"shared_size": 5, "init": "normal"},
@@ -739,19 +739,19 @@ OWN = {
     V.SparseAttention: {"window": 2, "stride": 2, "num_global": 1},
 }
 PLACES |= {
-    f"variants.{kind.__name__}": (kind, lambda settings=settings: {**SIZES, **settings})
+    f"variants.{kind.__name__}": (kind, lambda settings=settings: {**LAYER_SIZES, **settings})
     for kind, settings in OWN.items()
 }
 PLACES |= {
     f"variants.{kind.__name__} with others": (
         kind,
-        lambda: {**SIZES, "head_dim": 4, "num_kv_heads": None, "scale": 0.5},
+        lambda: {**LAYER_SIZES, "head_dim": 4, "num_kv_heads": None, "scale": 0.5},
     )
     for kind in OWN
     if kind is not V.SparseAttention
 }
 PLACES |= {
-    f"variants.{kind.__name__} forward": (lambda kind=kind, own=own, **a: kind(**SIZES, **own)(**a), _qkv_inputs)
+    f"variants.{kind.__name__} forward": (lambda kind=kind, own=own, **a: kind(**LAYER_SIZES, **own)(**a), _qkv_inputs)
     for kind, own in OWN.items()
 }
 PLACES |= {
