@@ -29,7 +29,7 @@ from ._foreign import names_of_this_book
 from .cache import Cache, KeyValueCache, require_cache
 from .functional import _merge_heads, _split_heads
 from .masks import SymbolicMask, is_symbolic, padding_mask
-from .positions import ROTARY, RotaryPositions
+from .positions import ROTARY, rotary_positions
 
 Mask = Tensor | SymbolicMask
 _STEPS = (
@@ -162,8 +162,7 @@ class MultiHeadAttention(nn.Module):
             int(size) for size in sizes.values()
         )
         self._scale_given = None if scale is None else float(scale)
-        pairs = "halves" if positions == "rotary-halves" else "interleaved"
-        self.positions = RotaryPositions(pairs, rotary_base) if positions in ROTARY else None
+        self.positions = rotary_positions(positions, rotary_base) if positions in ROTARY else None
         self.num_heads_made = self.num_heads
         self.head_numbers = tuple(range(num_heads))  # kept by the heads that `keep_heads` leaves
         self.kv_head_of = tuple(i * self.num_kv_heads // num_heads for i in range(num_heads))

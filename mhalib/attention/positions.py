@@ -168,6 +168,11 @@ POSITIONS = ("none", "learned", "sinusoidal", *ROTARY)
 """The names that `make_positions` and the models know."""
 
 
+def rotary_positions(name: str, base: float = 10000.0) -> RotaryPositions:
+    """The rotary positions of a name in `ROTARY`."""
+    return RotaryPositions("halves" if name == "rotary-halves" else "interleaved", base)
+
+
 def make_positions(name: str, max_tokens: int, num_hiddens: int) -> Positions:
     """The way of that name.
 
@@ -183,5 +188,5 @@ def make_positions(name: str, max_tokens: int, num_hiddens: int) -> Positions:
     if name == "learned":
         return LearnedPositions(max_tokens, num_hiddens)
     if name in ROTARY:
-        return RotaryPositions("interleaved" if name == "rotary" else "halves")
+        return rotary_positions(name)
     return {"none": Positions, "sinusoidal": SinusoidalPositions}[name]()

@@ -110,4 +110,4 @@ class Description:
     def _attention(self, choice: str | Mapping[str, Any], layer_number: int, **more: Any) -> MultiHeadAttention:
         if kind_of(choice).takes_layer_number:
             more["layer_number"] = layer_number
-        return make_attention(choice, self.num_hiddens, self.num_heads, **{"bias": True, **more})
+        return make_attention(choice, self.num_hiddens, self.num_heads, bias=True, **more)

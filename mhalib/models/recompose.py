@@ -6,8 +6,6 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from torch import nn
-
 from .._validate import require_function, require_kind
 from ..attention import MultiHeadAttention
 from ._base import Model
@@ -56,8 +54,8 @@ def _converted(
     return made
 
 
-def _layers(model: nn.Module) -> list[MultiHeadAttention]:
-    return [part for part in model.modules() if isinstance(part, MultiHeadAttention)]
+def _layers(model: Model) -> list[MultiHeadAttention]:
+    return [layer for of_kind in model.attention_layers().values() for layer in of_kind]
 
 
 def _shapes(layer: MultiHeadAttention) -> dict[str, tuple[int, ...]]:

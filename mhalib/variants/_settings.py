@@ -16,14 +16,30 @@ def refuse(settings: dict[str, Any], why: str, **only: object) -> None:
             raise ValueError(f"{name}={given!r:.80} cannot be: {why}")
 
 
-def plain(layer: object, *, positions: str = "any", grouped: bool = True) -> None:
+def sizes_of(layer: MultiHeadAttention) -> dict[str, Any]:
+    """What a layer of the same sizes is made with; keys that heads share and positions are left to whoever makes it."""
+    return {
+        "num_hiddens": layer.num_hiddens,
+        "num_heads": layer.num_heads,
+        "dropout": layer.dropout,
+        "bias": layer.W_o.bias is not None,
+        "query_size": layer.query_size,
+        "key_size": layer.key_size,
+        "value_size": layer.value_size,
+        "head_dim": layer.head_dim,
+        "value_dim": layer.value_dim,
+        "scale": layer.scale,
+    }
+
+
+def plain(layer: object, *, rotary: bool = True, grouped: bool = True) -> None:
     """Raise unless `layer` is multi-head attention and no variant (TypeError), and without rotary positions or shared
     keys where those cannot be kept (ValueError)."""
     require_kind("layer", layer, MultiHeadAttention)
     assert isinstance(layer, MultiHeadAttention)
     if layer.is_variant:
         raise TypeError(f"layer is a {type(layer).__name__}, a variant: only multi-head attention can be turned")
-    if positions == "none" and layer.positions is not None:
+    if not rotary and layer.positions is not None:
         raise ValueError("layer has rotary positions, which the other layer cannot keep")
     if not grouped and layer.num_kv_heads != layer.num_heads:
         raise ValueError(f"layer has num_kv_heads={layer.num_kv_heads}, but the other layer needs {layer.num_heads}")

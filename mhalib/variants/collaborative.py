@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from .._validate import require_choice, require_count, require_kind
 from ..attention import Cache, HeadSlices, MultiHeadAttention, register
 from ..attention.functional import _split_heads
-from ._settings import plain, refuse
+from ._settings import plain, refuse, sizes_of
 
 
 @register("collaborative")
@@ -97,19 +97,8 @@ class CollaborativeAttention(MultiHeadAttention):
             TypeError: `layer` is no `MultiHeadAttention`, or a variant.
             ValueError: it has rotary positions, or its heads share keys.
         """
-        plain(layer, positions="none", grouped=False)
-        new = cls(
-            layer.num_hiddens,
-            layer.num_heads,
-            layer.dropout,
-            layer.W_o.bias is not None,
-            query_size=layer.query_size,
-            key_size=layer.key_size,
-            value_size=layer.value_size,
-            head_dim=layer.head_dim,
-            value_dim=layer.value_dim,
-            scale=layer.scale,
-        ).to(layer.W_o.weight)
+        plain(layer, rotary=False, grouped=False)
+        new = cls(**sizes_of(layer)).to(layer.W_o.weight)
         with torch.no_grad():
             new.W_q.weight.copy_(layer.W_q.weight)
             new.W_k.weight.copy_(layer.W_k.weight)
@@ -156,19 +145,7 @@ def compress(layer: CollaborativeAttention, shared_size: int, *, num_rounds: int
         )
         sizes = mixing.norm(dim=0), left.norm(dim=0), right.norm(dim=0)
         even = (sizes[0] * sizes[1] * sizes[2]) ** (1 / 3)  # the three share what a term's length is
-        new = type(layer)(
-            layer.num_hiddens,
-            layer.num_heads,
-            layer.dropout,
-            layer.content_bias is not None,
-            shared_size=shared_size,
-            query_size=layer.query_size,
-            key_size=layer.key_size,
-            value_size=layer.value_size,
-            head_dim=layer.head_dim,
-            value_dim=layer.value_dim,
-            scale=layer.scale,
-        ).to(layer.W_o.weight)
+        new = type(layer)(**sizes_of(layer), shared_size=shared_size).to(layer.W_o.weight)
         narrowed = ("W_q.weight", "W_k.weight", "mixing")
         kept = {name: part for name, part in layer.state_dict().items() if name not in narrowed}
         new.load_state_dict(kept, strict=False)

@@ -8,7 +8,7 @@ from torch import Tensor
 from .._validate import require_choice, require_count
 from ..attention import MultiHeadAttention, RotaryPositions
 from ..attention.positions import PAIRS
-from ._settings import plain
+from ._settings import plain, sizes_of
 
 
 def group_heads(layer: MultiHeadAttention, num_kv_heads: int) -> MultiHeadAttention:
@@ -82,18 +82,6 @@ def _reordered(rows: Tensor, num_heads: int, order: Tensor) -> Tensor:
 
 def _like(layer: MultiHeadAttention, num_kv_heads: int) -> MultiHeadAttention:
     """A new layer of the same sizes, type, device and mode."""
-    new = MultiHeadAttention(
-        layer.num_hiddens,
-        layer.num_heads,
-        layer.dropout,
-        layer.W_o.bias is not None,
-        query_size=layer.query_size,
-        key_size=layer.key_size,
-        value_size=layer.value_size,
-        head_dim=layer.head_dim,
-        value_dim=layer.value_dim,
-        num_kv_heads=num_kv_heads,
-        scale=layer.scale,
-    )
+    new = MultiHeadAttention(**sizes_of(layer), num_kv_heads=num_kv_heads)
     new.positions = layer.positions
     return new.to(layer.W_o.weight).train(layer.training)

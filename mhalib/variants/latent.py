@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from .._validate import require_choice, require_count, require_flag
-from ..attention import ROTARY, Cache, HeadSlices, MultiHeadAttention, RotaryPositions, register
+from ..attention import ROTARY, Cache, HeadSlices, MultiHeadAttention, register
 from ..attention.functional import _split_heads
+from ..attention.positions import rotary_positions
 from ._settings import refuse
 
 
@@ -75,7 +76,7 @@ class LatentAttention(MultiHeadAttention):
         require_flag("absorbed", absorbed)
         self.latent_size, self.rotary_size = int(latent_size), int(rotary_size)
         if rotary_size:
-            self.positions = RotaryPositions("halves" if positions == "rotary-halves" else "interleaved", rotary_base)
+            self.positions = rotary_positions(positions, rotary_base)
         if self._scale_given is None:
             self._scale_given = (self.head_dim + self.rotary_size) ** -0.5
         del self.W_k, self.W_v
