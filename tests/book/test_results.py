@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -49,6 +51,36 @@ def test_results_are_of_the_code_that_the_page_shows(path: Path) -> None:
     assert stored["code"] == results.code_key(notebook), f"run  {stored['made_by']}"
     assert len(stored["seeds"]) == len(set(stored["seeds"])) >= 5
     assert all(len(found) == len(stored["seeds"]) for found in stored["values"].values())
+
+
+def undefined(notebook: NotebookNode) -> str:
+    """What ruff says of the names that the notebook's program uses and no cell of it defines."""
+    lines = [line for source, asked in results.program(notebook) for line in (source, *asked.values())]
+    command = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--isolated",
+        "--select",
+        "F821",
+        "--output-format=concise",
+        "-",
+    ]
+    return subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, check=False).stdout
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_cells_that_run_define_all_names_that_they_use(path: Path) -> None:
+    notebook = nbformat.read(notebooks.CHAPTERS / f"{path.stem}.ipynb", as_version=4)
+    assert undefined(notebook) == "All checks passed!\n"
+
+
+def test_a_name_that_only_a_left_out_cell_defines_is_found() -> None:
+    notebook = chapter("SEED = 0", "width = 3", "area = width * SEED", area="area")
+    assert undefined(notebook) == "All checks passed!\n"
+    notebook.cells[1].metadata["tags"] = ["remove-cell"]
+    assert "Undefined name `width`" in undefined(notebook)
 
 
 def chapter(*sources: str, **asked: str) -> NotebookNode:

@@ -55,6 +55,11 @@ two_heads = Exercise(
             lambda weights, values: (weights @ values).reshape(weights.shape[1], -1),
         ),
         Mistake(
+            "heads swapped",
+            "head 1 stands before head 0. Columns 0 to d belong to head 0.",
+            lambda weights, values: _side_by_side(weights.flip(0), values.flip(0)),
+        ),
+        Mistake(
             "averaged weights",
             "you averaged the weights of the heads before using them; each head has weights and values of its own.",
             lambda weights, values: (weights.mean(0) @ values).transpose(0, 1).flatten(1),
