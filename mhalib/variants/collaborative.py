@@ -122,7 +122,7 @@ def compress(layer: CollaborativeAttention, shared_size: int, *, num_rounds: int
         num_rounds: of alternating least squares, at most.
 
     Raises:
-        TypeError, ValueError: an argument is not of this kind, or D~ would grow.
+        TypeError, ValueError: an argument is not of this kind, D~ would grow, or the layer has rotary positions.
         ImportError: there is no tensorly.
 
     Source: Cordonnier et al. 2020, section 4.3, whose package calls tensorly, too.
@@ -132,6 +132,8 @@ def compress(layer: CollaborativeAttention, shared_size: int, *, num_rounds: int
     require_count("num_rounds", num_rounds)
     if shared_size > layer.shared_size:
         raise ValueError(f"shared_size={shared_size}, but the layer has {layer.shared_size}")
+    if layer.positions is not None:
+        raise ValueError("layer has rotary positions, which the sum of terms cannot keep")
     try:
         import tensorly
         from tensorly.decomposition import parafac

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from torch import Tensor
 
@@ -32,7 +34,9 @@ def group_heads(layer: MultiHeadAttention, num_kv_heads: int) -> MultiHeadAttent
         )
     if layer.num_kv_heads % num_kv_heads:
         raise ValueError(f"num_kv_heads={num_kv_heads} does not divide the {layer.num_kv_heads} of the layer")
-    new = _like(layer, num_kv_heads)
+    new = MultiHeadAttention(**sizes_of(layer), num_kv_heads=num_kv_heads)
+    new.positions = layer.positions
+    new.to(layer.W_o.weight).train(layer.training)
     with torch.no_grad():
         for name in ("W_q", "W_o"):
             getattr(new, name).load_state_dict(getattr(layer, name).state_dict())
@@ -61,8 +65,7 @@ def exchange_pairs(layer: MultiHeadAttention, pairs: str) -> MultiHeadAttention:
     require_choice("pairs", pairs, PAIRS)
     if layer.positions is None:
         raise ValueError("layer has no rotary positions")
-    new = _like(layer, layer.num_kv_heads)
-    new.load_state_dict(layer.state_dict())
+    new = copy.deepcopy(layer)
     new.positions = RotaryPositions(pairs, layer.positions.base)
     if pairs != layer.positions.pairs:
         order = torch.arange(layer.head_dim).view(-1, 2).T.flatten()  # 0 2 4 … 1 3 5 …
@@ -78,10 +81,3 @@ def exchange_pairs(layer: MultiHeadAttention, pairs: str) -> MultiHeadAttention:
 def _reordered(rows: Tensor, num_heads: int, order: Tensor) -> Tensor:
     """The rows (heads * d, ...) of a projection, those of each head in another order."""
     return rows.unflatten(0, (num_heads, -1))[:, order].flatten(0, 1)
-
-
-def _like(layer: MultiHeadAttention, num_kv_heads: int) -> MultiHeadAttention:
-    """A new layer of the same sizes, type, device and mode."""
-    new = MultiHeadAttention(**sizes_of(layer), num_kv_heads=num_kv_heads)
-    new.positions = layer.positions
-    return new.to(layer.W_o.weight).train(layer.training)

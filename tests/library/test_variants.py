@@ -634,6 +634,15 @@ def test_pairs_are_exchanged_without_changing_the_function(num_kv_heads):
     assert variants.exchange_pairs(plain, "interleaved") is not plain
 
 
+def test_pairs_are_exchanged_in_a_layer_that_lost_heads():
+    pruned = _plain(positions="rotary", num_kv_heads=2)
+    pruned.keep_heads([0, 2, 3])
+    found = variants.exchange_pairs(pruned, "halves")
+    x = torch.randn(B, Q, D)
+    assert found.head_numbers == (0, 2, 3)
+    torch.testing.assert_close(found(x, x, x), pruned(x, x, x), **EXACT)
+
+
 # what cannot be
 
 
@@ -647,6 +656,10 @@ def test_pairs_are_exchanged_without_changing_the_function(num_kv_heads):
         (lambda: variants.CollaborativeAttention.from_multi_head(_plain(positions="rotary")), "rotary positions"),
         (lambda: variants.CollaborativeAttention.from_multi_head(_plain(num_kv_heads=1)), "num_kv_heads=1"),
         (lambda: variants.compress(variants.CollaborativeAttention(D, H, shared_size=4), 5), "shared_size=5"),
+        (
+            lambda: variants.compress(variants.CollaborativeAttention(D, H, shared_size=4, positions="rotary"), 2),
+            "rotary positions",
+        ),
         (lambda: variants.OverlappingAttention(D, H, overlap=7), "overlap=7 reaches beyond"),
         (lambda: variants.OverlappingAttention(D, H, value_dim=3), "value_dim=3 cannot be"),
         (lambda: variants.MixtureOfHeads(D, H, num_shared=5), "num_shared=5, but there are num_heads=4"),
