@@ -136,7 +136,7 @@ def frame_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 
 
 def keep_columns(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Mark printed tables: on a phone, sentences wrap, but columns would land under each other."""
+    """Mark printed tables and rows of numbers: on a phone, sentences wrap, but these would be torn apart."""
     for output in list(doctree.findall(nodes.container)):
         if "cell_output" in output["classes"]:
             for text in output.findall(nodes.literal_block):
@@ -145,9 +145,10 @@ def keep_columns(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 
 
 def has_columns(text: str) -> bool:
-    """Whether a printed text has several lines, and parts of them are put under each other by spaces."""
+    """Whether parts of a printed text stand under each other by spaces in several lines, or numbers in a row."""
     lines = [line for line in text.splitlines() if line.strip()]
-    return len(lines) > 1 and any(re.search(r"\S {2,}\S|^ {4,}\S", line) for line in lines)
+    under = len(lines) > 1 and any(re.search(r"\S {2,}\S|^ {4,}\S", line) for line in lines)
+    return under or any(re.search(r"\d[\])]?,? +[-+\[(]?\d+(?:[.,\])]|\b)", line) for line in lines)
 
 
 def mark_statements(app: Sphinx, doctree: nodes.document, docname: str) -> None:
@@ -187,7 +188,7 @@ def prepare_cells(app: Sphinx, docname: str, source: list[str]) -> None:
             cell.metadata.tags = [*(tag for tag in tags if tag != "hide-input"), "hide-cell"]
             wrong = exercises.code_to_mend(cell.source)
             if wrong is not None:
-                cells.append(nbformat.v4.new_markdown_cell(f"To mend:\n\n```python\n{wrong}\n```"))
+                cells.append(nbformat.v4.new_markdown_cell(f"Code to repair:\n\n```python\n{wrong}\n```"))
             cell.source = exercises.with_solution(cell.source)
         cells.append(cell)
     notebook.cells = cells

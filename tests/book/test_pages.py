@@ -199,6 +199,9 @@ def test_start_page_leads_into_the_book(browser: Browser, site: str) -> None:
         ("tensor([[1, 0],\n        [1, 1]])", True),
         ("the old owl\nle vieux hibou", False),
         ("head 0:  0.9", False),
+        ("keys: [3, 11, 24, 16]", True),
+        ("from layer 1: 0.67 0.62", True),
+        ("2 heads of 0.3 each", False),
     ],
 )
 def test_columns_are_told_from_sentences(text: str, columns: bool) -> None:
