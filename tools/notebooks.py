@@ -1,6 +1,6 @@
 """Execute the book's notebooks in place, so that running it twice leaves no difference.
 
-    python tools/notebooks.py [--measure] [NOTEBOOK ...]
+    python tools/notebooks.py [--measure] [--anew] [NOTEBOOK ...]
 
 Before a notebook runs, its launch links and its set-up cell are written from the repository's address in
 _config.yml. After it, everything that changes from run to run is dropped: times, ids of widgets, kernel versions.
@@ -8,7 +8,8 @@ _config.yml. After it, everything that changes from run to run is dropped: times
 What is stored stays where the new run confirms it, so that another machine leaves no difference either: a measured
 number within its tolerance (see tools/statements.py), and, while neither the notebook's code nor the package nor the
 pinned versions have changed, pictures and outputs of this run, too. A cell tagged `timing` keeps its output until
-`--measure` is given. Measure on a machine that does nothing else.
+`--measure` is given. Measure on a machine that does nothing else. So a new picture may stand beside a number of an
+older run; where it shows the same number, `--anew` stores all but timings from one run.
 """
 
 from __future__ import annotations
@@ -183,7 +184,7 @@ def normalise(notebook: NotebookNode) -> NotebookNode:
     return nbformat.from_dict(json.loads(text))
 
 
-def execute(path: Path, measure: bool = False) -> NotebookNode:
+def execute(path: Path, measure: bool = False, anew: bool = False) -> NotebookNode:
     """Run the notebook at `path` in a fresh kernel, in its own folder, and return it with the outputs to store."""
     notebook = nbformat.read(path, as_version=4)
     for tag, source in generated_cells(path).items():
@@ -206,7 +207,7 @@ def execute(path: Path, measure: bool = False) -> NotebookNode:
             client.execute()
         except (CellExecutionError, CellTimeoutError) as error:
             raise ValueError(f"{here(path)} is not stored, for this cell of it failed: mend it\n{error}") from error
-    settle(path, stored, notebook, measure)
+    settle(path, stored, notebook, measure, anew)
     return normalise(notebook)
 
 
@@ -224,8 +225,8 @@ def code_key(path: Path, notebook: NotebookNode) -> str:
     return made_from.hexdigest()[:16]
 
 
-def settle(path: Path, stored: NotebookNode, notebook: NotebookNode, measure: bool = False) -> None:
-    """Give the newly run `notebook` back those `stored` outputs that the new ones confirm."""
+def settle(path: Path, stored: NotebookNode, notebook: NotebookNode, measure: bool = False, anew: bool = False) -> None:
+    """Give the newly run `notebook` back those `stored` outputs that the new ones confirm; `anew`, only timings."""
     key = code_key(path, notebook)
     same_code = stored.metadata.get("mhalib", {}).get("code") == key
     pairs = [pair for pair in zip(stored.cells, notebook.cells, strict=True) if pair[1].cell_type == "code"]
@@ -239,9 +240,9 @@ def settle(path: Path, stored: NotebookNode, notebook: NotebookNode, measure: bo
         if statements.TIMING in new.metadata.get("tags", []):
             if old.outputs and not measure:
                 new.outputs = old.outputs
-        elif same_code and all(confirmed):
+        elif same_code and all(confirmed) and not anew:
             new.outputs = old.outputs
-        elif holds and not statements.is_of_this_run(new.metadata):
+        elif holds and not anew and not statements.is_of_this_run(new.metadata):
             new.outputs = _with_pictures(old.outputs, new.outputs)
     notebook.metadata["mhalib"] = {"code": key}
 
@@ -282,13 +283,14 @@ def store_front_picture(path: Path, notebook: NotebookNode) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", action="store_true", help="store what measuring cells print, too")
+    parser.add_argument("--anew", action="store_true", help="store every output of this run but what is timed")
     parser.add_argument("notebooks", nargs="*", type=Path, help="all chapters, if none is named")
     arguments = parser.parse_args()
     os.environ["PYTHONHASHSEED"] = "0"
     try:
         for path in given(arguments.notebooks) or sorted(CHAPTERS.glob("*.ipynb")):
             start = time.perf_counter()
-            notebook = execute(path, arguments.measure)
+            notebook = execute(path, arguments.measure, arguments.anew)
             nbformat.write(notebook, path)
             store_front_picture(path, notebook)
             print(f"{here(path)}: {time.perf_counter() - start:.0f} s, {path.stat().st_size / 1000:.0f} kB")

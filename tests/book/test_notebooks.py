@@ -220,3 +220,20 @@ def test_running_twice_changes_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         versions.append(page.read_bytes())
     assert versions[0] == versions[1]
     assert versions[1] != versions[2]  # --measure stores the new time
+
+
+def test_what_a_new_run_confirms_stays_unless_all_is_to_be_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notebooks, "ROOT", tmp_path)
+    metadata = {"measured": {"tolerance": 0.1}}
+
+    def page(printed: str) -> nbformat.NotebookNode:
+        cell = nbformat.v4.new_code_cell("print(share)", metadata=metadata)
+        cell.outputs = [nbformat.v4.new_output("stream", text=printed)]
+        return nbformat.v4.new_notebook(cells=[cell])
+
+    for anew, expected in ((False, "0.50\n"), (True, "0.52\n")):
+        new = page("0.52\n")
+        notebooks.settle(tmp_path / "page.ipynb", page("0.50\n"), new, anew=anew)
+        assert new.cells[0].outputs[0].text == expected
