@@ -6,7 +6,7 @@ from .composed import ComposedAttention, Composition
 from .differential import DifferentialAttention
 from .entmax import EntmaxAttention, entmax
 from .gated import GatedAttention
-from .grouped import exchange_pairs, group_heads
+from .grouped import align_heads, exchange_pairs, group_heads
 from .latent import LatentAttention
 from .mixture import MixtureOfHeads
 from .overlapping import OverlappingAttention
@@ -27,6 +27,7 @@ __all__ = [
     "SpanAttention",
     "SparseAttention",
     "TalkingHeads",
+    "align_heads",
     "attend_in_windows",
     "compress",
     "entmax",

@@ -12,6 +12,9 @@ from ..attention import MultiHeadAttention, RotaryPositions
 from ..attention.positions import PAIRS
 from ._settings import plain, sizes_of
 
+ROUNDS = 5
+"""How often the mean of a group is taken anew while its heads are turned towards it."""
+
 
 def group_heads(layer: MultiHeadAttention, num_kv_heads: int) -> MultiHeadAttention:
     """A layer in which groups of heads share keys and values: the means of what they had.
@@ -45,6 +48,54 @@ def group_heads(layer: MultiHeadAttention, num_kv_heads: int) -> MultiHeadAttent
                 rows = old.unflatten(0, (num_kv_heads, layer.num_kv_heads // num_kv_heads, -1))
                 getattr(getattr(new, name), part).copy_(rows.mean(1).flatten(0, 1))
     return new
+
+
+def align_heads(layer: MultiHeadAttention, num_groups: int) -> MultiHeadAttention:
+    """The same function, with the channels of each head turned so that the keys and values of a group are as alike as
+    can be. What `group_heads` then averages has more to do with each other.
+
+    A head's queries and keys may be turned together, and its values together with its columns of W_o: no score and no
+    output changes. The turns are found by orthogonal Procrustes problems, each head against the mean of its group.
+    With rotary positions only values are turned.
+
+    Args:
+        layer: multi-head attention without shared keys.
+        num_groups: how many groups of neighbouring heads there are; divides h.
+
+    Raises:
+        TypeError: `layer` is no `MultiHeadAttention`, or a variant.
+        ValueError: the number does not divide h, or heads share keys.
+
+    Sources: Schönemann 1966 for the turns; Jin et al. 2024, Align Attention Heads Before Merging Them.
+    """
+    plain(layer, grouped=False)
+    require_count("num_groups", num_groups)
+    if layer.num_heads % num_groups:
+        raise ValueError(f"num_groups={num_groups} does not divide the {layer.num_heads} heads of the layer")
+    new = copy.deepcopy(layer)
+    with torch.no_grad():
+        for heads in torch.arange(layer.num_heads).chunk(num_groups):
+            if layer.positions is None:
+                _turn_alike(new, heads.tolist(), "W_k", "W_q")
+            _turn_alike(new, heads.tolist(), "W_v", "W_o")
+    return new
+
+
+def _turn_alike(layer: MultiHeadAttention, heads: list[int], name: str, partner: str) -> None:
+    """Turn what these heads have of projection `name`, and of its partner, towards their mean."""
+    width = layer.head_dim if name == "W_k" else layer.value_dim
+    rows = getattr(layer, name).weight.unflatten(0, (-1, width))
+    for step in range(ROUNDS):
+        goal = rows[heads].mean(0) if step else rows[heads[0]].clone()
+        for head in heads:
+            left, _, right = torch.linalg.svd(goal.double() @ rows[head].double().mT)
+            turn = (left @ right).to(goal)
+            own = slice(head * width, (head + 1) * width)
+            if partner == "W_o":
+                layer.W_o.weight[:, own] = layer.W_o.weight[:, own] @ turn.mT
+            for projection in (layer.W_q, layer.W_k) if partner == "W_q" else (layer.W_v,):
+                for part in projection.parameters():
+                    part[own] = turn @ part[own]
 
 
 def exchange_pairs(layer: MultiHeadAttention, pairs: str) -> MultiHeadAttention:

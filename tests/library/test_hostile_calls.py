@@ -759,6 +759,7 @@ PLACES |= {
         V.CollaborativeAttention.from_multi_head,
         lambda: {"layer": _layer()},
     ),
+    "variants.align_heads": (V.align_heads, lambda: {"layer": _layer(), "num_groups": 1}),
     "variants.group_heads": (V.group_heads, lambda: {"layer": _layer(), "num_kv_heads": 1}),
     "variants.exchange_pairs": (
         V.exchange_pairs,

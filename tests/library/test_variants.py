@@ -618,6 +618,45 @@ def test_grouped_keys_are_the_means_of_what_they_were(num_kv_heads):
     torch.testing.assert_close(layer(x, x, x), expected(x, x, x), **EXACT)
 
 
+@pytest.mark.parametrize("positions", ["none", "rotary"])
+def test_turned_heads_compute_the_same(positions):
+    plain = _plain(positions=positions, value_dim=5)
+    layer = variants.align_heads(plain, 2)
+    x = torch.randn(B, Q, D)
+    for found, expected in zip(layer(x, x, x), plain(x, x, x), strict=True):
+        torch.testing.assert_close(found, expected, **EXACT)
+    assert torch.equal(layer.W_q.weight, plain.W_q.weight) == (positions == "rotary")
+    assert not torch.equal(layer.W_v.weight, plain.W_v.weight)
+    apart = [_apart(one.W_v.weight.unflatten(0, (2, 2, -1))) for one in (layer, plain)]
+    assert apart[0] < apart[1]
+
+
+def _apart(rows):
+    return (rows - rows.mean(1, keepdim=True)).norm()
+
+
+def test_heads_with_the_same_keys_in_other_channels_share_them_without_loss():
+    shared, plain = _plain(num_kv_heads=2, value_dim=5), _plain(value_dim=5)
+    with torch.no_grad():
+        for name, width in (("W_k", shared.head_dim), ("W_v", 5)):
+            for new, old in zip(getattr(plain, name).parameters(), getattr(shared, name).parameters(), strict=True):
+                new.copy_(old.unflatten(0, (2, width)).repeat_interleave(H // 2, 0).flatten(0, 1))
+        for name in ("W_q", "W_o"):
+            getattr(plain, name).load_state_dict(getattr(shared, name).state_dict())
+        for head in range(H):  # turn each, which changes no output
+            turn = {width: torch.linalg.qr(torch.randn(width, width))[0] for width in (shared.head_dim, 5)}
+            q, k, v, o = plain.head_slices(head)
+            for projection, own in ((plain.W_q, q), (plain.W_k, k), (plain.W_v, v)):
+                for part in projection.parameters():
+                    part[own] = turn[own.stop - own.start] @ part[own]
+            plain.W_o.weight[:, o] = plain.W_o.weight[:, o] @ turn[5].T
+    x = torch.randn(B, Q, D)
+    torch.testing.assert_close(plain(x, x, x), shared(x, x, x), **EXACT)
+    assert not torch.allclose(variants.group_heads(plain, 2)(x, x, x)[0], shared(x, x, x)[0], atol=1e-3)
+    found = variants.group_heads(variants.align_heads(plain, 2), 2)
+    torch.testing.assert_close(found(x, x, x), shared(x, x, x), **EXACT)
+
+
 @pytest.mark.parametrize("num_kv_heads", [2, 4])
 def test_pairs_are_exchanged_without_changing_the_function(num_kv_heads):
     plain = _plain(positions="rotary", num_kv_heads=num_kv_heads, rotary_base=500.0)
@@ -676,6 +715,8 @@ def test_pairs_are_exchanged_in_a_layer_that_lost_heads():
         (lambda: variants.entmax(torch.zeros(3), 2.5), "alpha=2.5"),
         (lambda: variants.SpanAttention(D, H, begin=2.0), "begin=2.0 must be at most 1"),
         (lambda: variants.group_heads(_plain(), 3), "num_kv_heads=3 does not divide the 4"),
+        (lambda: variants.align_heads(_plain(), 3), "num_groups=3 does not divide the 4"),
+        (lambda: variants.align_heads(_plain(num_kv_heads=2), 2), "num_kv_heads=2"),
         (lambda: variants.exchange_pairs(_plain(), "halves"), "no rotary positions"),
         (lambda: variants.exchange_pairs(_plain(positions="rotary"), "pairs"), "pairs='pairs' must be one of"),
         (lambda: MultiHeadAttention(D, H, positions="rotary", rotary_base=0.0), "rotary_base=0.0 must be positive"),
