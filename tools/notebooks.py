@@ -74,6 +74,7 @@ OWN_NEEDS = {  # what one chapter needs beyond that
             "16_what_heads_look_at",
             "18_which_heads_matter",
             "17_are_heads_different",
+            "19_sharing_keys_and_values",
             "instruments",
         ),
         ("anywidget",),

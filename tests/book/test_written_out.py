@@ -240,3 +240,32 @@ def test_a_pruned_layer_of_chapter_18_is_the_library_s() -> None:
     ours, x = page_18("without")["without"](layer, [1]), torch.randn(2, 5, 12)
     mhalib.measures.prune_heads(model, [mhalib.Head(kind, 0, 1)])
     torch.testing.assert_close(ours(x, x, x)[0], layer(x, x, x)[0])
+
+
+def page_19(*names: str) -> dict[str, Any]:
+    """The names of the cells of chapter 19 that define these functions and classes."""
+    namespace = {**NAMESPACE, "mhalib": mhalib, "rotate": mhalib.attention.rotate, "SEED": 0}
+    for name in names:
+        (cell,) = (code for code in book_text.PAGES["19_sharing_keys_and_values"].code if f"{name}(" in code)
+        exec(cell, namespace)
+    return namespace
+
+
+@pytest.mark.parametrize("num_kv_heads", [1, 2, 6])
+def test_shared_keys_of_chapter_19_are_the_library_s(num_kv_heads: int) -> None:
+    torch.manual_seed(0)
+    llama = page_19("def shared_attention", "class LlamaAttention")["LlamaAttention"](48, 6, num_kv_heads)
+    ours = mhalib.MultiHeadAttention(48, 6, num_kv_heads=num_kv_heads, positions="rotary-halves", rotary_base=500_000.0)
+    for projection, theirs in zip((ours.W_q, ours.W_k, ours.W_v, ours.W_o), llama.children(), strict=True):
+        projection.load_state_dict(theirs.state_dict())
+    x = torch.randn(2, 7, 48)
+    torch.testing.assert_close(ours(x, x, x, mask=mhalib.causal_mask(7))[0], llama(x))
+
+
+def test_the_turn_of_chapter_19_is_the_library_s() -> None:
+    torch.manual_seed(0)
+    closest_turn = page_19("def closest_turn")["closest_turn"]
+    layer = mhalib.MultiHeadAttention(12, 2).double()
+    turned = mhalib.variants.align_heads(layer, 1)
+    first, second = turned.W_k.weight.detach().unflatten(0, (2, 6))
+    torch.testing.assert_close(closest_turn(second, first), torch.eye(6, dtype=torch.float64))  # nothing left to turn

@@ -37,7 +37,7 @@ def cases_of(exercise: Exercise, seed: int = 0) -> list[dict]:
 def test_there_are_enough():
     assert len(EXERCISES) >= 30
     assert sum(len(exercise.mistakes) for exercise in EXERCISES.values()) >= 60
-    assert {exercise.chapter for exercise in EXERCISES.values()} == set(range(1, 19))
+    assert {exercise.chapter for exercise in EXERCISES.values()} == set(range(1, 20))
 
 
 def test_an_exercise_is_in_the_file_of_its_chapter_under_its_name_and_exported():
@@ -396,7 +396,95 @@ def rotated_by_every_two(x, start):
     return x * angles.cos() + partner * angles.sin()
 
 
+def keys_by_loops(k, num_heads):
+    group = num_heads // k.shape[1]
+    return torch.stack([k[:, head // group] for head in range(num_heads)], 1)
+
+
+def keys_by_expanding(k, num_heads):
+    B, g, K, d = k.shape
+    return k[:, :, None].expand(B, g, num_heads // g, K, d).reshape(B, num_heads, K, d)
+
+
+def tokens_by_filling(num_numbers, num_layers, num_heads, num_kv_heads, head_dim):
+    cached, tokens = 0, -1
+    while cached <= num_numbers:
+        cached += sum(torch.empty(num_kv_heads, head_dim).numel() for _ in ("keys", "values")) * num_layers
+        tokens += 1
+    return tokens
+
+
+def pooled_by_loops(weight, num_heads, num_groups):
+    heads = weight.chunk(num_heads)
+    group = num_heads // num_groups
+    return torch.cat([sum(heads[i * group : (i + 1) * group]) / group for i in range(num_groups)])
+
+
+def pooled_by_a_matrix(weight, num_heads, num_groups):
+    """Rows of an identity, each repeated for the heads that share it: a product with it sums."""
+    shares = torch.eye(num_groups).repeat_interleave(num_heads // num_groups, 1) * num_groups / num_heads
+    return torch.kron(shares, torch.eye(len(weight) // num_heads)) @ weight
+
+
+def scores_through_keys(q, up, latents):
+    """What the exercise asks not to do; the numbers are the same."""
+    keys = torch.stack([latents @ one.T for one in up])
+    return q @ keys.mT / math.sqrt(up.shape[1])
+
+
+def halves_by_a_transpose(weight, num_heads):
+    rows, columns = weight.shape
+    return weight.view(num_heads, rows // num_heads // 2, 2, columns).transpose(1, 2).reshape(rows, columns)
+
+
+def halves_row_by_row(weight, num_heads):
+    d = len(weight) // num_heads
+    result = torch.empty_like(weight)
+    for row in range(len(weight)):
+        head, channel = divmod(row, d)
+        result[head * d + channel // 2 + d // 2 * (channel % 2)] = weight[row]
+    return result
+
+
 VARIANTS = {
+    "keys_for_heads": [
+        keys_by_loops,
+        keys_by_expanding,
+        lambda k, num_heads: torch.repeat_interleave(k, num_heads // k.size(1), dim=1),
+    ],
+    "tokens_that_fit": [
+        tokens_by_filling,
+        lambda num_numbers, num_layers, num_heads, num_kv_heads, head_dim: int(
+            num_numbers / num_layers / num_kv_heads / head_dim / 2
+        ),
+        lambda num_numbers, num_layers, num_heads, num_kv_heads, head_dim: math.floor(
+            num_numbers / (num_kv_heads * head_dim + num_kv_heads * head_dim) / num_layers
+        ),
+    ],
+    "pooled": [
+        pooled_by_loops,
+        pooled_by_a_matrix,
+        lambda weight, num_heads, num_groups: (
+            torch.einsum(
+                "gfdc->gdc", weight.view(num_groups, num_heads // num_groups, len(weight) // num_heads, -1)
+            ).reshape(-1, weight.shape[1])
+            / (num_heads / num_groups)
+        ),
+    ],
+    "absorbed_scores": [
+        scores_through_keys,
+        lambda q, up, latents: torch.einsum("hqd,hdc,kc->hqk", q, up, latents) * q.size(-1) ** -0.5,
+        lambda q, up, latents: torch.stack(
+            [(one @ matrix / np.sqrt(q.shape[-1])) @ latents.mT for one, matrix in zip(q, up, strict=True)]
+        ).double(),
+    ],
+    "to_halves": [
+        halves_by_a_transpose,
+        halves_row_by_row,
+        lambda weight, num_heads: torch.cat(
+            [part for head in weight.chunk(num_heads) for part in (head[0::2], head[1::2])]
+        ),
+    ],
     "sinusoidal_positions": [
         sinusoids_by_loops,
         sinusoids_by_phase,

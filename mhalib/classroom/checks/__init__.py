@@ -30,6 +30,8 @@ from .chapter_16 import mended_words, positional_role, sink_weight
 from .chapter_17 import head_cosines, js_divergence
 from .chapter_18 import hard_gate, head_importance, open_gates, prune
 from .chapter_18_repairs import mended_pruning
+from .chapter_19 import absorbed_scores, keys_for_heads, tokens_that_fit
+from .chapter_19_weights import pooled, to_halves
 
 EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise
@@ -52,6 +54,7 @@ EXERCISES: dict[str, Exercise] = {
         *(sink_weight, positional_role, mended_words),
         *(head_cosines, js_divergence),
         *(head_importance, hard_gate, open_gates, prune, mended_pruning),
+        *(keys_for_heads, tokens_that_fit, pooled, absorbed_scores, to_halves),
     )
 }
 """Every exercise by its name, in the order of the chapters."""
@@ -62,6 +65,7 @@ __all__ = [
     "Exercise",
     "Finding",
     "Mistake",
+    "absorbed_scores",
     "alignment_share",
     "attend",
     "cache_numbers",
@@ -81,6 +85,7 @@ __all__ = [
     "head_importance",
     "induction_weight",
     "js_divergence",
+    "keys_for_heads",
     "logit_attribution",
     "masked_softmax",
     "mended_accuracy",
@@ -105,6 +110,7 @@ __all__ = [
     "padding_mask",
     "pairs_to_halves",
     "patches",
+    "pooled",
     "positional_role",
     "prune",
     "rotate",
@@ -117,6 +123,8 @@ __all__ = [
     "split_heads",
     "strides_of_heads",
     "target_loss",
+    "to_halves",
+    "tokens_that_fit",
     "two_heads",
     "weight_on_the_left",
     "weight_on_the_symbol",
