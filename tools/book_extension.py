@@ -148,7 +148,7 @@ def has_columns(text: str) -> bool:
     """Whether parts of a printed text stand under each other by spaces in several lines, or numbers in a row."""
     lines = [line for line in text.splitlines() if line.strip()]
     under = len(lines) > 1 and any(re.search(r"\S {2,}\S|^ {4,}\S", line) for line in lines)
-    return under or any(re.search(r"\d[\])]?,? +[-+\[(]?\d+(?:[.,\])]|\b)", line) for line in lines)
+    return under or any(re.search(r"\d[\])]?,? +[-+\[(]?\d+\b", line) for line in lines)
 
 
 def mark_statements(app: Sphinx, doctree: nodes.document, docname: str) -> None:

@@ -234,16 +234,16 @@ def settle(path: Path, stored: NotebookNode, notebook: NotebookNode, measure: bo
     confirmed = []
     for old, new in pairs:
         try:
-            confirmed.append(not statements.unconfirmed(new.metadata, old.outputs, new.outputs))
+            confirmed.append(not statements.unconfirmed(new.metadata, old.outputs, new.outputs) and not anew)
         except ValueError as error:
             raise ValueError(f"{here(path)}, {new.id}: {error}") from error
     for (old, new), holds in zip(pairs, confirmed, strict=True):
         if statements.TIMING in new.metadata.get("tags", []):
             if old.outputs and not measure:
                 new.outputs = old.outputs
-        elif same_code and all(confirmed) and not anew:
+        elif same_code and all(confirmed):
             new.outputs = old.outputs
-        elif holds and not anew and not statements.is_of_this_run(new.metadata):
+        elif holds and not statements.is_of_this_run(new.metadata):
             new.outputs = _with_pictures(old.outputs, new.outputs)
     notebook.metadata["mhalib"] = {"code": key}
 

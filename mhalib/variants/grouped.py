@@ -76,26 +76,29 @@ def align_heads(layer: MultiHeadAttention, num_groups: int) -> MultiHeadAttentio
     with torch.no_grad():
         for heads in torch.arange(layer.num_heads).chunk(num_groups):
             if layer.positions is None:
-                _turn_alike(new, heads.tolist(), "W_k", "W_q")
-            _turn_alike(new, heads.tolist(), "W_v", "W_o")
+                _turn_alike(new, heads.tolist(), "k")
+            _turn_alike(new, heads.tolist(), "v")
     return new
 
 
-def _turn_alike(layer: MultiHeadAttention, heads: list[int], name: str, partner: str) -> None:
-    """Turn what these heads have of projection `name`, and of its partner, towards their mean."""
-    width = layer.head_dim if name == "W_k" else layer.value_dim
-    rows = getattr(layer, name).weight.unflatten(0, (-1, width))
+def _turn_alike(layer: MultiHeadAttention, heads: list[int], what: str) -> None:
+    """Turn the keys of these heads, and their queries too, or their values, and W_o back, towards their mean."""
+    projection = layer.W_k if what == "k" else layer.W_v
+    own = {head: layer.head_slices(head) for head in heads}
     for step in range(ROUNDS):
-        goal = rows[heads].mean(0) if step else rows[heads[0]].clone()
+        rows = {head: projection.weight[getattr(own[head], what)] for head in heads}
+        goal = torch.stack(list(rows.values())).mean(0) if step else rows[heads[0]].clone()
         for head in heads:
             left, _, right = torch.linalg.svd(goal.double() @ rows[head].double().mT)
             turn = (left @ right).to(goal)
-            own = slice(head * width, (head + 1) * width)
-            if partner == "W_o":
-                layer.W_o.weight[:, own] = layer.W_o.weight[:, own] @ turn.mT
-            for projection in (layer.W_q, layer.W_k) if partner == "W_q" else (layer.W_v,):
-                for part in projection.parameters():
-                    part[own] = turn @ part[own]
+            turned = [(projection, getattr(own[head], what))]
+            if what == "k":
+                turned.append((layer.W_q, own[head].q))
+            else:
+                layer.W_o.weight[:, own[head].o] = layer.W_o.weight[:, own[head].o] @ turn.mT
+            for one, at in turned:
+                for part in one.parameters():
+                    part[at] = turn @ part[at]
 
 
 def exchange_pairs(layer: MultiHeadAttention, pairs: str) -> MultiHeadAttention:

@@ -20,6 +20,15 @@ def device(request: pytest.FixtureRequest) -> torch.device:
     return torch.device(request.param)
 
 
+@pytest.fixture
+def in_float64():
+    """The same random numbers for each test, and float64 unless it says otherwise."""
+    torch.manual_seed(0)
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
 @pytest.fixture(autouse=True)
 def _close_figures():
     yield

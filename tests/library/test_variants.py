@@ -16,12 +16,7 @@ D, H, d, Q, K, B = 24, 4, 6, 5, 7, 2
 EXACT = {"atol": 1e-12, "rtol": 1e-12}
 
 
-@pytest.fixture(autouse=True)
-def _double():
-    torch.manual_seed(0)
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
+pytestmark = pytest.mark.usefixtures("in_float64")
 
 
 def _inputs():

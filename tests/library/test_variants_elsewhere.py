@@ -20,12 +20,7 @@ HALVES = {"positions": "rotary-halves", "rotary_base": BASE}
 EXACT = {"atol": 1e-9, "rtol": 1e-9}
 
 
-@pytest.fixture(autouse=True)
-def _double():
-    torch.manual_seed(0)
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
+pytestmark = pytest.mark.usefixtures("in_float64")
 
 
 class Library:
