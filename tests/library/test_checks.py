@@ -37,7 +37,7 @@ def cases_of(exercise: Exercise, seed: int = 0) -> list[dict]:
 def test_there_are_enough():
     assert len(EXERCISES) >= 30
     assert sum(len(exercise.mistakes) for exercise in EXERCISES.values()) >= 60
-    assert {exercise.chapter for exercise in EXERCISES.values()} == set(range(1, 20))
+    assert {exercise.chapter for exercise in EXERCISES.values()} == set(range(1, 21))
 
 
 def test_an_exercise_is_in_the_file_of_its_chapter_under_its_name_and_exported():
@@ -115,6 +115,7 @@ def test_sizes_differ(name):
     square = {"W_q", "W_k", "W_v", "W_o", *(["mask"] if name == "mended_tiling" else [])} | (
         {"weights"} if EXERCISES[name].chapter in (7, 12, 16) else set()
     )
+    square |= {"before", "after", "mixing"} if name in ("talk", "talked_weights", "output_matrices") else set()
     for seed in SEEDS:
         distinct = 0
         for case in cases_of(EXERCISES[name], seed):
@@ -446,7 +447,91 @@ def halves_row_by_row(weight, num_heads):
     return result
 
 
+def talk_by_loops(scores, mixing):
+    result = torch.zeros(scores.shape)
+    for m in range(len(scores)):
+        for n in range(len(scores)):
+            result[m] += mixing[n, m] * scores[n]
+    return result
+
+
+def talked_head_by_head(scores, mask, before, after):
+    weights = [softmax_by_hand(sum(w * s for w, s in zip(column, scores, strict=True)), mask) for column in before.T]
+    return torch.stack([sum(w * p for w, p in zip(column, weights, strict=True)) for column in after.T])
+
+
+def talked_and_masked_twice(scores, mask, before, after):
+    """The first mask does nothing, because the second replaces what has become NaN."""
+    mixed = torch.einsum("nqk,nm->mqk", scores.masked_fill(~mask, -math.inf), before)
+    return torch.einsum("nqk,nm->mqk", mixed.masked_fill(~mask, -math.inf).softmax(-1), after)
+
+
+def talked_and_masked_late(scores, mask, before, after):
+    """Weights of the keys that are left, made to sum to 1 before the second mixing: a softmax over these keys."""
+    weights = torch.tensordot(before.T, scores, 1).softmax(-1) * mask
+    return torch.tensordot(after.T, weights / weights.sum(-1, keepdim=True), 1)
+
+
+def widened_by_slices(x, num_heads, overlap):
+    B, N, D = x.shape
+    d = D // num_heads
+    padded = torch.cat([x.new_zeros(B, N, overlap), x, x.new_zeros(B, N, overlap)], -1)
+    return torch.stack([padded[..., i * d : (i + 1) * d + 2 * overlap] for i in range(num_heads)], 1)
+
+
+def widened_by_an_index(x, num_heads, overlap):
+    d = x.shape[-1] // num_heads
+    channels = torch.arange(num_heads)[:, None] * d + torch.arange(-overlap, d + overlap)
+    inside = (channels >= 0) & (channels < x.shape[-1])
+    return (x[..., channels.clamp(0, x.shape[-1] - 1)] * inside).permute(0, 2, 1, 3)
+
+
+def widened_by_concatenating(x, num_heads, overlap):
+    heads = x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+    left = F.pad(heads[:, :-1, :, -overlap:], (0, 0, 0, 0, 1, 0))
+    right = F.pad(heads[:, 1:, :, :overlap], (0, 0, 0, 0, 0, 1))
+    return torch.cat([left, heads, right], -1)
+
+
+def matrices_from_outputs(W_v, W_o, mixing):
+    """The output of mixed weights, for pattern n alone that looks at one token, and each unit vector as that token."""
+    h, _, D = W_v.shape
+    result = torch.zeros(h, D, D)
+    for n in range(h):
+        for c, token in enumerate(torch.eye(D)):
+            values = W_v @ token  # (h, d)
+            result[n, :, c] = torch.cat(list(W_o), 1) @ (mixing[n, :, None] * values).flatten()
+    return result
+
+
 VARIANTS = {
+    "talk": [
+        talk_by_loops,
+        lambda scores, mixing: torch.tensordot(mixing.T, scores, dims=1),
+        lambda scores, mixing: (mixing.T @ scores.flatten(1)).view(scores.shape).double(),
+        lambda scores, mixing: (scores.permute(1, 2, 0) @ mixing).permute(2, 0, 1),
+    ],
+    "talked_weights": [
+        talked_head_by_head,
+        talked_and_masked_twice,
+        talked_and_masked_late,
+        lambda scores, mask, before, after: torch.einsum(
+            "nqk,nm->mqk",
+            (talk_by_loops(scores, before) + torch.where(mask, 0.0, -1e9)).softmax(-1),
+            after,
+        ),
+    ],
+    "shared_scores": [
+        lambda q, k, mixing, head_dim: torch.einsum("qc,ic,kc->iqk", q, mixing, k) / head_dim**0.5,
+        lambda q, k, mixing, head_dim: torch.stack([q @ torch.diag(one) @ k.T for one in mixing]) / np.sqrt(head_dim),
+        lambda q, k, mixing, head_dim: q.double() @ (k * mixing[:, None] * head_dim**-0.5).mT.double(),
+    ],
+    "widened": [widened_by_slices, widened_by_an_index, widened_by_concatenating],
+    "output_matrices": [
+        matrices_from_outputs,
+        lambda W_v, W_o, mixing: torch.einsum("nm,mod,mdc->noc", mixing, W_o, W_v),
+        lambda W_v, W_o, mixing: (mixing[:, :, None, None] * W_o).movedim(1, 2).flatten(2) @ W_v.flatten(0, 1),
+    ],
     "keys_for_heads": [
         keys_by_loops,
         keys_by_expanding,

@@ -32,6 +32,9 @@ from .chapter_18 import hard_gate, head_importance, open_gates, prune
 from .chapter_18_repairs import mended_pruning
 from .chapter_19 import absorbed_scores, keys_for_heads, tokens_that_fit
 from .chapter_19_weights import pooled, to_halves
+from .chapter_20 import output_matrices, talk
+from .chapter_20_repairs import talked_weights
+from .chapter_20_shared import shared_scores, widened
 
 EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise
@@ -55,6 +58,7 @@ EXERCISES: dict[str, Exercise] = {
         *(head_cosines, js_divergence),
         *(head_importance, hard_gate, open_gates, prune, mended_pruning),
         *(keys_for_heads, tokens_that_fit, pooled, absorbed_scores, to_halves),
+        *(talk, talked_weights, shared_scores, widened, output_matrices),
     )
 }
 """Every exercise by its name, in the order of the chapters."""
@@ -107,6 +111,7 @@ __all__ = [
     "next_token_probabilities",
     "offset_weight",
     "open_gates",
+    "output_matrices",
     "padding_mask",
     "pairs_to_halves",
     "patches",
@@ -117,11 +122,14 @@ __all__ = [
     "row_of_fold",
     "scores",
     "share_exact",
+    "shared_scores",
     "shifted",
     "sink_weight",
     "sinusoidal_positions",
     "split_heads",
     "strides_of_heads",
+    "talk",
+    "talked_weights",
     "target_loss",
     "to_halves",
     "tokens_that_fit",
@@ -129,4 +137,5 @@ __all__ = [
     "weight_on_the_left",
     "weight_on_the_symbol",
     "weighted_average",
+    "widened",
 ]
