@@ -52,8 +52,8 @@ talk = Exercise(
         *(
             Mistake(
                 f"softmax of the {name}",
-                f"you put `mixing` through a softmax, so that its {name} sum to 1. Its numbers may have any size and any "
-                "sign: use them as they are.",
+                f"you put `mixing` through a softmax, so that its {name} sum to 1. Its numbers may have any size and "
+                "any sign: use them as they are.",
                 lambda scores, mixing, dim=dim: mixed(scores, mixing.softmax(dim)),
             )
             for dim, name in ((0, "columns"), (1, "rows"))

@@ -72,8 +72,8 @@ talked_weights = Exercise(
         ),
         Mistake(
             "masked first, with a large number",
-            "you masked with -1e9 before the mixing. Nothing is NaN now, but a head whose column of `before` has a negative "
-            "sum turns -1e9 into a large positive score, and attends only to masked keys. Mix first, then mask.",
+            "you masked with -1e9 before the mixing. Nothing is NaN now, but a head whose column of `before` has a "
+            "negative sum turns -1e9 into a large positive score, and attends to masked keys alone. Mix first.",
             partial(_masked_first, filling=-1e9),
         ),
         Mistake(

@@ -53,14 +53,14 @@ shared_scores = Exercise(
     mistakes=[
         Mistake(
             "scale of the shared channels",
-            "you divided by the square root of C, the width that all heads share. Divide by the square root of "
-            "`head_dim`: then a narrower C does not change how sharp the softmax is.",
+            "you divided by the square root of the width that all heads share. Divide by the square root of "
+            "`head_dim`, as multi-head attention does, whatever the width.",
             lambda q, k, mixing, head_dim: _raw(q, k, mixing) / math.sqrt(q.shape[-1]),
         ),
         Mistake(
-            "scale of C / h",
-            "you divided by the square root of C / h, as the authors' own package does. With a narrower C the scores "
-            "then grow. Divide by the square root of `head_dim`.",
+            "scale of width / h",
+            "you divided by the square root of width / h, as the authors' own package does. Then the scale "
+            "changes with the width. Divide by the square root of `head_dim`.",
             lambda q, k, mixing, head_dim: _raw(q, k, mixing) / math.sqrt(q.shape[-1] / len(mixing)),
         ),
         Mistake(
