@@ -16,17 +16,14 @@ measured output, since a number that grows by a digit moves what is aligned with
 
 from __future__ import annotations
 
-import base64
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from mhalib.widgets.head_explorer import unpacked
+from mhalib.widgets._codes import carried
 
 OF_THIS_RUN = "of-this-run"
 TIMING = "timing"  # beside OF_THIS_RUN: stored anew only where nothing else runs on the machine
@@ -212,14 +209,12 @@ def opened(html: str) -> str:
 
 def _state(text: str) -> str:
     state = json.loads(text)
-    decoders: dict[str, Callable[[str], Iterable[float]]] = {
-        "packed": lambda value: unpacked(value, int(np.prod(state["sizes"]))) / 1000,
-        "sums": lambda value: np.frombuffer(base64.b64decode(value), "<i2") / 1000,
-    }
     lines = []
     for key, value in state.items():
-        if key in decoders and "sizes" in state:
-            value = " ".join(f"{number:.3f}" for number in decoders[key](value))
+        if key in ("packed", "sums") and "sizes" in state:
+            value = " ".join(f"{number:.3f}" for number in carried(state, key))
+        elif key in ("gates", "span"):
+            value = " ".join(f"{number / 1000:.3f}" for number in value)
         lines.append(f"{key}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")
     return "\n".join(lines)
 

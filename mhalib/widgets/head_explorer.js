@@ -1,5 +1,5 @@
 // @ts-check
-/* What each head attends to. Thousandths in 10 bits; above 1000 are signs, -1 is masked. */
+/* What each head attends to. Thousandths in 10 bits; mixed weights, which have a sign, in 16. Above TOP are signs. */
 
 import { arrows, choice, classes, labelled, legible, listen, make, penOf, range, settle, sheet, svg, voice, writer } from "./shared.js";
 
@@ -7,13 +7,18 @@ import { arrows, choice, classes, labelled, legible, listen, make, penOf, range,
 /** @param {T.Place<T.Explorer>} place */
 export function HeadExplorer({ model, el }) {
   const [L, B, H, Q, K] = model.get("sizes");
+  const [limit = 0, low = 0, high = 0, least = 0, most = 0] = model.get("span") ?? [];
+  const mixed = limit > 0;
+  const TOP = mixed ? 32000 : 1000;
+  const signs = ["NaN", "inf", "-inf", ...(mixed ? ["< −32", "> 32"] : ["< 0", "> 1"])];
   /** @type {T.Codes} */
-  const SIGNS = { 1001: "NaN", 1002: "inf", 1003: "-inf", 1004: "< 0", 1005: "> 1" };
+  const SIGNS = Object.fromEntries(signs.map((sign, i) => [TOP + 1 + i, sign]));
   const WINDOW = 24;
-  const MASKED = -1;
+  const MASKED = -40000;
   const css = classes("head-explorer");
   const bytes = (/** @type {string} */ text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   const weights = bytes(model.get("packed"));
+  const signed = new DataView(weights.buffer);
   const totals = new DataView(bytes(model.get("sums")).buffer);
   const seen = bytes(model.get("seen"));
   const images = (model.get("pictures") ?? []).map(bytes);
@@ -41,41 +46,73 @@ export function HeadExplorer({ model, el }) {
     const b = model.get("example");
     const cell = ((b * H + head) * Q + q) * K + k;
     if (seen.length && !((seen[cell >> 3] >> (cell & 7)) & 1)) return MASKED;
-    const bit = (model.get("layer") * B * H * Q * K + cell) * 10;
+    const at = model.get("layer") * B * H * Q * K + cell;
+    if (mixed) return signed.getInt16(2 * at, true);
+    const bit = at * 10;
     return ((weights[bit >>> 3] | (weights[(bit >>> 3) + 1] << 8)) >> (bit & 7)) & 1023;
   }
   /** @type {T.Read} */
   function mean(q, k) {
     const found = on().map((head) => weight(head, q, k)).filter((code) => code !== MASKED);
     if (!found.length) return MASKED;
-    const sign = found.find((code) => code > 1000);
+    const sign = found.find((code) => code > TOP);
     return sign || Math.round(found.reduce((sum, code) => sum + code, 0) / found.length);
   }
   function total(/** @type {number} */ q) {
-    const sum = totals.getInt16(2 * (((model.get("layer") * B + model.get("example")) * H + model.get("head")) * Q + q), true);
-    return sum === -32768 ? "no number" : (sum / 1000).toFixed(3);
+    const at = ((model.get("layer") * B + model.get("example")) * H + model.get("head")) * Q + q;
+    const sum = mixed ? totals.getInt32(4 * at, true) : totals.getInt16(2 * at, true);
+    return sum === (mixed ? -(2 ** 31) : -(2 ** 15)) ? "no number" : written(sum);
   }
   const on = () => range(0, H).filter((head) => !model.get("off").includes(head));
   /** @type {T.Read} */
   const large = (q, k) => weight(model.get("head"), q, k);
   /** @type {T.InWords} */
-  const inWords = (code) => (code === MASKED ? "masked" : SIGNS[code] || (code / 1000).toFixed(3));
+  const written = (code, digits = 3) => (code / 1000).toFixed(digits).replace("-", "−");
+  /** @type {T.InWords} */
+  const inWords = (code) => (code === MASKED ? "masked" : SIGNS[code] || written(code));
+  /** The colour of a weight; a sign has none. @type {T.Shade} */
+  const shade = (code) => (code > TOP ? undefined : colours[mixed ? Math.round(500 + (500 * code) / limit) : code]);
+  /** A weight's part of the scale, from 0 to 1. @type {T.Share} */
+  const share = (code) => Math.abs(code) / (mixed ? limit : 1000);
   /** @type {T.Tokens} */
   const tokens = (name) => model.get(name)[model.get("example") % model.get(name).length];
   const query = (/** @type {number} */ q) => tokens("query_tokens")[q];
   const keyName = (/** @type {number} */ k) => tokens("key_tokens")[k];
   /** Keys of a query that have a weight, the strongest first. @type {T.Ranked} */
   function ranked(read, q) {
-    const found = range(0, K).map((k) => /** @type {[number, number]} */ ([k, read(q, k)])).filter(([, code]) => code >= 0 && code <= 1000);
-    return found.sort((a, b) => b[1] - a[1] || a[0] - b[0]);
+    const found = range(0, K).map((k) => /** @type {[number, number]} */ ([k, read(q, k)])).filter(([, code]) => code !== MASKED && code <= TOP);
+    return found.sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]) || a[0] - b[0]);
   }
   /** @type {T.Spoken} */
   function sentence(read, q, chosen) {
     const best = chosen === null ? ranked(read, q)[0] : [chosen, read(q, chosen)];
     if (best) return `${legible(query(q), 40)} → ${legible(keyName(best[0]), 40)} ${inWords(best[1])}`;
     const hidden = range(0, K).every((k) => read(q, k) === MASKED);
-    return `${legible(query(q), 40)}: ${hidden ? "every key is masked" : "no weight from 0 to 1"}`;
+    return `${legible(query(q), 40)}: ${hidden ? "every key is masked" : mixed ? "no weight is a number" : "no weight from 0 to 1"}`;
   }
+  /** The key of each head of this layer; empty where heads share none. */
+  function keysOfHeads() {
+    const groups = model.get("groups") ?? [];
+    const keys = groups.length ? groups[model.get("layer") % groups.length] : [];
+    return new Set(keys).size < keys.length ? keys : [];
+  }
+  function sharing(/** @type {number} */ head) {
+    const keys = keysOfHeads();
+    const those = range(0, keys.length).filter((one) => keys[one] === keys[head]);
+    if (those.length < 2) return those.length ? `head ${head} alone has key ${keys[head]}` : "";
+    const [from, to] = [those[0], those[those.length - 1]];
+    return `heads ${those.length > 3 && to - from === those.length - 1 ? `${from} to ${to}` : those.join(", ")} share key ${keys[head]}`;
+  }
+  const [gateExamples, gateQueries] = model.get("gate_sizes") ?? [];
+  /** What a head's output is multiplied by, in thousandths, or NaN. @type {T.Gate} */
+  function gate(head, q) {
+    const gates = model.get("gates") ?? [];
+    const at = ((model.get("layer") * gateExamples + (model.get("example") % gateExamples)) * H + head) * gateQueries + (q % gateQueries);
+    return gates.length ? gates[at % gates.length] : NaN;
+  }
+  const hasGates = Boolean(model.get("gates")?.length);
+  /** What else is known of a head, each with a comma in front. @type {T.About} */
+  const about = (head, q) => [hasGates ? `, gate ${written(gate(head, q))}` : "", sharing(head) && `, ${sharing(head)}`].join("");
   const place = () =>
     [L > 1 && `layer ${model.get("layer")}`, `head ${model.get("head")}`, B > 1 && `example ${model.get("example")}`].filter(Boolean).join(", ");
 
@@ -95,17 +132,18 @@ export function HeadExplorer({ model, el }) {
     const pen = penOf(canvas);
     const image = pen.createImageData(canvas.width, canvas.height);
     /** @type {number[][]} */
-    const signs = [];
+    const odd = [];
+    const odds = mixed ? [60, 60, 60] : [213, 94, 0]; // orange is below 0
     const thick = size >= 16 ? 3 : 1; // of the hatching
     qs.forEach((q, i) =>
       ks.forEach((k, j) => {
         const code = read(q, k);
-        if (code > 1000) signs.push([i, j, code]);
+        if (code > TOP || (code < -limit / 50 && code !== MASKED)) odd.push([i, j, code]);
         for (let y = i * size; y < (i + 1) * size; y += 1) {
           for (let x = j * size; x < (j + 1) * size; x += 1) {
             const stripe = (x + y) % (5 * thick) < thick + 1;
             const check = ((x >> 1) + (y >> 1)) & 1;
-            const rgb = code === MASKED ? (stripe ? [128, 128, 128] : [246, 246, 246]) : colours[code] || (check ? [213, 94, 0] : [255, 255, 255]);
+            const rgb = code === MASKED ? (stripe ? [128, 128, 128] : [246, 246, 246]) : shade(code) || (check ? odds : [255, 255, 255]);
             image.data.set(rgb, 4 * (y * canvas.width + x));
             image.data[4 * (y * canvas.width + x) + 3] = 255;
           }
@@ -117,7 +155,12 @@ export function HeadExplorer({ model, el }) {
     pen.font = `bold ${Math.round(size * 0.36)}px sans-serif`;
     pen.textAlign = "center";
     pen.textBaseline = "middle";
-    for (const [i, j, code] of signs) {
+    for (const [i, j, code] of odd) {
+      if (code <= TOP) {
+        pen.fillStyle = share(code) > 0.6 ? "#fff" : "#000";
+        pen.fillRect((j + 0.5) * size - 7, (i + 0.5) * size - 1, 14, 3);
+        continue;
+      }
       pen.fillStyle = "#fff";
       pen.fillRect(j * size + 4, i * size + 4, size - 8, size - 8);
       pen.fillStyle = "#000";
@@ -132,11 +175,11 @@ export function HeadExplorer({ model, el }) {
     const marks = make("span", { class: css("marks") });
     const picture = make("span", { class: css("picture") }, canvas, marks);
     strips.push(marks);
-    return { canvas, picture, label: make("span", { text: name }) };
+    return { canvas, picture, label: make("span", { text: name }), turned: make("span", { class: css("gate") }) };
   }
   const tiles = range(0, H).map((head) => {
     const one = tile(`head ${head}`);
-    const button = make("button", { type: "button", role: "radio", class: css("choose"), "data-head": head, onclick: () => put({ head }) }, one.picture, one.label);
+    const button = make("button", { type: "button", role: "radio", class: css("choose"), "data-head": head, onclick: () => put({ head }) }, one.picture, one.label, ...(hasGates ? [one.turned] : []));
     const box = make("input", { type: "checkbox", "data-off": head, "aria-label": `head ${head} counts in the mean` });
     box.addEventListener("change", () => put({ off: range(0, H).filter((each) => !tiles[each].box.checked) }));
     const whole = make("div", { class: css("tile"), role: "presentation" }, button, make("label", {}, box, " in mean"));
@@ -146,6 +189,24 @@ export function HeadExplorer({ model, el }) {
   const meanSaid = make("span", { class: css("mean-said") });
   const meanTile = make("div", { class: `${css("tile")} ${css("mean")}` }, average.picture, average.label, meanSaid);
   const heads = make("div", { class: css("heads"), role: "radiogroup", "aria-label": "heads" }, ...tiles.map(({ whole }) => whole));
+  let bracketed = "[]";
+  /** Heads that share a key, under one bracket. */
+  function drawGroups() {
+    const keys = keysOfHeads();
+    if (JSON.stringify(keys) === bracketed) return;
+    bracketed = JSON.stringify(keys);
+    /** @type {HTMLElement[][]} */
+    const runs = [];
+    tiles.forEach(({ whole }, head) => {
+      if (head && keys[head] === keys[head - 1]) runs[runs.length - 1].push(whole);
+      else runs.push([whole]);
+    });
+    const starts = runs.map((_, i) => runs.slice(0, i).flat().length);
+    const part = (/** @type {string} */ name, /** @type {Node[]} */ ...inside) => make("div", { class: css(name), role: "presentation" }, ...inside);
+    const bracket = (/** @type {number} */ head) => make("span", { class: css("bracket"), "aria-hidden": "true", text: sharing(head) });
+    if (keys.length) heads.replaceChildren(...runs.map((wholes, i) => part("group", bracket(starts[i]), part("members", ...wholes))));
+    else heads.replaceChildren(...tiles.map(({ whole }) => whole));
+  }
   heads.addEventListener("keydown", (event) => {
     if (!(/** @type {Element} */ (event.target).matches("[role=radio]"))) return;
     const steps = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 };
@@ -161,11 +222,15 @@ export function HeadExplorer({ model, el }) {
   const keyLabels = make("div", { class: css("keys"), "aria-hidden": "true" });
   const list = make("div", { class: css("queries"), role: "listbox", "aria-multiselectable": "true", "aria-label": "queries; Enter locks, Escape unlocks all" });
   const sums = make("div", { class: css("sums"), "aria-hidden": "true" });
-  const grid = make("div", { class: css("grid") }, make("span"), keyLabels, make("span", { class: css("sum-head"), text: "sum" }), list, picture, sums);
+  const sumHead = (/** @type {string} */ text) => make("span", { class: css("sum-head"), text });
+  const gated = gateQueries > 1; // a column of gates
+  const gatesDown = make("div", { class: css("sums"), "aria-hidden": "true" });
+  const [gateHeads, gateColumns] = gated ? [[sumHead("gate")], [gatesDown]] : [[], []];
+  const grid = make("div", { class: `${css("grid")}${gated ? ` ${css("gated")}` : ""}` }, make("span"), keyLabels, sumHead("sum"), ...gateHeads, list, picture, sums, ...gateColumns);
   const lines = svg("svg", { class: css("lines"), role: "img" });
   const lineNote = make("p", { class: css("note") });
   const under = make("canvas", { class: css("under"), role: "img" });
-  const underNote = make("p", { class: css("note"), text: "Orange: the weight on each patch, full from 0.5 on. Frame: the patch that is named above." });
+  const underNote = make("p", { class: css("note"), text: `${mixed ? `Blue: a weight above 0 on the patch, orange: below 0, full from ±${written(limit / 2)} on` : "Orange: the weight on each patch, full from 0.5 on"}. Frame: the patch that is named above.` });
   /** @type {T.Frame} */
   const frame = (label, ...inside) => make("div", { class: "mhalib-frame", role: "region", tabindex: "0", "aria-label": label }, ...inside);
   const title = make("p", { class: css("title") });
@@ -229,8 +294,9 @@ export function HeadExplorer({ model, el }) {
     choose(model.get("query"), first + row * across + column);
   });
 
-  const cell = () => Math.max(24, Math.min(40, Math.floor(Math.min(360, innerWidth - 150) / Math.max(rows().length, columns().length))));
+  const cell = () => Math.max(24, Math.min(40, Math.floor(Math.min(360, innerWidth - (gated ? 205 : 150)) / Math.max(rows().length, columns().length))));
   function drawHeads() {
+    drawGroups();
     const size = Math.max(1, Math.floor(176 / Math.max(Q, K)));
     tiles.forEach(({ canvas: small, whole, box }, head) => {
       paint(small, (q, k) => weight(head, q, k), range(0, Q), range(0, K), size);
@@ -255,6 +321,7 @@ export function HeadExplorer({ model, el }) {
     title.textContent = `${place()}: queries ${qs[0]}–${qs.at(-1)} down, keys ${ks[0]}–${ks.at(-1)} across`;
     keyLabels.replaceChildren(...ks.map((k) => make("span", { title: keyName(k), dir: "auto", text: legible(keyName(k)) })));
     sums.replaceChildren(...qs.map((q) => make("span", { text: total(q) })));
+    gatesDown.replaceChildren(...qs.map((q) => make("span", { text: written(gate(model.get("head"), q)) })));
     const had = list.contains(document.activeElement);
     list.replaceChildren(
       ...qs.map((q) => make("div", { role: "option", "data-query": q, title: query(q), onclick: () => pick(q) }, make("span", { dir: "auto", text: legible(query(q)) }))),
@@ -266,8 +333,9 @@ export function HeadExplorer({ model, el }) {
   function drawTable() {
     if (!details.open) return;
     const [qs, ks] = [rows(), columns()];
-    const header = ["query", ...ks.map((k) => legible(keyName(k), 40)), "sum"];
-    const lower = qs.map((q) => [legible(query(q), 40), ...ks.map((k) => inWords(large(q, k))), total(q)]);
+    const header = ["query", ...ks.map((k) => legible(keyName(k), 40)), "sum", ...(gated ? ["gate"] : [])];
+    const ends = (/** @type {number} */ q) => [total(q), ...(gated ? [written(gate(model.get("head"), q))] : [])];
+    const lower = qs.map((q) => [legible(query(q), 40), ...ks.map((k) => inWords(large(q, k))), ...ends(q)]);
     body.replaceChildren(sheet(`${title.textContent}; to 3 digits`, header, lower));
   }
   function drawRow() {
@@ -290,14 +358,20 @@ export function HeadExplorer({ model, el }) {
       option.setAttribute("aria-selected", String(locked.includes(q)));
       option.classList.toggle(css("current"), q === chosen);
     }
-    tiles.forEach(({ button }, head) => {
+    const fullest = Math.max(...tiles.map((_, head) => gate(head, chosen)));
+    tiles.forEach(({ button, turned }, head) => {
       button.tabIndex = head === model.get("head") ? 0 : -1;
+      const facts = about(head, chosen);
+      if (facts) button.setAttribute("aria-label", `head ${head}${facts}`);
+      else button.removeAttribute("aria-label");
+      turned.textContent = `gate ${written(gate(head, chosen))}`;
+      turned.style.setProperty("--gate", String(Math.max(0, gate(head, chosen) / fullest || 0)));
       button.setAttribute("aria-checked", String(head === model.get("head")));
     });
     if (images.length) drawPicture();
     else drawLines(); // what lines show of words, the picture shows of patches
     const others = locked.map((q) => legible(query(q), 40));
-    said.textContent = `${place()}: ${sentence(large, chosen, key)}${others.length ? `; locked: ${others.join(", ")}` : ""}`;
+    said.textContent = `${place()}${about(model.get("head"), chosen)}: ${sentence(large, chosen, key)}${others.length ? `; locked: ${others.join(", ")}` : ""}`;
     meanSaid.textContent = on().length ? sentence(mean, chosen, key) : "";
   }
   /** The picture, under the weights of one row: patches orange, the key that is spoken of framed. */
@@ -314,7 +388,7 @@ export function HeadExplorer({ model, el }) {
     const side = patch * size;
     const corner = (/** @type {number} */ k) => /** @type {const} */ ([((k - first) % across) * side, Math.floor((k - first) / across) * side]);
     for (const [k, code] of ranked(large, q)) {
-      pen.fillStyle = `rgb(217 95 2 / ${Math.min(code / 500, 1) * 0.85})`;
+      pen.fillStyle = `rgb(${mixed && code > 0 ? "0 114 178" : "217 95 2"} / ${Math.min(2 * share(code), 1) * 0.85})`;
       pen.fillRect(...corner(k), side, side);
     }
     const spoken = key === null ? ranked(large, q)[0]?.[0] : key;
@@ -330,17 +404,17 @@ export function HeadExplorer({ model, el }) {
     const drawn = [...new Set([...model.get("locked"), model.get("query")])];
     let outside = 0;
     const paths = drawn.flatMap((q) => {
-      const kept = ranked(large, q).filter(([, code]) => code > 0 && code >= model.get("threshold") * 1000);
+      const kept = ranked(large, q).filter(([, code]) => code !== 0 && Math.abs(code) >= model.get("threshold") * 1000);
       return kept.slice(0, model.get("top") || K).flatMap(([k, code]) => {
         if (!qs.includes(q) || !ks.includes(k)) {
           outside += 1;
           return [];
         }
         const tip = svg("title", { text: `${query(q)} → ${keyName(k)} ${inWords(code)}` });
-        const share = code / 1000;
         const ends = { x1: left + 6, y1: y(qs.indexOf(q)), x2: right - 6, y2: y(ks.indexOf(k)) };
-        const look = { "stroke-width": (1 + 7 * share).toFixed(2), "stroke-opacity": (0.5 + 0.5 * share).toFixed(3) };
-        return [svg("line", { ...ends, ...look, class: css(q === model.get("query") ? "line" : "line-locked"), "data-pair": `${q} ${k}` }, tip)];
+        const look = { "stroke-width": (1 + 7 * share(code)).toFixed(2), "stroke-opacity": (0.5 + 0.5 * share(code)).toFixed(3) };
+        const kind = `${css(q === model.get("query") ? "line" : "line-locked")}${code < 0 ? ` ${css("negative")}` : ""}`;
+        return [svg("line", { ...ends, ...look, class: kind, "data-pair": `${q} ${k}` }, tip)];
       });
     });
     /** @type {T.Word} */
@@ -355,7 +429,7 @@ export function HeadExplorer({ model, el }) {
     lines.setAttribute("height", String(height));
     lines.setAttribute("aria-label", `${paths.length} lines from queries to keys`);
     lines.replaceChildren(...paths, ...words);
-    lineNote.textContent = `Queries left, keys right; lines drawn: ${paths.length}${outside ? `, leaving this window: ${outside}` : ""}.`;
+    lineNote.textContent = `Queries left, keys right; lines drawn: ${paths.length}${outside ? `, leaving this window: ${outside}` : ""}.${mixed ? " Blue: above 0. Orange, dotted: below 0." : ""}`;
   }
 
   function download() {
@@ -363,10 +437,12 @@ export function HeadExplorer({ model, el }) {
     /** @type {T.Picked} */
     const picked = (q, k) => {
       const code = large(q, k);
-      const fill = code === MASKED ? "url(#masked)" : colours[code] ? `rgb(${colours[code]})` : "#fff";
+      const fill = code === MASKED ? "url(#masked)" : shade(code) ? `rgb(${shade(code)})` : "#fff";
       const at = { x: left + k * side, y: top + q * side };
       const cellOf = svg("rect", { ...at, width: side, height: side, fill }, svg("title", { text: `${query(q)} → ${keyName(k)} ${inWords(code)}` }));
-      return code > 1000 ? [cellOf, svg("text", { x: at.x + 1, y: at.y + 13, "font-size": 8, text: SIGNS[code] })] : [cellOf];
+      if (code > TOP) return [cellOf, svg("text", { x: at.x + 1, y: at.y + 13, "font-size": 8, text: SIGNS[code] })];
+      const minus = code < -limit / 50 && code !== MASKED;
+      return minus ? [cellOf, svg("rect", { x: at.x + 7, y: at.y + 9, width: 6, height: 2, fill: share(code) > 0.6 ? "#fff" : "#000" })] : [cellOf];
     };
     const hatch = svg("pattern", { id: "masked", width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" });
     hatch.append(svg("rect", { width: 5, height: 5, fill: "#f6f6f6" }), svg("rect", { width: 1.5, height: 5, fill: "#808080" }));
@@ -374,7 +450,8 @@ export function HeadExplorer({ model, el }) {
       ...range(0, Q).map((q) => svg("text", { x: left - 6, y: top + (q + 0.7) * side, "text-anchor": "end", text: legible(query(q)) })),
       ...range(0, K).map((k) => svg("text", { transform: `translate(${left + (k + 0.7) * side} ${top - 6}) rotate(-90)`, text: legible(keyName(k)) })),
     ];
-    const [width, height] = [left + K * side + 10, top + Q * side + 10];
+    const [width, height] = [left + K * side + 10, top + Q * side + (mixed ? 30 : 10)];
+    if (mixed) names.push(svg("text", { x: 6, y: height - 8, text: `blue: above 0, orange: below 0; full at ±${written(limit)}` }));
     const whole = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "font-family": "sans-serif", "font-size": 12 });
     whole.append(svg("title", { text: `Attention weights, ${place()}` }), hatch, ...range(0, Q).flatMap((q) => range(0, K).flatMap((k) => picked(q, k))), ...names);
     const address = URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(whole)], { type: "image/svg+xml" }));
@@ -395,7 +472,7 @@ export function HeadExplorer({ model, el }) {
     ["query", "queries shown", Q > WINDOW && windows(Q), start],
     ["key_start", "keys shown", K > WINDOW && windows(K), start],
     ["top", "lines of each query", !images.length && [[1, "the strongest"], [3, "the 3 strongest"], [5, "the 5 strongest"], [0, "all"]]],
-    ["threshold", "lines from weight", !images.length && [[0, "above 0"], [0.01, "0.01"], [0.05, "0.05"], [0.1, "0.1"], [0.25, "0.25"], [0.5, "0.5"]]],
+    ["threshold", mixed ? "lines from ± weight" : "lines from weight", !images.length && [[0, "above 0"], [0.01, "0.01"], [0.05, "0.05"], [0.1, "0.1"], [0.25, "0.25"], [0.5, "0.5"]]],
   ];
   const choices = offers.flatMap(([name, label, offered, now = (trait) => model.get(trait)]) => {
     if (!offered) return [];
@@ -409,18 +486,28 @@ export function HeadExplorer({ model, el }) {
   });
 
   function scale() {
-    const bar = make("canvas", { class: css("scale"), width: 101, height: 1 });
-    const pen = penOf(bar);
-    const image = pen.createImageData(101, 1);
-    range(0, 101).forEach((i) => image.data.set([...colours[10 * i], 255], 4 * i));
-    pen.putImageData(image, 0, 0);
+    /** @type {T.Bar} */
+    const bar = (from, to) => {
+      const one = make("canvas", { class: css("scale"), width: to - from, height: 1 });
+      const pen = penOf(one);
+      const image = pen.createImageData(to - from, 1);
+      range(from, to).forEach((i) => image.data.set([...colours[10 * i], 255], 4 * (i - from)));
+      pen.putImageData(image, 0, 0);
+      return one;
+    };
+    const digits = limit % 100 ? 2 : 1;
+    const ends = mixed
+      ? make("span", {}, written(-limit, digits), bar(0, 51), "0", bar(50, 101), written(limit, digits))
+      : make("span", {}, "0 ", bar(0, 101), " 1");
     /** @type {T.Swatch} */
     const swatch = (code, text) => {
       const one = make("canvas", { class: css("swatch") });
       paint(one, () => code, [0], [0], 16);
       return make("span", {}, one, text);
     };
-    return make("p", { class: css("legend") }, make("span", {}, "0 ", bar, " 1"), swatch(MASKED, "masked"), swatch(1001, "no number from 0 to 1"), "weights to 3 digits; click a row to lock it");
+    const odd = mixed ? "no number" : "no number from 0 to 1";
+    const told = gated ? "gates of the chosen query; weights" : "weights";
+    return make("p", { class: css("legend") }, ends, swatch(MASKED, "masked"), swatch(TOP + 1, odd), `${told} to 3 digits; click a row to lock it`);
   }
 
   let shown = "";
@@ -432,6 +519,9 @@ export function HeadExplorer({ model, el }) {
     shown = now;
   }
   const said = voice();
+  const mixedSaid =
+    `Mixed weights, from ${written(low)} to ${written(high)}: blue above 0, orange below 0, in the large picture with a minus. ` +
+    `Their rows need not sum to 1: sums run from ${written(least)} to ${written(most)}.`;
   const save = make("button", { type: "button", class: css("save"), text: "download this head as SVG", onclick: download });
   const stops = [
     listen(model, ["layer", "example"], () => {
@@ -446,12 +536,14 @@ export function HeadExplorer({ model, el }) {
     }),
     listen(model, ["query", "key_start", "locked", "top", "threshold"], () => follow(false)),
   ];
+  el.classList.toggle(css("mixed"), mixed);
   settle(
     el,
     "head-explorer",
     make("div", { class: "mhalib-controls", role: "group", "aria-label": "what is shown" }, ...choices.map(({ row }) => row)),
     ...(model.get("note") ? [make("p", { class: css("warning"), text: `⚠ ${model.get("note")}` })] : []),
     said,
+    ...(mixed ? [make("p", { class: css("mixed-said"), text: mixedSaid })] : []),
     scale(),
     frame("all heads", make("div", { class: css("wall") }, heads, meanTile)),
     title,

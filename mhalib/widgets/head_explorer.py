@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -14,19 +13,18 @@ from numpy.typing import NDArray
 
 from .._arrays import Array, Mask, real_array, require_length, seen_cells
 from .._tokens import spelt
-from .._validate import require_count
+from .._validate import require_count, require_flag
 from ..plots import COLOUR_MAP
+from . import _codes
+from ._codes import LEVELS, MIXED, ORDINARY, as_base64, written
+from ._head_facts import all_sharing, checked_gates, checked_groups, gate_of, sharing
 from ._instrument import Instrument
 
-LEVELS = 1000
-"""Weights are carried as whole thousandths in 10 bits; the codes above are signs for what is no weight."""
-SIGNS = {"NaN": 1001, "inf": 1002, "-inf": 1003, "< 0": 1004, "> 1": 1005}
-BITS = 10
+DIVERGING = ["#7a3100", "#d55e00", "#f4ae6d", "#ffffff", "#7fc0e8", "#0072b2", "#00304f"]
+"""The colours of mixed weights, from below 0 by white to above; told apart by every kind of colour vision."""
 MAX_CELLS = 4_000_000
 MAX_TOKEN = 200
-SUM_SLACK = 0.01
 WIDE_TABLE = 32
-Counts = NDArray[np.int64]
 
 
 class HeadExplorer(Instrument):
@@ -40,6 +38,9 @@ class HeadExplorer(Instrument):
     Weights are carried and shown to 3 digits (rounded to thousandths; row sums are taken before that). What is no
     number between 0 and 1 keeps a sign of its own: NaN, inf, -inf, "< 0", "> 1".
 
+    Weights of heads that are mixed, subtracted or composed may be negative or above 1, and their rows need not sum to
+    1. They are drawn on a scale that goes from orange, below 0, by white to blue, above 0, as far on either side.
+
     With `pictures`, patches are keys, and the picture is drawn under the weights of the chosen query, in the place of
     lines.
 
@@ -51,21 +52,30 @@ class HeadExplorer(Instrument):
         pictures: (height, width), or one for each example (B, height, width); 0 is paper, the largest number black.
         patch_size: side of the patches of `pictures`; they are the last keys, row by row.
         layer, head, example: which to show large.
+        mixed: whether the scale has two sides; `None` looks for a weight below 0 or above 1. `True` for a layer whose
+            `rows_sum_to_one` is `False`; with `False`, such weights are signs.
+        groups: the key of each head, h integers, such as a layer's `kv_head_of`; or a list with that or `None` for each
+            layer. Heads with the same key are shown as a group.
+        gates: what each head's output is multiplied by: (h,), (h, Q) or (B, h, Q), or a list with one of those for each
+            layer.
 
     Warns:
-        UserWarning: rows that do not sum to 1, or a weight that the mask should have hidden.
+        UserWarning: rows that do not sum to 1 (of mixed weights: to no number), or a weight that the mask should have
+            hidden.
 
     Raises:
         TypeError: weights are no array of real numbers, the mask is not boolean, tokens are one string.
         ValueError: wrong rank, layers of different shapes, wrong number of tokens, a mask that does not fit, a choice
-            outside the weights, pictures whose patches are not the last keys, or more than 4,000,000 weights.
+            outside the weights, pictures whose patches are not the last keys, groups or gates that do not fit, or more
+            than 4,000,000 weights.
     """
 
     script = "HeadExplorer"
 
     sizes = traitlets.List(traitlets.Int()).tag(sync=True)  # L, B, h, Q, K
-    packed = traitlets.Unicode().tag(sync=True)  # base64 of the weights, 10 bits each, lowest bit first
-    sums = traitlets.Unicode().tag(sync=True)  # base64 of the row sums in thousandths, int16
+    packed = traitlets.Unicode().tag(sync=True)  # base64 of the weights, 10 bits each, lowest bit first; mixed: int16
+    sums = traitlets.Unicode().tag(sync=True)  # base64 of the row sums in thousandths, int16; mixed: int32
+    span = traitlets.List(traitlets.Int()).tag(sync=True)  # mixed: end of the scale, extremes of weights and of sums
     seen = traitlets.Unicode().tag(sync=True)  # base64 of the mask of one layer, a bit each; empty: all is seen
     query_tokens = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)
     key_tokens = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)
@@ -73,6 +83,9 @@ class HeadExplorer(Instrument):
     note = traitlets.Unicode().tag(sync=True)
     pictures = traitlets.List(traitlets.Unicode()).tag(sync=True)  # base64 of a byte for each pixel, 255 is black
     picture_size = traitlets.List(traitlets.Int()).tag(sync=True)  # height, width, side of a patch
+    groups = traitlets.List(traitlets.List(traitlets.Int())).tag(sync=True)  # the key of each head, of one layer or all
+    gates = traitlets.List(traitlets.Int()).tag(sync=True)  # thousandths of layer or all, example, head, query
+    gate_sizes = traitlets.List(traitlets.Int()).tag(sync=True)  # how many examples and queries these tell apart
 
     layer = traitlets.Int(0).tag(sync=True)
     head = traitlets.Int(0).tag(sync=True)
@@ -106,6 +119,9 @@ class HeadExplorer(Instrument):
         layer: int = 0,
         head: int = 0,
         example: int = 0,
+        mixed: bool | None = None,
+        groups: Sequence[Any] | None = None,
+        gates: Array | Sequence[Any] | None = None,
         **kwargs: Any,
     ) -> None:
         table, layer_shape = _stacked(weights)
@@ -117,24 +133,34 @@ class HeadExplorer(Instrument):
         query_tokens = _tokens("queries", queries, B, Q)
         key_tokens = query_tokens if keys is None and Q == K else _tokens("keys", keys, B, K)
         self._seen = seen_cells(mask, layer_shape).reshape(B, h, Q, K)
-        self._codes = _coded(table)
+        if mixed is not None:
+            require_flag("mixed", mixed)
+        self._signs = MIXED if (_codes.is_mixed(table, self._seen) if mixed is None else mixed) else ORDINARY
+        self._codes = _codes.coded(table, self._signs)
         with np.errstate(invalid="ignore"):
             self._sums: NDArray[np.float64] = table.sum(axis=-1)
         images, picture_size = _pictures(pictures, patch_size, B, K)
-        note = _note(table, self._sums, self._seen)
-        if note:
-            warnings.warn(note, stacklevel=2)
+        gate_codes, gate_sizes = checked_gates(gates, L, B, h, Q)
+        key_groups = checked_groups(groups, L, h)
+        said = _codes.note(table, self._sums, self._seen, self._signs)
+        if said:
+            warnings.warn(said, stacklevel=2)
+        one_sided = [str(colour) for colour in sns.color_palette(COLOUR_MAP, 33).as_hex()]
         super().__init__(
             sizes=[L, B, h, Q, K],
-            packed=_base64(_packed_bits(self._codes)),
-            sums=_base64(_coded_sums(self._sums)),
-            seen="" if self._seen.all() else _base64(np.packbits(self._seen, bitorder="little")),
+            packed=_codes.packed(self._codes, self._signs),
+            sums=_codes.coded_sums(self._sums, self._signs),
+            span=_codes.span(self._codes, self._sums, self._seen) if self._signs is MIXED else [],
+            seen="" if self._seen.all() else as_base64(np.packbits(self._seen, bitorder="little")),
             query_tokens=query_tokens,
             key_tokens=key_tokens,
-            ramp=[str(colour) for colour in sns.color_palette(COLOUR_MAP, 33).as_hex()],
-            note=note,
+            ramp=DIVERGING if self._signs is MIXED else one_sided,
+            note=said,
             pictures=images,
             picture_size=picture_size,
+            groups=key_groups,
+            gates=gate_codes,
+            gate_sizes=gate_sizes,
             layer=layer,
             head=head,
             example=example,
@@ -158,8 +184,9 @@ class HeadExplorer(Instrument):
         return value
 
     def state(self) -> dict[str, Any]:
-        """The traits of its own; without pictures, nothing is said of them."""
-        return {name: value for name, value in super().state().items() if value or not name.startswith("picture")}
+        """The traits of its own; nothing is said of pictures, groups, gates and mixed weights where there are none."""
+        some = {"pictures", "picture_size", "groups", "gates", "gate_sizes", "span"}
+        return {name: value for name, value in super().state().items() if value or name not in some}
 
     def table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         """The large head: all its weights, or the five strongest keys of each query where there are many keys."""
@@ -167,18 +194,51 @@ class HeadExplorer(Instrument):
         codes, seen = self._codes[layer, example, head], self._seen[example, head]
         queries = self.query_tokens[example % len(self.query_tokens)]
         keys = self.key_tokens[example % len(self.key_tokens)]
-        sums = [_sum_text(total) for total in self._sums[layer, example, head]]
-        place = f"head {head} of layer {layer}, example {example}, to 3 digits"
+        after = [[_sum_text(total)] for total in self._sums[layer, example, head]]
+        last = ["sum"]
+        if self._gates_differ:
+            after = [[*one, self._gate(head, query)] for query, one in enumerate(after)]
+            last = ["sum", "gate"]
+        place = f"head {head} of layer {layer}, example {example}, to 3 digits{self._facts()}"
         if len(keys) <= WIDE_TABLE:
-            cells = [[_text(c, s) for c, s in zip(*pair, strict=True)] for pair in zip(codes, seen, strict=True)]
-            rows = [[q, *row, total] for q, row, total in zip(queries, cells, sums, strict=True)]
-            return f"Weights of {place}; rows are queries, columns keys", ["query", *keys, "sum"], rows
+            cells = [[self._text(c, s) for c, s in zip(*pair, strict=True)] for pair in zip(codes, seen, strict=True)]
+            rows = [[q, *row, *ends] for q, row, ends in zip(queries, cells, after, strict=True)]
+            return f"Weights of {place}; rows are queries, columns keys", ["query", *keys, *last], rows
         rows = []
         for query, token in enumerate(queries):
-            weight = np.where(seen[query] & (codes[query] <= LEVELS), codes[query], -1)
+            weight = np.where(seen[query] & (codes[query] <= self._signs.top), np.abs(codes[query]), -1)
             best = [k for k in np.argsort(-weight, kind="stable")[:5] if weight[k] >= 0]
-            rows.append([token, ", ".join(f"{keys[k]} {_text(codes[query, k], True)}" for k in best), sums[query]])
-        return f"The five strongest keys of each query, {place}", ["query", "strongest keys", "sum"], rows
+            strongest = ", ".join(f"{keys[k]} {self._text(codes[query, k], True)}" for k in best)
+            rows.append([token, strongest, *after[query]])
+        return f"The five strongest keys of each query, {place}", ["query", "strongest keys", *last], rows
+
+    def _text(self, code: int, seen: bool) -> str:
+        """A weight as it is shown."""
+        return self._signs.word(int(code)) if seen else "masked"
+
+    @property
+    def _gates_differ(self) -> bool:
+        """Whether each query has gates of its own."""
+        return bool(self.gates) and self.gate_sizes[1] > 1
+
+    def _gate(self, head: int, query: int) -> str:
+        examples, queries = self.gate_sizes
+        place = (self.layer * examples + self.example % examples) * self.sizes[2] + head
+        return gate_of(self.gates, place * queries + query % queries)
+
+    def _facts(self) -> str:
+        """What is said of the head beside its weights."""
+        head = self.head
+        keys = self.groups[self.layer % len(self.groups)] if self.groups else []
+        found = []
+        if self._signs is MIXED:
+            low, high = map(written, self.span[1:3])
+            found.append(f"mixed weights from {low} to {high}, whose rows need not sum to 1")
+        if keys and sharing(keys, head):
+            found.append(", ".join(all_sharing(keys)))
+        if self.gates and not self._gates_differ:
+            found.append(f"gates {', '.join(self._gate(one, 0) for one in range(self.sizes[2]))}")
+        return "".join(f"; {one}" for one in found)
 
 
 def _stacked(weights: Array | Sequence[Array]) -> tuple[NDArray[np.float64], tuple[int, ...]]:
@@ -242,7 +302,7 @@ def _pictures(
             f"of the last of {num_keys} keys"
         )
     bytes_ = 255 * images.clip(0) / max(float(images.max()), 1e-9)
-    return [_base64(each.round().astype(np.uint8)) for each in bytes_], [height, width, int(patch_size)]
+    return [as_base64(each.round().astype(np.uint8)) for each in bytes_], [height, width, int(patch_size)]
 
 
 def _visible(token: str) -> str:
@@ -253,57 +313,5 @@ def _visible(token: str) -> str:
     return "".join(spelt(cut))
 
 
-def _coded(table: NDArray[np.float64]) -> Counts:
-    """Thousandths, or the sign of what is none."""
-    codes = (np.nan_to_num(table, nan=0.0, posinf=2.0, neginf=-2.0).clip(-2, 2) * LEVELS).round().astype(np.int64)
-    below, above = codes < 0, codes > LEVELS
-    found = {"< 0": below, "> 1": above, "NaN": np.isnan(table), "inf": table == np.inf, "-inf": table == -np.inf}
-    for sign, where in found.items():
-        codes[where] = SIGNS[sign]
-    return codes
-
-
-def _packed_bits(codes: Counts) -> NDArray[np.uint8]:
-    """10 bits each, lowest first, and a byte more, so that two bytes can be read wherever a code begins."""
-    bits = (codes.reshape(-1, 1) >> np.arange(BITS)) & 1
-    return np.append(np.packbits(bits.astype(np.uint8), bitorder="little"), np.uint8(0))
-
-
-def unpacked(packed: str, count: int) -> Counts:
-    """The codes in the trait `packed`: the first `count` of them, thousandths or `SIGNS`."""
-    bits = np.unpackbits(np.frombuffer(base64.b64decode(packed), dtype=np.uint8), bitorder="little")
-    return bits[: count * BITS].reshape(count, BITS).astype(np.int64) @ (1 << np.arange(BITS))
-
-
-def _coded_sums(sums: NDArray[np.float64]) -> NDArray[np.int16]:
-    """Thousandths, at most 32.767; -32768 for what is no number."""
-    whole = np.nan_to_num(sums * LEVELS, nan=0.0, posinf=0.0, neginf=0.0).clip(-32767, 32767).round()
-    return np.where(np.isfinite(sums), whole, -32768).astype("<i2")
-
-
-def _base64(array: NDArray[Any]) -> str:
-    return base64.b64encode(array.tobytes()).decode("ascii")
-
-
-def _note(table: NDArray[np.float64], sums: NDArray[np.float64], seen: NDArray[np.bool_]) -> str:
-    """What is odd about the weights, in a sentence for each oddity."""
-    found = []
-    blind = ~seen.any(axis=-1) & (np.nan_to_num(sums) == 0)  # a query that sees no key has 0 or NaN to show
-    wrong = int((~(np.abs(sums - 1) <= SUM_SLACK) & ~blind).sum())
-    if wrong:
-        found.append(f"{wrong:,} of {sums.size:,} rows do not sum to 1.")
-    leaks = int((~seen & (np.abs(np.nan_to_num(table)) >= 0.5 / LEVELS)).sum())
-    if leaks:
-        found.append(f"{leaks:,} masked cells have a weight other than 0.")
-    return " ".join(found)
-
-
-def _text(code: int, seen: bool) -> str:
-    """A weight as it is shown."""
-    if not seen:
-        return "masked"
-    return f"{code / LEVELS:.3f}" if code <= LEVELS else next(sign for sign, own in SIGNS.items() if own == code)
-
-
 def _sum_text(total: float) -> str:
-    return f"{round(total * LEVELS) / LEVELS:.3f}" if np.isfinite(total) else "no number"
+    return written(round(total * LEVELS)) if np.isfinite(total) else "no number"

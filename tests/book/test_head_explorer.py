@@ -123,7 +123,7 @@ def test_a_query_without_weights_says_so(show: Callable) -> None:
 @pytest.mark.filterwarnings("ignore:.*sum to 1")
 def test_what_is_no_weight_is_shown_as_such(show: Callable) -> None:
     weights = torch.tensor([[[torch.nan, torch.inf, -torch.inf, -0.5, 1.5, 0.25]]])
-    shown = show(HeadExplorer(weights, ["q"], list("abcdef")))
+    shown = show(HeadExplorer(weights, ["q"], list("abcdef"), mixed=False))
     expect(shown.page.get_by_text("1 of 1 rows do not sum to 1.")).to_be_visible()
     assert voice(shown.page) == "head 0: q → f 0.250"
     shown.page.get_by_text("numbers as a table").click()
@@ -486,3 +486,240 @@ def test_the_picture_lies_under_the_weights_of_the_chosen_query(show: Callable) 
 
 def test_without_a_picture_there_is_none(show: Callable) -> None:
     expect(show(explorer()).page.locator(f"{ROOT}-under")).to_have_count(0)
+
+
+def mixed(*shape: int, seed: int = 5) -> torch.Tensor:
+    """Weights some of which are below 0, and some above 1."""
+    return rows(*shape, seed=seed) * torch.tensor([1.0, -2.0, 1.5, -0.5, 3.0, -1.0, 0.5], dtype=torch.float64)
+
+
+def signed(number: float, digits: int = 3) -> str:
+    return f"{number:.{digits}f}".replace("-", "−")
+
+
+def furthest(weights: torch.Tensor, query: int) -> str:
+    """What the voice has to say of a row of mixed weights: the one that is furthest from 0."""
+    key = int(weights[query].abs().argmax())
+    return f"{QUERIES[query]} → {KEYS[key]} {signed(float(weights[query, key]))}"
+
+
+def test_mixed_weights_keep_their_signs_wherever_they_are_read(show: Callable) -> None:
+    layers = [mixed(2, 3, 5, 7, seed=layer) for layer in range(2)]
+    made = HeadExplorer(layers, QUERIES, KEYS, layer=1, head=2, example=1)
+    shown = show(made)
+    page = shown.page
+    for query in range(5):
+        page.locator("[role=option]").nth(query).click()
+        page.keyboard.press("Escape")
+        assert voice(page) == f"layer 1, head 2, example 1: {furthest(layers[1][1, 2], query)}"
+    key = int(layers[1][1, 2, 4].abs().argmax())
+    page.locator("[role=option][tabindex='0']").focus()
+    page.keyboard.press("ArrowRight" if key < 6 else "ArrowLeft")
+    beside = key + (1 if key < 6 else -1)
+    assert voice(page).endswith(f"mats → {KEYS[beside]} {signed(float(layers[1][1, 2, 4, beside]))}")
+    page.get_by_text("numbers as a table").click()
+    body = page.locator("details tbody tr")
+    expect(body).to_have_count(5)
+    found = [[cell.inner_text() for cell in row.locator("th, td").all()] for row in body.all()]
+    assert found == [list(row) for row in made.table()[2]]
+    assert any(cell.startswith("−") for row in found for cell in row[1:-1])
+    sums = [signed(float(row.sum())) for row in layers[1][1, 2]]
+    assert page.locator(".mhalib-head-explorer-sums span").all_inner_texts() == sums
+    assert "−" in "".join(sums)
+    words, number = page.locator(".mhalib-head-explorer-mean-said").inner_text().rsplit(" ", 1)
+    exact, value = furthest(layers[1][1].mean(0), 4).rsplit(" ", 1)
+    assert words == exact
+    assert abs(float(number.replace("−", "-")) - float(value.replace("−", "-"))) < 0.0015
+    assert shown.errors == []
+
+
+def test_mixed_weights_have_a_scale_with_two_sides_and_say_what_is_true_of_rows(show: Callable) -> None:
+    weights = torch.tensor([[[0.0, 1.2, -0.6], [-1.2, 0.3, 0.6]]])
+    page = show(HeadExplorer(weights, ["a", "b"], list("xyz"))).page
+    legend = page.locator(".mhalib-head-explorer-legend > span").first
+    assert re.sub(r"\s+", " ", legend.inner_text()).strip() == "−1.2 0 1.2"
+    expect(
+        page.get_by_text(
+            "Mixed weights, from −1.200 to 1.200: blue above 0, orange below 0, in the large picture with a minus. "
+            "Their rows need not sum to 1: sums run from −0.300 to 0.600."
+        )
+    ).to_be_visible()
+    expect(page.get_by_text("do not sum to 1")).to_have_count(0)
+    stops = {-1.2: 0x7A3100, -0.6: None, 0.0: 0xFFFFFF, 1.2: 0x00304F}
+    pixels = picture(page, 0)
+    side = pixels.shape[0] // 2
+    for query in range(2):
+        for key in range(3):
+            value = round(float(weights[0, query, key]), 3)
+            red, green, blue = (int(part) for part in pixels[int((query + 0.2) * side), int((key + 0.2) * side), :3])
+            if stops.get(value) is not None:
+                assert (red << 16) + (green << 8) + blue == stops[value], value
+            assert (blue > red) == (value > 0)
+            assert (red > blue) == (value < 0)
+    script = """(canvas) => [canvas.height, canvas.width,
+        ...canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data]"""
+    height, width, *large = page.locator(f"{ROOT}-grid canvas").evaluate(script)
+    large = np.array(large).reshape(height, width, 4)[..., :3]
+    side = height // 2
+    plain = {
+        tuple(int(part) for part in large[int(side * (q + 0.2)), int(side * (k + 0.2))]) for q, k in [(0, 2), (1, 0)]
+    }
+    minus = {
+        tuple(int(part) for part in large[int(side * (q + 0.5)), int(side * (k + 0.5))]) for q, k in [(0, 2), (1, 0)]
+    }
+    assert minus == {(0, 0, 0), (255, 255, 255)}  # black on the lighter, white on the darker
+    assert not minus & plain
+    middle = large[side // 2, side // 2 + side]  # above 0: no minus
+    assert tuple(int(part) for part in middle) == (0x00, 0x30, 0x4F)
+
+
+def test_ordinary_weights_have_the_scale_they_had(show: Callable) -> None:
+    page = show(explorer()).page
+    legend = page.locator(".mhalib-head-explorer-legend > span").first
+    assert re.sub(r"\s+", " ", legend.inner_text()).strip() == "0 1"
+    expect(page.locator(f"{ROOT}-mixed, {ROOT}-mixed-said, {ROOT}-group, {ROOT}-gate, {ROOT}-gated")).to_have_count(0)
+    expect(page.get_by_role("radio").first).not_to_have_attribute("aria-label", re.compile("."))
+
+
+def test_lines_of_mixed_weights_tell_below_0_from_above(show: Callable) -> None:
+    weights = mixed(3, 5, 7)
+    page = show(HeadExplorer(weights, QUERIES, KEYS)).page
+    page.locator("[role=option]").nth(2).click()
+    page.keyboard.press("ArrowDown")
+    pick(page, "top", "3")
+    pick(page, "threshold", "0.1")
+    expected = {}
+    for query in (2, 3):
+        row = weights[0, query]
+        keys = [int(key) for key in row.abs().argsort(descending=True) if round(abs(float(row[key])), 3) >= 0.1][:3]
+        expected |= {f"{query} {key}": float(row[key]) < 0 for key in keys}
+    assert len(set(expected.values())) == 2
+    drawn = page.locator("svg line").all()
+    negative = {line.get_attribute("data-pair"): "negative" in line.get_attribute("class") for line in drawn}
+    assert negative == expected
+    dotted = page.locator("svg line.mhalib-head-explorer-negative").first
+    assert dotted.evaluate("(one) => getComputedStyle(one).strokeDasharray") != "none"
+    expect(page.get_by_text("Blue: above 0. Orange, dotted: below 0.")).to_be_visible()
+
+
+def test_svg_of_mixed_weights_says_its_signs_and_its_scale(show: Callable, tmp_path: Path) -> None:
+    weights = torch.tensor([[[-0.5, 2.0, torch.nan]]])
+    with pytest.warns(UserWarning, match="sum to no number"):
+        made = HeadExplorer(weights, ["q"], list("abc"))
+    page = show(made).page
+    with page.expect_download() as caught:
+        page.get_by_role("button", name="download this head as SVG").click()
+    caught.value.save_as(tmp_path / "head.svg")
+    tree = ElementTree.parse(tmp_path / "head.svg").getroot()
+    cells = [one for one in tree.findall("{*}rect") if one.find("{*}title") is not None]
+    assert [one.find("{*}title").text for one in cells] == ["q → a −0.500", "q → b 2.000", "q → c NaN"]
+    assert cells[1].get("fill") == "rgb(0,48,79)"
+    assert len(tree.findall("{*}rect")) == len(cells) + 1  # the minus
+    texts = [one.text for one in tree.findall("{*}text")]
+    assert "blue: above 0, orange: below 0; full at ±2.000" in texts
+    assert "NaN" in texts
+    assert voice(page) == "head 0: q → b 2.000"
+
+
+def test_patches_below_0_are_orange_and_above_0_blue(show: Callable) -> None:
+    weights = torch.zeros(1, 1, 6)
+    weights[0, 0, 0], weights[0, 0, 5] = -1.0, 2.0
+    page = show(HeadExplorer(weights, ["a"], pictures=torch.zeros(4, 6), patch_size=2)).page
+    below = [0.15 * 255 + 0.85 * ink for ink in (217, 95, 2)]
+    above = [0.15 * 255 + 0.85 * ink for ink in (0, 114, 178)]
+    assert np.abs(patch_colours(page) - [below, *[[255] * 3] * 4, above]).max() <= 2
+    expect(page.get_by_text("orange: below 0, full from ±1.000 on")).to_be_visible()
+
+
+GROUPS = [None, [0, 0, 1]]
+
+
+def test_heads_that_share_a_key_stand_under_one_bracket(show: Callable) -> None:
+    page = show(explorer(groups=GROUPS, head=1)).page
+    brackets = page.locator(f"{ROOT}-bracket")
+    expect(brackets).to_have_count(0)  # the first layer shares nothing
+    expect(page.get_by_role("radio", name="head 1", exact=True)).to_have_count(1)
+    assert voice(page).startswith("layer 0, head 1, example 0: ")
+    pick(page, "layer", "1")
+    expect(brackets).to_have_text(["heads 0, 1 share key 0", "head 2 alone has key 1"])
+    members = page.locator(f"{ROOT}-members")
+    assert [one.locator("[role=radio]").count() for one in members.all()] == [2, 1]
+    expect(page.get_by_role("radio", name="head 0, heads 0, 1 share key 0", exact=True)).to_have_count(1)
+    expect(page.get_by_role("radio", name="head 2, head 2 alone has key 1", exact=True)).to_have_count(1)
+    assert voice(page).startswith("layer 1, head 1, example 0, heads 0, 1 share key 0: ")
+    page.get_by_role("radio").nth(1).focus()
+    page.keyboard.press("ArrowRight")  # out of one group into the next
+    expect(page.get_by_role("radio").nth(2)).to_be_focused()
+    assert "head 2, example 0, head 2 alone has key 1: " in voice(page)
+    pick(page, "layer", "0")
+    expect(brackets).to_have_count(0)
+    expect(page.get_by_role("radio")).to_have_count(3)
+
+
+def test_groups_that_are_no_neighbours_are_named_all_the_same(show: Callable) -> None:
+    page = show(HeadExplorer(rows(6, 5, 7), groups=[0, 1, 0, 1, 0, 1])).page
+    expect(page.locator(f"{ROOT}-bracket")).to_have_text(["heads 0, 2, 4 share key 0", "heads 1, 3, 5 share key 1"] * 3)
+    page = show(HeadExplorer(rows(6, 5, 7), groups=[0] * 5 + [1])).page
+    expect(page.locator(f"{ROOT}-bracket")).to_have_text(["heads 0 to 4 share key 0", "head 5 alone has key 1"])
+
+
+def test_gates_are_said_beside_each_head(show: Callable) -> None:
+    gates = [torch.tensor([0.25, 1.0, 0.0]), torch.tensor([-0.5, 2.0, 1.0])]
+    page = show(explorer(gates=gates)).page
+    beside = page.locator(f"{ROOT}-gate")
+    expect(beside).to_have_text(["gate 0.250", "gate 1.000", "gate 0.000"])
+    bars = [one.evaluate("(one) => one.style.getPropertyValue('--gate')") for one in beside.all()]
+    assert bars == ["0.25", "1", "0"]
+    expect(page.get_by_role("radio", name="head 1, gate 1.000", exact=True)).to_have_count(1)
+    assert voice(page).startswith("layer 0, head 0, example 0, gate 0.250: ")
+    expect(page.locator(f"{ROOT}-sum-head")).to_have_text(["sum"])
+    pick(page, "layer", "1")
+    expect(beside).to_have_text(["gate −0.500", "gate 2.000", "gate 1.000"])
+    assert voice(page).startswith("layer 1, head 0, example 0, gate −0.500: ")
+
+
+def test_gates_of_each_query_follow_the_chosen_one(show: Callable) -> None:
+    gates = torch.rand(2, 3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    made = explorer(gates=[gates, gates / 2], layer=1, example=1, head=2)
+    page = show(made).page
+    page.locator("[role=option]").nth(3).click()
+    expect(page.locator(f"{ROOT}-gate")).to_have_text([f"gate {one / 2:.3f}" for one in gates[1, :, 3].tolist()])
+    assert f"head 2, example 1, gate {gates[1, 2, 3] / 2:.3f}: on → " in voice(page)
+    expect(page.locator(f"{ROOT}-sum-head")).to_have_text(["sum", "gate"])
+    down = [f"{one / 2:.3f}" for one in gates[1, 2].tolist()]
+    assert page.locator(f"{ROOT}-sums").nth(1).locator("span").all_inner_texts() == down
+    page.get_by_text("numbers as a table").click()
+    body = page.locator("details tbody tr")
+    expect(body).to_have_count(5)
+    found = [[cell.inner_text() for cell in row.locator("th, td").all()] for row in body.all()]
+    assert found == [list(row) for row in made.table()[2]]
+    expect(page.locator("details th[scope=col]").last).to_have_text("gate")
+    pick(page, "example", "0")
+    pick(page, "layer", "0")
+    assert f"gate {gates[0, 2, 3]:.3f}: " in voice(page)
+    page.keyboard.press("Escape")
+    expect(page.get_by_text("gates of the chosen query")).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_mixed_grouped_and_gated_heads_fit_and_are_accessible(show: Callable, width: int, scheme: str) -> None:
+    gates = torch.rand(12, 7, dtype=torch.float64)
+    made = HeadExplorer([mixed(12, 7, 7)] * 2, groups=[[0] * 8 + [1, 1, 2, 3], None], gates=gates, query=2)
+    shown = show(made, explorer(groups=GROUPS, layer=1), width=width, color_scheme=scheme)
+    shown.page.locator("[role=option]").first.click()
+    shown.page.get_by_text("numbers as a table").first.click()
+    assert shown.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert serious_findings(shown.page) == []
+    assert shown.errors == []
+
+
+def test_without_javascript_signs_groups_and_gates_stand_in_the_table(show: Callable) -> None:
+    made = HeadExplorer(mixed(3, 5, 7), QUERIES, KEYS, groups=[0, 0, 1], gates=torch.tensor([0.5, 0.25, 1.0]), head=1)
+    page = show(made, java_script_enabled=False).page
+    text = page.locator("caption").inner_text()
+    assert "whose rows need not sum to 1" in text
+    assert "heads 0, 1 share key 0, head 2 alone has key 1" in text
+    assert "gates 0.500, 0.250, 1.000" in text
+    found = page.locator("tbody tr").nth(2).locator("td").all_inner_texts()
+    assert found[:-1] == [signed(float(weight)) for weight in mixed(3, 5, 7)[1, 2]]

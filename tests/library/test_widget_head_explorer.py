@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
 import warnings
@@ -15,6 +16,7 @@ import traitlets
 
 pytest.importorskip("anywidget")
 
+from mhalib import MultiHeadAttention
 from mhalib.widgets import HeadExplorer
 
 
@@ -53,7 +55,7 @@ def test_carries_thousandths() -> None:
 @pytest.mark.filterwarnings("ignore:.*sum to 1")
 def test_signs_of_what_is_no_weight() -> None:
     odd = [np.nan, np.inf, -np.inf, -0.5, 1.004, 1.005, -9.0, 1.0000001, -1e-9]
-    codes = unpacked(HeadExplorer(np.array([[odd]]))).ravel().tolist()
+    codes = unpacked(HeadExplorer(np.array([[odd]]), mixed=False)).ravel().tolist()
     assert codes == [1001, 1002, 1003, 1004, 1005, 1005, 1004, 1000, 0]
 
 
@@ -77,6 +79,49 @@ def test_signs_of_what_is_no_weight() -> None:
         ({"weights": rows(3, 5, 7), "layer": 1}, ValueError, "layer=1 is outside"),
         ({"weights": rows(3, 5, 7), "example": -1}, ValueError, "example=-1"),
         ({"weights": rows(3, 5, 7), "head": True}, TypeError, "head must be an integer"),
+        ({"weights": rows(3, 5, 7), "mixed": 1}, TypeError, "mixed must be True or False, got int: 1"),
+        ({"weights": rows(3, 5, 7), "groups": [0, 1]}, ValueError, "groups has 2 entries, but there are 3 heads"),
+        ({"weights": rows(3, 5, 7), "groups": [0, -1, 1]}, ValueError, r"groups\[1\]=-1 must be at least 0"),
+        (
+            {"weights": rows(3, 5, 7), "groups": [0, 0.5, 1]},
+            TypeError,
+            r"groups\[1\] must be an integer, got float: 0.5",
+        ),
+        ({"weights": rows(3, 5, 7), "groups": "001"}, TypeError, "groups must be a list, got str: '001'"),
+        ({"weights": rows(3, 5, 7), "groups": 2}, TypeError, "groups must be a list, got int: 2"),
+        (
+            {"weights": rows(3, 5, 7), "groups": [[0, 0, 1], None]},
+            ValueError,
+            "groups has 2 lists, but there are 1 layers",
+        ),
+        ({"weights": [rows(3, 5, 7)] * 2, "groups": [None, [0, 0]]}, ValueError, r"groups\[1\] has 2 entries"),
+        (
+            {"weights": [rows(3, 5, 7)] * 2, "groups": [[0, 0, 1], 7]},
+            TypeError,
+            r"groups\[1\] must be a list, got int: 7",
+        ),
+        ({"weights": rows(3, 5, 7), "gates": torch.ones(5)}, ValueError, r"gates has shape \(5,\), .* need \(3,\)"),
+        ({"weights": rows(3, 5, 7), "gates": torch.ones(3, 7)}, ValueError, r"shape \(3, 7\), .* \(3, 5\)"),
+        ({"weights": rows(2, 3, 5, 7), "gates": torch.ones(2, 5, 3)}, ValueError, r"\(2, 5, 3\), .* or \(2, 3, 5\)"),
+        ({"weights": rows(3, 5, 7), "gates": torch.ones(1, 3, 5, 1)}, ValueError, "gates must have 1 or 2 or 3 axes"),
+        ({"weights": rows(3, 5, 7), "gates": [torch.ones(3)] * 2}, ValueError, "gates has 2 entries, .* 1 layers"),
+        (
+            {"weights": [rows(3, 5, 7)] * 2, "gates": [torch.ones(3), torch.ones(3, 5)]},
+            ValueError,
+            r"gates\[1\] has shape",
+        ),
+        (
+            {"weights": rows(3, 5, 7), "gates": [1.0, torch.nan, 0.0]},
+            ValueError,
+            "gates holds nan: a gate must be finite",
+        ),
+        (
+            {"weights": rows(3, 5, 7), "gates": "all"},
+            TypeError,
+            "gates must be a torch.Tensor or numpy.ndarray, got str",
+        ),
+        ({"weights": rows(3, 5, 7), "gates": [["a", "b", "c"]]}, TypeError, r"gates\[0\] must hold real numbers"),
+        ({"weights": rows(3, 5, 7), "gates": [[[1.0], [1.0, 2.0]]]}, ValueError, r"gates\[0\] has rows of different"),
     ],
 )
 def test_refuses(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -192,3 +237,143 @@ def test_without_pictures_a_page_carries_nothing_of_them() -> None:
 def test_pictures_that_do_not_fit_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         HeadExplorer(rows(2, 3, 5, 5), **arguments)
+
+
+def mixed_rows(*shape: int) -> torch.Tensor:
+    """Weights of heads that are summed with signs, so that some are below 0 and some above 1."""
+    return rows(*shape) * torch.linspace(-3, 4, shape[-1], dtype=torch.float64)
+
+
+def test_mixed_weights_are_carried_with_their_signs_and_warn_of_nothing() -> None:
+    weights = mixed_rows(2, 3, 5, 7)
+    weights[0, 0, 0, 0] = 31.9995
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        explorer = HeadExplorer(weights)
+    carried = np.frombuffer(base64.b64decode(explorer.packed), "<i2").reshape(weights.shape)
+    assert np.abs(carried / 1000 - weights.numpy()).max() <= 0.0005 + 1e-12
+    sums = np.frombuffer(base64.b64decode(explorer.sums), "<i4").reshape(2, 3, 5)
+    assert np.abs(sums / 1000 - weights.sum(-1).numpy()).max() <= 0.0005 + 1e-12
+    assert explorer.note == ""
+
+
+@pytest.mark.parametrize(
+    ("largest", "end"), [(0.0004, 10), (0.123, 130), (0.12, 120), (0.999, 1000), (1.001, 1100), (4.0, 4000)]
+)
+@pytest.mark.parametrize("side", [1, -1])
+def test_the_scale_reaches_as_far_on_both_sides(largest: float, end: int, side: int) -> None:
+    weights = side * torch.tensor([[[largest, -largest / 2, 0.0], [0.0, 0.0, 0.0]]], dtype=torch.float64)
+    explorer = HeadExplorer(weights, mixed=True)
+    low, high = sorted([side * round(1000 * largest), -side * round(1000 * largest / 2)])
+    sums = sorted([0, side * round(1000 * largest / 2)])
+    assert explorer.span == [end, low, high, *sums]
+    assert explorer.ramp[len(explorer.ramp) // 2] == "#ffffff"
+
+
+def test_what_is_masked_or_no_number_sets_no_scale() -> None:
+    weights = rows(1, 2, 4)
+    weights[0, 0] = torch.tensor([-7.0, 0.25, 0.25, 0.5])
+    mask = torch.ones(2, 4, dtype=torch.bool)
+    mask[0, 0] = False
+    with pytest.warns(UserWarning, match="masked cells"):
+        assert HeadExplorer(weights, mask=mask).span == []
+    weights[0, 0] = torch.tensor([-7.0, torch.nan, -1.5, 0.5])
+    with pytest.warns(UserWarning, match=r"1 of 2 rows sum to no number. 1 masked cells"):
+        explorer = HeadExplorer(weights, mask=mask)
+    assert explorer.span[:2] == [1500, -1500]
+    assert explorer.table()[2][0] == ["0", "masked", "NaN", "−1.500", "0.500", "no number"]
+
+
+def test_mixed_says_what_the_weights_of_one_sentence_may_hide() -> None:
+    """A layer may mix its heads and yet, here, have no weight below 0; another may go wrong."""
+    weights = rows(3, 5, 7) / 2
+    with pytest.warns(UserWarning, match="15 of 15 rows do not sum to 1"):
+        assert HeadExplorer(weights).span == []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert HeadExplorer(weights, mixed=True).span[0] == -(-round(1000 * float(weights.max())) // 10) * 10
+    with pytest.warns(UserWarning, match="do not sum to 1"):
+        explorer = HeadExplorer(-weights, mixed=False)
+    assert explorer.span == []
+    assert explorer.table()[2][0][1] == "< 0"
+
+
+def test_beyond_the_scale_mixed_weights_are_signs() -> None:
+    weights = np.array([[[32.0004, -40.0, np.inf, -np.inf, np.nan, -32.0, 0.001]]])
+    with pytest.warns(UserWarning, match="1 of 1 rows sum to no number"):
+        explorer = HeadExplorer(weights)
+    assert explorer.table()[2][0][1:-1] == ["32.000", "< −32", "inf", "-inf", "NaN", "−32.000", "0.001"]
+
+
+def test_the_table_of_mixed_weights_keeps_signs_and_says_what_rows_need_not() -> None:
+    weights = mixed_rows(2, 3, 40)
+    caption, header, body = HeadExplorer(weights, head=1).table()
+    low, high = (f"{float(end):.3f}".replace("-", "−") for end in (weights.min(), weights.max()))
+    assert f"mixed weights from {low} to {high}, whose rows need not sum to 1" in caption
+    assert header == ["query", "strongest keys", "sum"]
+    best = int(weights[1, 2].abs().argmax())
+    number = f"{float(weights[1, 2, best]):.3f}".replace("-", "−")
+    assert body[2][1].startswith(f"{best} {number}, ")
+    assert body[2][2] == f"{float(weights[1, 2].sum()):.3f}".replace("-", "−")
+
+
+@pytest.mark.parametrize(
+    ("groups", "kept"),
+    [
+        ([0, 0, 1, 1], [[0, 0, 1, 1]]),
+        (torch.tensor([0, 0, 1, 1]), [[0, 0, 1, 1]]),
+        ((0, 1, 2, 3), [[0, 1, 2, 3]]),
+        ([None, np.array([0, 0, 0, 0]).tolist()], [[], [0, 0, 0, 0]]),
+        ([range(4), (2, 2, 5, 5)], [[0, 1, 2, 3], [2, 2, 5, 5]]),
+    ],
+)
+def test_groups_are_taken_as_a_layer_has_them(groups: Any, kept: list[list[int]]) -> None:
+    assert HeadExplorer([rows(4, 5, 7)] * 2, groups=groups).groups == kept
+
+
+def test_a_layers_own_groups_fit() -> None:
+    layer = MultiHeadAttention(24, 6, num_kv_heads=2)
+    caption = HeadExplorer(rows(6, 5, 7), groups=layer.kv_head_of).table()[0]
+    assert "; heads 0, 1, 2 share key 0, heads 3, 4, 5 share key 1; rows" in caption
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ([0, 1, 0, 2], "heads 0, 2 share key 0, head 1 alone has key 1, head 3 alone has key 2"),
+        ([0, 0, 0, 0], "heads 0 to 3 share key 0"),
+        ([0, 1, 2, 3], ""),
+    ],
+)
+def test_the_table_names_every_group_that_shares(keys: list[int], said: str) -> None:
+    caption = HeadExplorer(rows(4, 5, 7), groups=keys).table()[0]
+    assert (
+        caption
+        == f"Weights of head 0 of layer 0, example 0, to 3 digits{said and f'; {said}'}; rows are queries, columns keys"
+    )
+
+
+def test_gates_are_carried_by_layer_example_head_and_query() -> None:
+    two = [rows(2, 3, 5, 7), rows(2, 3, 5, 7)]
+    every = torch.rand(2, 3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    explorer = HeadExplorer(two, gates=[every, every + 1], layer=1, head=2, example=1)
+    assert explorer.gates == [round(1000 * one) for one in [*every.flatten().tolist(), *(every + 1).flatten().tolist()]]
+    caption, header, body = explorer.table()
+    assert header[-2:] == ["sum", "gate"]
+    assert [row[-1] for row in body] == [f"{one + 1:.3f}" for one in every[1, 2].tolist()]
+    assert "gates" not in caption
+    by_query = HeadExplorer(two, gates=every[0], layer=1, head=1, example=1).table()[2]
+    assert [row[-1] for row in by_query] == [f"{one:.3f}" for one in every[0, 1].tolist()]
+    for gates in ([0.5, 0.25, -1.0], torch.tensor([0.5, 0.25, -1.0]), [[0.5, 0.25, -1.0]] * 2):
+        caption, header, _ = HeadExplorer(two, gates=gates, layer=1).table()
+        assert "; gates 0.500, 0.250, −1.000;" in caption
+        assert header[-1] == "sum"
+
+
+def test_of_ordinary_heads_a_page_carries_what_it_always_did() -> None:
+    explorer = HeadExplorer(rows(3, 5, 7))
+    state = explorer.state()
+    assert not {"span", "groups", "gates", "gate_sizes"} & set(state)
+    assert explorer.table()[0] == "Weights of head 0 of layer 0, example 0, to 3 digits; rows are queries, columns keys"
+    digest = hashlib.sha256(HeadExplorer(torch.eye(4)[None])._repr_mimebundle_()[0]["text/html"].encode()).hexdigest()
+    assert digest[:16] == "063c692eed6e8bcb"
