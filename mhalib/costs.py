@@ -7,14 +7,16 @@ they say otherwise.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from . import variants
 from ._validate import require_count, require_divisible
-from .attention import MultiHeadAttention
+from .attention import MultiHeadAttention, make_attention
 
 
 class Sizes(NamedTuple):
@@ -100,6 +102,173 @@ def measured(layer: MultiHeadAttention, x: Tensor) -> Costs:
     with FlopCounterMode(display=False) as counter:
         layer(x, x, x, cache=cache)
     return Costs(sum(part.numel() for part in layer.parameters()), counter.get_total_flops(), cache.num_bytes)
+
+
+class Parts(NamedTuple):
+    """What the costs of a layer without biases are sums of, in self-attention.
+
+    each_token: weights that a token is multiplied by; each is an addition and a multiplication for each token.
+    others: weights of which that is not true.
+    each_pair: additions and multiplications for each query and key, of all heads.
+    cached: numbers that a cache keeps of each token.
+    """
+
+    each_token: int
+    others: int
+    each_pair: int
+    cached: int
+
+
+def variant_parts(choice: str | Mapping[str, Any], num_hiddens: int, num_heads: int) -> Parts:
+    """The parts of which the costs of multi-head attention or a variant are made.
+
+    Args:
+        choice: the layer's name, or a mapping with its name and settings, as in `make_attention`.
+        num_hiddens: D.
+        num_heads: h.
+
+    Raises:
+        TypeError, ValueError: the layer refuses its settings, has biases or inputs of several widths, or nobody has
+            written its formula.
+    """
+    layer = _described(choice, num_hiddens, num_heads)
+    return _FORMULAS[type(layer)](layer)
+
+
+def variant_costs(
+    choice: str | Mapping[str, Any],
+    num_hiddens: int,
+    num_heads: int,
+    num_tokens: int,
+    batch_size: int = 1,
+    bytes_per_number: int = 4,
+) -> Costs:
+    """What `measured` finds, of a layer that is not made: by formulas.
+
+    Only sums of one term are counted here and not by torch: of talking heads with h = 1, of composed ones with rank 1.
+
+    Args:
+        choice, num_hiddens, num_heads: as in `variant_parts`.
+        num_tokens: N.
+        batch_size: B.
+        bytes_per_number: of what is cached.
+
+    Raises:
+        TypeError, ValueError: as `variant_parts`; a size is not a positive integer.
+    """
+    _require(num_tokens=num_tokens, batch_size=batch_size, bytes_per_number=bytes_per_number)
+    parts = variant_parts(choice, num_hiddens, num_heads)
+    operations = 2 * num_tokens * parts.each_token + 2 * num_tokens**2 * parts.each_pair
+    cached = batch_size * num_tokens * parts.cached * bytes_per_number
+    return Costs(parts.each_token + parts.others, batch_size * operations, cached)
+
+
+def chosen_flops(
+    choice: Mapping[str, Any], num_hiddens: int, num_heads: int, num_tokens: int, batch_size: int = 1
+) -> int:
+    """Operations of a mixture of heads if those that a token did not choose were skipped, which the layer does not do.
+
+    Skipped are a head's query, scores, average and columns of W_o; its keys and values are there for other tokens.
+
+    Args:
+        choice, num_hiddens, num_heads, num_tokens, batch_size: as in `variant_costs`.
+
+    Raises:
+        TypeError, ValueError: as `variant_costs`; the layer is no mixture of heads.
+    """
+    _require(num_tokens=num_tokens, batch_size=batch_size)
+    layer = _described(choice, num_hiddens, num_heads)
+    if not isinstance(layer, variants.MixtureOfHeads):
+        raise ValueError(f"choice={choice!r:.80} is no mixture of heads: nobody chooses")
+    every, off = _mixture(layer), layer.num_heads - layer.num_shared - layer.num_chosen
+    each_token = every.each_token - off * layer.num_hiddens * (layer.head_dim + layer.value_dim)
+    each_pair = every.each_pair - off * (layer.head_dim + layer.value_dim)
+    return batch_size * (2 * num_tokens * each_token + 2 * num_tokens**2 * each_pair)
+
+
+def _described(choice: str | Mapping[str, Any], num_hiddens: int, num_heads: int) -> MultiHeadAttention:
+    """The layer, with all its sizes and no memory."""
+    with torch.device("meta"):
+        layer = make_attention(choice, num_hiddens, num_heads)
+    if type(layer) not in _FORMULAS:
+        raise ValueError(f"choice={choice!r:.80} is a {type(layer).__name__}, for which there is no formula")
+    if layer.W_o.bias is not None:
+        raise ValueError(f"choice={choice!r:.80} has biases, which the formulas leave out")
+    if {layer.query_size, layer.key_size, layer.value_size} != {layer.num_hiddens}:
+        raise ValueError(f"choice={choice!r:.80} has inputs of several widths, and the formulas are for one")
+    return layer
+
+
+def _multi_head(layer: MultiHeadAttention) -> Parts:
+    D, h, g, d, e = layer.num_hiddens, layer.num_heads, layer.num_kv_heads, layer.head_dim, layer.value_dim
+    return Parts(D * (h * d + g * (d + e) + h * e), 0, h * (d + e), g * (d + e))
+
+
+def _latent(layer: variants.LatentAttention) -> Parts:
+    D, h, d, e = layer.num_hiddens, layer.num_heads, layer.head_dim, layer.value_dim
+    c, r = layer.latent_size, layer.rotary_size
+    wide = h * (d + r)
+    narrow = 0 if isinstance(layer.W_q, torch.nn.Linear) else layer.W_q[0].out_features  # of a latent of queries
+    queries = narrow * (D + wide) if narrow else D * wide
+    pair = h * (c + r + c) if layer.absorbed else h * (d + r + e)
+    return Parts(queries + D * (c + r) + c * h * (d + e) + h * e * D, c + narrow, pair, c + r)
+
+
+def _talking(layer: variants.TalkingHeads) -> Parts:
+    plain, between = _multi_head(layer), 2 * layer.num_heads**2
+    return plain._replace(others=between, each_pair=plain.each_pair + between)
+
+
+def _collaborative(layer: variants.CollaborativeAttention) -> Parts:
+    D, h, shared, values = layer.num_hiddens, layer.num_heads, layer.shared_size, layer.num_heads * layer.value_dim
+    return Parts(2 * D * (shared + values), h * shared, h * shared + values, shared + values)
+
+
+def _overlapping(layer: variants.OverlappingAttention) -> Parts:
+    D, own, wide = layer.num_hiddens, layer.num_heads * layer.head_dim, layer.num_heads * layer.value_dim
+    return Parts(D * (3 * own + wide), 0, 2 * wide, 2 * wide)
+
+
+def _mixture(layer: variants.MixtureOfHeads) -> Parts:
+    both = 0 < layer.num_shared < layer.num_heads
+    plain, routers = _multi_head(layer), layer.num_hiddens * (layer.num_heads + 2 * both)
+    return plain._replace(each_token=plain.each_token + routers)
+
+
+def _composed(layer: variants.ComposedAttention) -> Parts:
+    D, h, hidden = layer.num_hiddens, layer.num_heads, 2 * layer.rank * layer.num_heads
+    plain, places = _multi_head(layer), 4 if layer.by_keys else 2
+    return Parts(
+        plain.each_token + places * (D * hidden + hidden**2 + D * h),
+        0,
+        plain.each_pair + places * hidden,
+        plain.cached + (2 * (hidden + h) if layer.by_keys else 0),
+    )
+
+
+def _differential(layer: variants.DifferentialAttention) -> Parts:
+    D, h, g, d = layer.num_hiddens, layer.num_heads, layer.num_kv_heads, layer.head_dim
+    norm = 0 if layer.norm is None else 2 * d
+    return Parts(4 * D * d * (h + g), 4 * d + norm, 4 * h * d, 4 * g * d)
+
+
+def _gated(layer: variants.GatedAttention) -> Parts:
+    plain = _multi_head(layer)
+    gates = layer.num_heads * (layer.value_dim if layer.per_channel else 1)
+    return plain._replace(each_token=plain.each_token + layer.num_hiddens * gates)
+
+
+_FORMULAS: dict[type[MultiHeadAttention], Callable[[Any], Parts]] = {
+    MultiHeadAttention: _multi_head,
+    variants.LatentAttention: _latent,
+    variants.TalkingHeads: _talking,
+    variants.CollaborativeAttention: _collaborative,
+    variants.OverlappingAttention: _overlapping,
+    variants.MixtureOfHeads: _mixture,
+    variants.ComposedAttention: _composed,
+    variants.DifferentialAttention: _differential,
+    variants.GatedAttention: _gated,
+}
 
 
 def _require(**sizes: int) -> None:
