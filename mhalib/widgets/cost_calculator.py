@@ -8,7 +8,7 @@ from typing import Any
 import traitlets
 
 from .. import costs as formulas
-from .._validate import require_count, require_divisible
+from .._validate import require_choice, require_count, require_divisible, require_flag
 from ..costs import Sizes
 from ._instrument import Instrument
 
@@ -21,13 +21,40 @@ BOUNDS = {
     "num_tokens": 10_000_000,
     "batch_size": 1_000_000,
     "bytes_per_number": 8,
+    "latent_size": 65_536,
+    "rotary_size": 65_536,
+    "shared_size": 65_536,
+    "overlap": 65_536,
+    "num_shared": 1024,
+    "num_chosen": 1024,
+    "rank": 64,
 }
+SETTINGS_OF: dict[str, tuple[str, ...]] = {
+    "multi-head": (),
+    "grouped": ("num_kv_heads",),
+    "multi-query": (),
+    "latent": ("latent_size", "rotary_size", "absorbed"),
+    "talking": (),
+    "collaborative": ("shared_size",),
+    "overlapping": ("overlap",),
+    "mixture": ("num_shared", "num_chosen"),
+    "composed": ("rank",),
+    "differential": (),
+    "gated": ("per_channel",),
+}
+"""The variants that can be compared, and which of the settings each has."""
+MAY_BE_0 = ("rotary_size", "overlap", "num_shared", "num_chosen")
+FLAGS = ("absorbed", "per_channel")
+COUNTS = ("latent_size", "rotary_size", "shared_size", "overlap", "num_shared", "num_chosen", "rank")
 
 
 class CostCalculator(Instrument):
     """Parameters, FLOPs, memory of the scores and of the key–value cache, with the formula of each beside it.
 
     Counted are the attention layers of a model, without biases, in one forward pass of self-attention.
+
+    With `variant`, the reader chooses one, and sees its parameters, FLOPs and cache for each token beside those of
+    multi-head attention with the same D and h. The numbers are those of `mhalib.costs.variant_costs`.
 
     Args:
         num_hiddens: D.
@@ -37,9 +64,20 @@ class CostCalculator(Instrument):
         num_tokens: N.
         batch_size: B.
         bytes_per_number: 4 for float32, 2 for bfloat16 and float16, 1 for 8-bit numbers.
+        variant: "multi-head", "grouped" (with `num_kv_heads`; `None` then means a quarter of h, or half, or 1),
+            "multi-query", "latent", "talking", "collaborative", "overlapping", "mixture", "composed", "differential" or
+            "gated".
+        latent_size, rotary_size, absorbed: of "latent"; 2d, d/2 made even, and `False`. 0 is without rotary positions.
+        shared_size: D~ of "collaborative"; D/2.
+        overlap: o of "overlapping".
+        num_shared, num_chosen: of "mixture": heads that are always on, and how many of the others a token chooses, half
+            of them.
+        rank: R of "composed".
+        per_channel: of "gated".
 
     Raises:
-        TypeError, ValueError: a size is no integer, not positive, above its bound, or does not divide.
+        TypeError, ValueError: a size is no integer, not positive, above its bound, or does not divide; the variant is
+            unknown, or refuses its settings; settings of a variant without `variant`.
     """
 
     script = "CostCalculator"
@@ -51,6 +89,16 @@ class CostCalculator(Instrument):
     num_tokens = traitlets.Int(1024).tag(sync=True)
     batch_size = traitlets.Int(1).tag(sync=True)
     bytes_per_number = traitlets.Int(2).tag(sync=True)
+    variant = traitlets.Unicode().tag(sync=True)  # empty: nothing is compared
+    latent_size = traitlets.Int(1).tag(sync=True)
+    rotary_size = traitlets.Int(0).tag(sync=True)
+    absorbed = traitlets.Bool(False).tag(sync=True)
+    shared_size = traitlets.Int(1).tag(sync=True)
+    overlap = traitlets.Int(1).tag(sync=True)
+    num_shared = traitlets.Int(1).tag(sync=True)
+    num_chosen = traitlets.Int(1).tag(sync=True)
+    rank = traitlets.Int(2).tag(sync=True)
+    per_channel = traitlets.Bool(False).tag(sync=True)
 
     def __init__(
         self,
@@ -61,6 +109,17 @@ class CostCalculator(Instrument):
         num_tokens: int = 1024,
         batch_size: int = 1,
         bytes_per_number: int = 2,
+        *,
+        variant: str | None = None,
+        latent_size: int | None = None,
+        rotary_size: int | None = None,
+        absorbed: bool = False,
+        shared_size: int | None = None,
+        overlap: int = 1,
+        num_shared: int = 1,
+        num_chosen: int | None = None,
+        rank: int = 2,
+        per_channel: bool = False,
         **kwargs: Any,
     ) -> None:
         kv_heads = num_heads if num_kv_heads is None else num_kv_heads
@@ -69,22 +128,48 @@ class CostCalculator(Instrument):
         for name, size in sizes.items():
             _require_size(name, size)
         require_divisible("num_hiddens", num_hiddens, num_heads)
+        if variant is not None and num_kv_heads is None:
+            sizes["num_kv_heads"] = num_heads // next(share for share in (4, 2, num_heads) if num_heads % share == 0)
         if num_heads % kv_heads:
             raise ValueError(f"num_heads={num_heads} is not divisible by num_kv_heads={kv_heads}")
-        super().__init__(**sizes, **kwargs)
+        counts = (latent_size, rotary_size, shared_size, overlap, num_shared, num_chosen, rank)
+        settings = dict(zip((*COUNTS, *FLAGS), (*counts, absorbed, per_channel), strict=True))
+        self._compares = variant is not None
+        if variant is None:
+            _require_none_set(settings)
+            super().__init__(**sizes, **kwargs)
+            return
+        require_choice("variant", variant, tuple(SETTINGS_OF))
+        settings = _filled(settings, num_hiddens, num_heads)
+        super().__init__(**sizes, **settings, variant=variant, **kwargs)
+        self.costs()  # refuses what does not fit
 
-    @traitlets.validate(*SIZES)
+    @traitlets.validate(*SIZES, *COUNTS)
     def _check_size(self, proposal: traitlets.Bunch) -> int:
         """One by one: sizes that do not divide are on the way to others, and the picture says so."""
         _require_size(proposal["trait"].name, proposal["value"])
         return int(proposal["value"])
 
+    @traitlets.validate("variant")
+    def _check_variant(self, proposal: traitlets.Bunch) -> str:
+        if not self._compares:
+            raise ValueError(f"variant={proposal['value']!r} comes too late: make a calculator with it")
+        require_choice("variant", proposal["value"], tuple(SETTINGS_OF))
+        return str(proposal["value"])
+
+    def state(self) -> dict[str, Any]:
+        """The traits of its own; where nothing is compared, nothing is said of variants."""
+        return {name: value for name, value in super().state().items() if self._compares or name in SIZES}
+
     def costs(self) -> dict[str, int]:
-        """parameters, flops, score_bytes of one layer, cache_bytes of all layers, by `mhalib.costs`.
+        """parameters, flops, score_bytes of one layer, cache_bytes of all layers, by `mhalib.costs`. With a variant:
+        its parameters, flops and cache_bytes_per_token; of a mixture, chosen_flops, too.
 
         Raises:
             ValueError: the sizes do not divide, as while one is being changed before the other.
         """
+        if self._compares:
+            return {name: found for name, (_, found) in self.comparison().items()}
         run = (self.num_tokens, self.batch_size)
         sizes = Sizes(self.num_hiddens, self.num_heads, self.num_kv_heads)
         return {
@@ -94,7 +179,46 @@ class CostCalculator(Instrument):
             "cache_bytes": self.num_layers * formulas.cache_bytes(sizes, *run, self.bytes_per_number),
         }
 
+    def comparison(self) -> dict[str, tuple[int, int]]:
+        """Each cost of multi-head attention and of the variant, of all layers.
+
+        Raises:
+            ValueError: nothing is compared, or the sizes do not fit, as while one is being changed before the other.
+        """
+        if not self._compares:
+            raise ValueError("this calculator compares nothing: make one with variant=")
+        run = (self.num_hiddens, self.num_heads, self.num_tokens, self.batch_size)
+        choices = ({"name": "multi-head"}, self.choice())
+        both = [formulas.variant_costs(choice, *run) for choice in choices]
+        kept = [formulas.variant_parts(choice, *run[:2]).cached * self.bytes_per_number for choice in choices]
+        found = {
+            "parameters": (both[0].parameters, both[1].parameters),
+            "flops": (both[0].flops, both[1].flops),
+            "cache_bytes_per_token": (kept[0], kept[1]),
+        }
+        if self.variant == "mixture":
+            found["chosen_flops"] = (both[0].flops, formulas.chosen_flops(choices[1], *run))
+        return {name: (self.num_layers * plain, self.num_layers * other) for name, (plain, other) in found.items()}
+
+    def choice(self) -> dict[str, Any]:
+        """The variant as models take it: `attention=calculator.choice()`.
+
+        Raises:
+            ValueError: nothing is compared.
+        """
+        if not self._compares:
+            raise ValueError("this calculator compares nothing: make one with variant=")
+        if self.variant in ("grouped", "multi-query"):
+            return {"name": "multi-head", "num_kv_heads": self.num_kv_heads if self.variant == "grouped" else 1}
+        settings = {name: getattr(self, name) for name in SETTINGS_OF[self.variant]}
+        if self.variant == "latent":
+            turned = settings.pop("rotary_size")
+            settings |= {"positions": "rotary", "rotary_size": turned} if turned else {}
+        return {"name": self.variant, **settings}
+
     def table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
+        if self._compares:
+            return self._table_of_both()
         sizes = ", ".join(f"{name}={getattr(self, name)}" for name in SIZES)
         titles = {
             "parameters": ("parameters", ""),
@@ -109,9 +233,60 @@ class CostCalculator(Instrument):
         rows = [(title, f"{costs[name]:,}{unit}") for name, (title, unit) in titles.items()]
         return f"What attention costs at {sizes}", ("cost", "amount"), rows
 
+    def _table_of_both(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
+        names = [name for name in SIZES if name != "num_kv_heads"]
+        sizes = ", ".join(f"{name}={getattr(self, name)}" for name in [*names, *SETTINGS_OF[self.variant]])
+        caption = f"What {self.variant} attention costs beside multi-head attention at {sizes}"
+        header = ("cost", "multi-head", self.variant, "ratio")
+        titles = {
+            "parameters": ("parameters", ""),
+            "flops": ("FLOPs of a forward pass", ""),
+            "chosen_flops": ("FLOPs, if heads that a token did not choose were skipped", ""),
+            "cache_bytes_per_token": ("cache of all layers for each token", " bytes"),
+        }
+        try:
+            found = self.comparison()
+        except ValueError as error:
+            return f"{caption}: {error}", header, []
+        rows = []
+        for name, (title, unit) in titles.items():
+            if name in found:
+                plain, own = found[name]
+                rows.append([title, f"{plain:,}{unit}", f"{own:,}{unit}", _ratio(own, plain)])
+        return caption, header, rows
+
+
+def _ratio(one: int, all_of_it: int) -> str:
+    """To 3 digits; half of a thousandth is rounded up."""
+    return f"{(2000 * one + all_of_it) // (2 * all_of_it) / 1000:.3f}"
+
+
+def _require_none_set(settings: dict[str, Any]) -> None:
+    """Raise ValueError where a setting has another value than the one it has by itself."""
+    unset = {"overlap": 1, "num_shared": 1, "rank": 2, "absorbed": False, "per_channel": False}
+    for name, value in settings.items():
+        if value != unset.get(name):
+            raise ValueError(f"{name}={value!r:.80} is of a variant, and variant is None")
+
+
+def _filled(settings: dict[str, Any], num_hiddens: int, num_heads: int) -> dict[str, Any]:
+    """The settings, with a number for each `None`."""
+    d = num_hiddens // num_heads
+    own = {"latent_size": 2 * d, "rotary_size": max(2, d // 4 * 2), "shared_size": max(1, num_hiddens // 2)}
+    filled: dict[str, Any] = {name: own.get(name) if value is None else value for name, value in settings.items()}
+    for name in COUNTS[:-2]:
+        _require_size(name, filled[name])
+    if filled["num_chosen"] is None:
+        filled["num_chosen"] = (max(0, num_heads - filled["num_shared"]) + 1) // 2
+    for name in FLAGS:
+        require_flag(name, filled[name])
+    for name in COUNTS:
+        _require_size(name, filled[name])
+    return filled
+
 
 def _require_size(name: str, size: int) -> None:
-    require_count(name, size)
+    require_count(name, size, minimum=0 if name in MAY_BE_0 else 1)
     if size > BOUNDS[name]:
         raise ValueError(f"{name}={size} must be at most {BOUNDS[name]}")
     if name == "bytes_per_number" and size not in (1, 2, 4, 8):

@@ -58,7 +58,23 @@ export interface Costs {
   num_tokens: number;
   batch_size: number;
   bytes_per_number: number;
+  variant?: string;
+  latent_size?: number;
+  rotary_size?: number;
+  absorbed?: boolean;
+  shared_size?: number;
+  overlap?: number;
+  num_shared?: number;
+  num_chosen?: number;
+  rank?: number;
+  per_channel?: boolean;
 }
+/** A part of a variant's costs, in symbols and counted. */
+export type Part = [string, bigint];
+/** What a variant can be set to: bounds of a number, or words for false and true. */
+export type Setting = [string, keyof Costs, string, number, number] | [string, keyof Costs, string, string, string];
+export type Row = [string, string, string, string];
+export type Ratio = (one: bigint, all: bigint) => string;
 
 export interface Stepper {
   batch_size: number;

@@ -1,5 +1,6 @@
 """The costs equal what torch counts, and sizes that do not fit are refused by name."""
 
+import hashlib
 import re
 
 import pytest
@@ -8,7 +9,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 pytest.importorskip("anywidget")
 
-from mhalib import MultiHeadAttention
+from mhalib import MultiHeadAttention, costs
+from mhalib.attention import make_attention
 from mhalib.widgets import CostCalculator
 
 
@@ -73,3 +75,123 @@ def test_what_a_cell_stores_is_the_numbers_and_not_the_script():
     assert f"{calculator.costs()['parameters']:,}" in data["text/html"]
     calculator.num_layers = 1
     assert f"{calculator.costs()['parameters']:,}" in calculator._repr_mimebundle_()[0]["text/html"]
+
+
+VARIANTS = [
+    ("multi-head", {}),
+    ("grouped", {"num_kv_heads": 2}),
+    ("grouped", {}),
+    ("multi-query", {}),
+    ("latent", {"latent_size": 7, "rotary_size": 0}),
+    ("latent", {"latent_size": 7, "rotary_size": 4}),
+    ("latent", {"absorbed": True}),
+    ("talking", {}),
+    ("collaborative", {"shared_size": 11}),
+    ("overlapping", {"overlap": 3}),
+    ("overlapping", {"overlap": 0}),
+    ("mixture", {"num_shared": 2, "num_chosen": 1}),
+    ("mixture", {"num_shared": 0}),
+    ("mixture", {"num_shared": 6}),
+    ("composed", {"rank": 3}),
+    ("differential", {}),
+    ("gated", {}),
+    ("gated", {"per_channel": True}),
+]
+
+
+@pytest.mark.parametrize(("variant", "settings"), VARIANTS)
+def test_a_variants_costs_are_those_of_its_layer(variant, settings):
+    calculator = CostCalculator(
+        36, 6, num_layers=3, num_tokens=7, batch_size=2, bytes_per_number=4, variant=variant, **settings
+    )
+    x = torch.randn(2, 7, 36)
+    plain = costs.measured(MultiHeadAttention(36, 6), x)
+    own = costs.measured(make_attention(calculator.choice(), 36, 6), x)
+    found = calculator.comparison()
+    assert found["parameters"] == (3 * plain.parameters, 3 * own.parameters)
+    assert found["flops"] == (3 * plain.flops, 3 * own.flops)
+    assert found["cache_bytes_per_token"] == (3 * plain.cache_bytes / 14, 3 * own.cache_bytes / 14)
+    assert ("chosen_flops" in found) == (variant == "mixture")
+    assert calculator.costs() == {name: one for name, (_, one) in found.items()}
+
+
+def test_only_chosen_heads_are_counted_where_others_are_skipped():
+    few, many = (
+        CostCalculator(36, 6, num_layers=3, num_tokens=7, batch_size=2, variant="mixture", num_chosen=k).costs()
+        for k in (1, 5)
+    )
+    assert many["chosen_flops"] == many["flops"] == few["flops"]
+    choice = {"name": "mixture", "num_shared": 1, "num_chosen": 1}
+    assert few["chosen_flops"] == 3 * costs.chosen_flops(choice, 36, 6, 7, 2)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kv_heads", "chosen"), [((768, 12), 3, 6), ((60, 6), 3, 3), ((20, 5), 1, 2), ((8, 1), 1, 0)]
+)
+def test_what_is_not_said_of_a_variant_is_filled_in(sizes, kv_heads, chosen):
+    calculator = CostCalculator(*sizes, variant="grouped")
+    assert (calculator.num_kv_heads, calculator.num_chosen) == (kv_heads, chosen)
+    d = sizes[0] // sizes[1]
+    assert (calculator.latent_size, calculator.shared_size) == (2 * d, sizes[0] // 2)
+    calculator.variant = "multi-query"
+    assert calculator.choice() == {"name": "multi-head", "num_kv_heads": 1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"variant": "entmax"}, ValueError, "variant='entmax' must be one of ('multi-head', 'grouped'"),
+        ({"variant": 3}, ValueError, "variant=3 must be one of"),
+        ({"variant": "grouped", "num_kv_heads": 5}, ValueError, "num_heads=12 is not divisible by num_kv_heads=5"),
+        ({"variant": "latent", "rotary_size": 3}, ValueError, "need an even rotary_size, got 3"),
+        ({"variant": "latent", "latent_size": 0}, ValueError, "latent_size=0 must be at least 1"),
+        ({"variant": "latent", "absorbed": 1}, TypeError, "absorbed must be True or False"),
+        ({"variant": "collaborative", "shared_size": 2.5}, TypeError, "shared_size must be an integer"),
+        ({"variant": "overlapping", "overlap": 65}, ValueError, "overlap=65 reaches beyond the next head: head_dim=64"),
+        ({"variant": "mixture", "num_shared": 13, "num_chosen": 0}, ValueError, "num_shared=13, but there are"),
+        ({"variant": "mixture", "num_chosen": 12}, ValueError, "num_chosen=12, but only 11 heads are left"),
+        ({"variant": "composed", "rank": 65}, ValueError, "rank=65 must be at most 64"),
+        ({"num_hiddens": 36, "variant": "differential"}, ValueError, "not divisible by 2 * num_heads=24"),
+        ({"variant": "gated", "per_channel": "yes"}, TypeError, "per_channel must be True or False"),
+        ({"rank": 3}, ValueError, "rank=3 is of a variant, and variant is None"),
+        ({"absorbed": True}, ValueError, "absorbed=True is of a variant"),
+        ({"latent_size": 8}, ValueError, "latent_size=8 is of a variant"),
+    ],
+)
+def test_variants_that_do_not_fit_are_refused(arguments, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        CostCalculator(**arguments)
+
+
+def test_a_variant_set_later_is_checked_too():
+    calculator = CostCalculator(variant="gated")
+    for name, value in [("variant", "entmax"), ("rank", 0), ("overlap", -1)]:
+        with pytest.raises(ValueError, match=f"{name}="):
+            setattr(calculator, name, value)
+    calculator.variant = "overlapping"
+    calculator.overlap = 100  # on the way to wider heads
+    assert "overlap=100 reaches beyond the next head" in calculator.table()[0]
+    calculator.num_heads = 6
+    assert len(calculator.table()[2]) == 3
+    with pytest.raises(ValueError, match="variant='gated' comes too late"):
+        CostCalculator().variant = "gated"
+    for ask in (CostCalculator().comparison, CostCalculator().choice):
+        with pytest.raises(ValueError, match="compares nothing"):
+            ask()
+
+
+def test_a_comparison_stores_both_and_a_plain_calculator_nothing_of_it():
+    calculator = CostCalculator(variant="mixture", num_chosen=2)
+    caption, header, rows = calculator.table()
+    assert caption.endswith("bytes_per_number=2, num_shared=1, num_chosen=2")
+    assert list(header) == ["cost", "multi-head", "mixture", "ratio"]
+    plain, own = calculator.comparison()["chosen_flops"]
+    assert rows[2][1:] == [f"{plain:,}", f"{own:,}", f"{own / plain:.3f}"]
+    assert rows[3] == ["cache of all layers for each token", "36,864 bytes", "36,864 bytes", "1.000"]
+    quarter = CostCalculator(512, 16, variant="multi-query").table()[2][2]
+    assert quarter[3] == "0.063"  # 1/16, half of a thousandth up
+    assert set(CostCalculator().state()) == {
+        *("num_hiddens", "num_heads", "num_kv_heads", "num_layers", "num_tokens", "batch_size", "bytes_per_number")
+    }
+    text = CostCalculator()._repr_mimebundle_()[0]["text/html"]
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "cba993161c0d626a"
