@@ -545,6 +545,11 @@ def test_mixed_weights_have_a_scale_with_two_sides_and_say_what_is_true_of_rows(
         )
     ).to_be_visible()
     expect(page.get_by_text("do not sum to 1")).to_have_count(0)
+    ends = """(bars) => bars.map((one) => [0, one.width - 1].map((x) =>
+        [...one.getContext("2d").getImageData(x, 0, 1, 1).data].slice(0, 3)))"""
+    below, above = legend.locator("canvas").evaluate_all(ends)
+    assert below == [[0x7A, 0x31, 0], [255, 255, 255]]
+    assert above == [[255, 255, 255], [0, 0x30, 0x4F]]
     stops = {-1.2: 0x7A3100, -0.6: None, 0.0: 0xFFFFFF, 1.2: 0x00304F}
     pixels = picture(page, 0)
     side = pixels.shape[0] // 2
@@ -707,6 +712,8 @@ def test_mixed_grouped_and_gated_heads_fit_and_are_accessible(show: Callable, wi
     gates = torch.rand(12, 7, dtype=torch.float64)
     made = HeadExplorer([mixed(12, 7, 7)] * 2, groups=[[0] * 8 + [1, 1, 2, 3], None], gates=gates, query=2)
     shown = show(made, explorer(groups=GROUPS, layer=1), width=width, color_scheme=scheme)
+    wall = shown.page.get_by_role("region", name="all heads").first
+    assert wall.evaluate("(one) => one.scrollWidth <= one.clientWidth")
     shown.page.locator("[role=option]").first.click()
     shown.page.get_by_text("numbers as a table").first.click()
     assert shown.page.evaluate("document.documentElement.scrollWidth") <= width

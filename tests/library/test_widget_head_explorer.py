@@ -299,10 +299,10 @@ def test_mixed_says_what_the_weights_of_one_sentence_may_hide() -> None:
 
 
 def test_beyond_the_scale_mixed_weights_are_signs() -> None:
-    weights = np.array([[[32.0004, -40.0, np.inf, -np.inf, np.nan, -32.0, 0.001]]])
+    weights = np.array([[[32.0004, -40.0, 33.0, np.inf, -np.inf, np.nan, -32.0, 0.001]]])
     with pytest.warns(UserWarning, match="1 of 1 rows sum to no number"):
         explorer = HeadExplorer(weights)
-    assert explorer.table()[2][0][1:-1] == ["32.000", "< −32", "inf", "-inf", "NaN", "−32.000", "0.001"]
+    assert explorer.table()[2][0][1:-1] == ["32.000", "< −32", "> 32", "inf", "-inf", "NaN", "−32.000", "0.001"]
 
 
 def test_the_table_of_mixed_weights_keeps_signs_and_says_what_rows_need_not() -> None:
