@@ -45,10 +45,10 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "08_three_uses": (
             "TalkingHeads=layer "
             "CollaborativeAttention=layer compress=layer OverlappingAttention=layer MixtureOfHeads=layer "
-            "ComposedAttention=layer Composition=layer DifferentialAttention=layer GatedAttention=layer "
             "EntmaxAttention=layer entmax=layer SpanAttention=layer SparseAttention=layer attend_in_windows=layer"
         ),
         "19_sharing_keys_and_values": "group_heads align_heads exchange_pairs LatentAttention",
+        "22_heads_composed_anew": "ComposedAttention Composition DifferentialAttention GatedAttention",
     },
     "mhalib.shapes": {"06_shape_checks": "check_shape ledger Ledger=ledger Step=step"},
     "mhalib.reference": {

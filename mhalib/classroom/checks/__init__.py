@@ -32,6 +32,9 @@ from .chapter_18 import hard_gate, head_importance, open_gates, prune
 from .chapter_18_repairs import mended_pruning
 from .chapter_19 import absorbed_scores, keys_for_heads, tokens_that_fit
 from .chapter_19_weights import pooled, to_halves
+from .chapter_22 import composed_scores, composed_weights
+from .chapter_22_differential import differential_weights, second_weight
+from .chapter_22_gates import gated_output
 
 EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise
@@ -55,6 +58,7 @@ EXERCISES: dict[str, Exercise] = {
         *(head_cosines, js_divergence),
         *(head_importance, hard_gate, open_gates, prune, mended_pruning),
         *(keys_for_heads, tokens_that_fit, pooled, absorbed_scores, to_halves),
+        *(composed_scores, composed_weights, differential_weights, second_weight, gated_output),
     )
 }
 """Every exercise by its name, in the order of the chapters."""
@@ -70,15 +74,19 @@ __all__ = [
     "attend",
     "cache_numbers",
     "causal_mask",
+    "composed_scores",
+    "composed_weights",
     "converted_mask",
     "copying_table",
     "count_flops",
     "count_weights",
     "cross_shapes",
     "decoder_mask",
+    "differential_weights",
     "first_wrong_step",
     "fold_heads",
     "folded_lens",
+    "gated_output",
     "hard_gate",
     "head_cosines",
     "head_entropy",
@@ -116,6 +124,7 @@ __all__ = [
     "rotate",
     "row_of_fold",
     "scores",
+    "second_weight",
     "share_exact",
     "shifted",
     "sink_weight",
