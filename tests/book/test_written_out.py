@@ -269,3 +269,34 @@ def test_the_turn_of_chapter_19_is_the_library_s() -> None:
     turned = mhalib.variants.align_heads(layer, 1)
     first, second = turned.W_k.weight.detach().unflatten(0, (2, 6))
     torch.testing.assert_close(closest_turn(second, first), torch.eye(6, dtype=torch.float64))  # nothing left to turn
+
+
+def page_22(*names: str) -> dict[str, Any]:
+    """The names of the cells of chapter 22 that define these functions."""
+    namespace = dict(NAMESPACE)
+    for name in names:
+        (cell,) = (code for code in book_text.PAGES["22_heads_composed_anew"].code if f"def {name}(" in code)
+        exec(cell.partition("\n\n\n")[0] if name in ("composition", "compose", "differential") else cell, namespace)
+    return namespace
+
+
+@pytest.mark.parametrize("num_heads", [2, 4])
+def test_composed_attention_of_chapter_22_is_the_library_s(num_heads: int) -> None:
+    torch.manual_seed(0)
+    page = page_22("composition", "compose", "composed_attention")
+    layer = mhalib.variants.ComposedAttention(12, num_heads).double().eval()
+    for part in layer.parameters():
+        nn.init.normal_(part, std=0.3)
+    x, mask = torch.randn(5, 12, dtype=torch.float64), torch.ones(5, 5).tril().bool()
+    expected = layer(x[None], x[None], x[None], mask=mask)
+    for ours, theirs in zip(page["composed_attention"](layer, x, mask), expected, strict=True):
+        torch.testing.assert_close(ours, theirs[0])
+
+
+def test_differential_attention_of_chapter_22_is_the_library_s() -> None:
+    torch.manual_seed(0)
+    page = page_22("differential", "differential_attention")
+    layer = mhalib.variants.DifferentialAttention(24, 3, layer_number=2).double()
+    x, mask = torch.randn(5, 24, dtype=torch.float64), torch.ones(5, 5).tril().bool()
+    expected, _ = layer(x[None], x[None], x[None], mask=mask)
+    torch.testing.assert_close(page["differential_attention"](layer, x, mask), expected[0])

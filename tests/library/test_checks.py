@@ -37,7 +37,7 @@ def cases_of(exercise: Exercise, seed: int = 0) -> list[dict]:
 def test_there_are_enough():
     assert len(EXERCISES) >= 30
     assert sum(len(exercise.mistakes) for exercise in EXERCISES.values()) >= 60
-    assert {exercise.chapter for exercise in EXERCISES.values()} == set(range(1, 21))
+    assert {exercise.chapter for exercise in EXERCISES.values()} == {*range(1, 21), 22}
 
 
 def test_an_exercise_is_in_the_file_of_its_chapter_under_its_name_and_exported():
@@ -112,7 +112,7 @@ def test_the_stub_is_not_started(name):
 @every_exercise
 def test_sizes_differ(name):
     """In one case at least, no two axes of a tensor are equally long, but for those that are so by definition."""
-    square = {"W_q", "W_k", "W_v", "W_o", *(["mask"] if name == "mended_tiling" else [])} | (
+    square = {"W_q", "W_k", "W_v", "W_o", "compositions", *(["mask"] if name == "mended_tiling" else [])} | (
         {"weights"} if EXERCISES[name].chapter in (7, 12, 16) else set()
     )
     square |= {"before", "after", "mixing"} if name in ("talk", "talked_weights", "output_matrices") else set()
@@ -504,6 +504,41 @@ def matrices_from_outputs(W_v, W_o, mixing):
     return result
 
 
+def composed_by_loops(scores, first, second, gate):
+    result = scores.clone()
+    for m in range(len(scores)):
+        for t in range(scores.shape[1]):
+            for pair in range(first.shape[1]):
+                taken = sum(scores[n, t] * first[t, pair, n] for n in range(len(scores)))
+                result[m, t] += taken * second[t, pair, m]
+            result[m, t] += scores[m, t] * gate[t, m]
+    return result
+
+
+def composed_by_matrices(scores, first, second, gate):
+    matrices = torch.eye(len(scores)) + first.mT @ second + gate.diag_embed()
+    return (scores.permute(1, 2, 0) @ matrices).permute(2, 0, 1)
+
+
+def differential_row_by_row(scores, second):
+    result = torch.empty(len(scores) // 2, *scores.shape[1:])
+    for i in range(len(result)):
+        for t in range(scores.shape[1]):
+            one, other = scores[2 * i, t].exp(), scores[2 * i + 1, t].exp()
+            result[i, t] = one / one.sum() - second * other / other.sum()
+    return result
+
+
+def gated_by_loops(found, x, W_gate, W_o):
+    num_heads, num_queries, d = found.shape
+    merged = torch.empty(num_queries, num_heads * d)
+    for i in range(num_heads):
+        for t in range(num_queries):
+            gate = 1 / (1 + math.exp(-float(W_gate[i] @ x[t])))
+            merged[t, i * d : (i + 1) * d] = gate * found[i, t]
+    return torch.nn.functional.linear(merged, W_o)
+
+
 VARIANTS = {
     "talk": [
         talk_by_loops,
@@ -531,6 +566,43 @@ VARIANTS = {
         matrices_from_outputs,
         lambda W_v, W_o, mixing: torch.einsum("nm,mod,mdc->noc", mixing, W_o, W_v),
         lambda W_v, W_o, mixing: (mixing[:, :, None, None] * W_o).movedim(1, 2).flatten(2) @ W_v.flatten(0, 1),
+    ],
+    "composed_scores": [
+        composed_by_loops,
+        composed_by_matrices,
+        lambda scores, first, second, gate: (
+            scores * (1 + gate.mT.unsqueeze(-1)) + torch.einsum("qrn,nqk,qrm->mqk", first, scores, second).double()
+        ),
+    ],
+    "composed_weights": [
+        lambda scores, compositions, mask: (
+            (scores.permute(1, 2, 0) @ compositions)
+            .permute(2, 0, 1)
+            .masked_fill(mask.logical_not(), torch.finfo(scores.dtype).min)
+            .softmax(2)
+        ),
+        lambda scores, compositions, mask: mhalib.masked_softmax(
+            torch.einsum("nqk,qnm->mqk", scores, compositions)[None], mask
+        )[0],
+    ],
+    "differential_weights": [
+        differential_row_by_row,
+        lambda scores, second: (
+            scores.softmax(2).unflatten(0, (-1, 2)) * torch.tensor([1.0, -second]).view(1, 2, 1, 1)
+        ).sum(1),
+        lambda scores, second: torch.stack(
+            [scores[i].softmax(-1) - second * scores[i + 1].softmax(-1) for i in range(0, len(scores), 2)]
+        ).double(),
+    ],
+    "second_weight": [
+        lambda q1, k1, q2, k2, start: math.exp(q1 @ k1) - math.exp(q2 @ k2) + start,
+        lambda q1, k1, q2, k2, start: torch.exp((q1 * k1).sum()) + start - torch.exp((q2 * k2).sum()),
+    ],
+    "gated_output": [
+        gated_by_loops,
+        lambda found, x, W_gate, W_o: (
+            torch.einsum("hqd,qh->qhd", found, torch.sigmoid(x @ W_gate.T)).reshape(len(x), -1) @ W_o.T
+        ),
     ],
     "keys_for_heads": [
         keys_by_loops,

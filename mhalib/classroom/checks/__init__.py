@@ -35,6 +35,9 @@ from .chapter_19_weights import pooled, to_halves
 from .chapter_20 import output_matrices, talk
 from .chapter_20_repairs import talked_weights
 from .chapter_20_shared import shared_scores, widened
+from .chapter_22 import composed_scores, composed_weights
+from .chapter_22_differential import differential_weights, second_weight
+from .chapter_22_gates import gated_output
 
 EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise
@@ -59,6 +62,7 @@ EXERCISES: dict[str, Exercise] = {
         *(head_importance, hard_gate, open_gates, prune, mended_pruning),
         *(keys_for_heads, tokens_that_fit, pooled, absorbed_scores, to_halves),
         *(talk, talked_weights, shared_scores, widened, output_matrices),
+        *(composed_scores, composed_weights, differential_weights, second_weight, gated_output),
     )
 }
 """Every exercise by its name, in the order of the chapters."""
@@ -74,15 +78,19 @@ __all__ = [
     "attend",
     "cache_numbers",
     "causal_mask",
+    "composed_scores",
+    "composed_weights",
     "converted_mask",
     "copying_table",
     "count_flops",
     "count_weights",
     "cross_shapes",
     "decoder_mask",
+    "differential_weights",
     "first_wrong_step",
     "fold_heads",
     "folded_lens",
+    "gated_output",
     "hard_gate",
     "head_cosines",
     "head_entropy",
@@ -121,6 +129,7 @@ __all__ = [
     "rotate",
     "row_of_fold",
     "scores",
+    "second_weight",
     "share_exact",
     "shared_scores",
     "shifted",
