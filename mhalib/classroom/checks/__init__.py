@@ -32,6 +32,8 @@ from .chapter_18 import hard_gate, head_importance, open_gates, prune
 from .chapter_18_repairs import mended_pruning
 from .chapter_19 import absorbed_scores, keys_for_heads, tokens_that_fit
 from .chapter_19_weights import pooled, to_halves
+from .chapter_21 import span_shares, sparsemax_gradient, window_mask
+from .chapter_21_routers import balance_loss, mended_router
 
 EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise
@@ -55,6 +57,7 @@ EXERCISES: dict[str, Exercise] = {
         *(head_cosines, js_divergence),
         *(head_importance, hard_gate, open_gates, prune, mended_pruning),
         *(keys_for_heads, tokens_that_fit, pooled, absorbed_scores, to_halves),
+        *(window_mask, span_shares, sparsemax_gradient, balance_loss, mended_router),
     )
 }
 """Every exercise by its name, in the order of the chapters."""
@@ -68,6 +71,7 @@ __all__ = [
     "absorbed_scores",
     "alignment_share",
     "attend",
+    "balance_loss",
     "cache_numbers",
     "causal_mask",
     "converted_mask",
@@ -98,6 +102,7 @@ __all__ = [
     "mended_patches",
     "mended_picture_mask",
     "mended_pruning",
+    "mended_router",
     "mended_scale",
     "mended_step",
     "mended_tiling",
@@ -120,6 +125,8 @@ __all__ = [
     "shifted",
     "sink_weight",
     "sinusoidal_positions",
+    "span_shares",
+    "sparsemax_gradient",
     "split_heads",
     "strides_of_heads",
     "target_loss",
@@ -129,4 +136,5 @@ __all__ = [
     "weight_on_the_left",
     "weight_on_the_symbol",
     "weighted_average",
+    "window_mask",
 ]
