@@ -44,11 +44,13 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     "mhalib.variants": {
         "08_three_uses": (
             "TalkingHeads=layer "
-            "CollaborativeAttention=layer compress=layer OverlappingAttention=layer MixtureOfHeads=layer "
-            "ComposedAttention=layer Composition=layer DifferentialAttention=layer GatedAttention=layer "
-            "EntmaxAttention=layer entmax=layer SpanAttention=layer SparseAttention=layer attend_in_windows=layer"
+            "CollaborativeAttention=layer compress=layer OverlappingAttention=layer "
+            "ComposedAttention=layer Composition=layer DifferentialAttention=layer GatedAttention=layer"
         ),
         "19_sharing_keys_and_values": "group_heads align_heads exchange_pairs LatentAttention",
+        "21_heads_that_are_chosen": (
+            "EntmaxAttention entmax SpanAttention SparseAttention MixtureOfHeads attend_in_windows"
+        ),
     },
     "mhalib.shapes": {"06_shape_checks": "check_shape ledger Ledger=ledger Step=step"},
     "mhalib.reference": {
