@@ -42,12 +42,11 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         ),
     },
     "mhalib.variants": {
-        "08_three_uses": (
-            "MixtureOfHeads=layer "
-            "EntmaxAttention=layer entmax=layer SpanAttention=layer SparseAttention=layer attend_in_windows=layer"
-        ),
         "19_sharing_keys_and_values": "group_heads align_heads exchange_pairs LatentAttention",
         "20_heads_that_talk": "TalkingHeads CollaborativeAttention compress OverlappingAttention",
+        "21_heads_that_are_chosen": (
+            "EntmaxAttention entmax SpanAttention SparseAttention MixtureOfHeads attend_in_windows"
+        ),
         "22_heads_composed_anew": "ComposedAttention Composition DifferentialAttention GatedAttention",
     },
     "mhalib.shapes": {"06_shape_checks": "check_shape ledger Ledger=ledger Step=step"},

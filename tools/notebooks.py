@@ -75,6 +75,7 @@ OWN_NEEDS = {  # what one chapter needs beyond that
             "18_which_heads_matter",
             "17_are_heads_different",
             "19_sharing_keys_and_values",
+            "21_heads_that_are_chosen",
             "22_heads_composed_anew",
             "instruments",
         ),

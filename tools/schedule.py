@@ -25,6 +25,7 @@ SECONDS = {  # of what takes 10 or more, on one of two cores; the order is what 
     "chapters/12_small_gpt.ipynb": 50,
     "chapters/13_induction_circuit.ipynb": 35,
     "tests/library/test_variants_elsewhere.py": 40,
+    "chapters/21_heads_that_are_chosen.ipynb": 55,
     "chapters/19_sharing_keys_and_values.ipynb": 40,
     "chapters/20_heads_that_talk.ipynb": 40,
     "chapters/22_heads_composed_anew.ipynb": 40,

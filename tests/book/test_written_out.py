@@ -300,3 +300,39 @@ def test_differential_attention_of_chapter_22_is_the_library_s() -> None:
     x, mask = torch.randn(5, 24, dtype=torch.float64), torch.ones(5, 5).tril().bool()
     expected, _ = layer(x[None], x[None], x[None], mask=mask)
     torch.testing.assert_close(page["differential_attention"](layer, x, mask), expected[0])
+
+
+def page_21(name: str) -> Any:
+    """A function of chapter 21, from the cell that defines it."""
+    namespace = {**NAMESPACE, "mhalib": mhalib, "SEED": 0}
+    (cell,) = (code for code in book_text.PAGES["21_heads_that_are_chosen"].code if f"def {name}(" in code)
+    exec(cell, namespace)
+    return namespace[name]
+
+
+def test_sparsemax_of_chapter_21_is_the_library_s() -> None:
+    torch.manual_seed(0)
+    scores = 2 * torch.randn(3, 5, 11, dtype=torch.float64)
+    torch.testing.assert_close(page_21("sparsemax")(scores), mhalib.variants.entmax(scores, 2.0))
+
+
+def test_spans_of_chapter_21_are_the_library_s() -> None:
+    torch.manual_seed(0)
+    layer = mhalib.variants.SpanAttention(18, 3, max_span=9, ramp=2.5)
+    with torch.no_grad():
+        layer.span_shares.copy_(torch.rand(3))
+    x, causal = torch.randn(2, 13, 18), mhalib.causal_mask(13)
+    q, k, v = layer.project(x, x, x)
+    weights = page_21("in_span")(mhalib.attend(q, k, v, causal)[1], layer.spans, 2.5)
+    torch.testing.assert_close(weights, layer(x, x, x, mask=causal)[1])
+
+
+@pytest.mark.parametrize("paper", [True, False])
+@pytest.mark.parametrize("num_chosen", [1, 2, 5])
+def test_gates_of_chapter_21_are_the_library_s(num_chosen: int, paper: bool) -> None:
+    torch.manual_seed(0)
+    layer = mhalib.variants.MixtureOfHeads(20, 5, num_shared=0, num_chosen=num_chosen, paper_scaling=paper)
+    x = torch.randn(2, 7, 20)
+    gates = page_21("gates_of")(layer.W_routed(x), num_chosen, paper)
+    torch.testing.assert_close(gates, layer.route(x)[0])
+    torch.testing.assert_close(page_21("mixture_by_loop")(layer, x, gates), layer(x, x, x)[0])

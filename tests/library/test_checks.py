@@ -37,7 +37,7 @@ def cases_of(exercise: Exercise, seed: int = 0) -> list[dict]:
 def test_there_are_enough():
     assert len(EXERCISES) >= 30
     assert sum(len(exercise.mistakes) for exercise in EXERCISES.values()) >= 60
-    assert {exercise.chapter for exercise in EXERCISES.values()} == {*range(1, 21), 22}
+    assert {exercise.chapter for exercise in EXERCISES.values()} == set(range(1, 23))
 
 
 def test_an_exercise_is_in_the_file_of_its_chapter_under_its_name_and_exported():
@@ -539,6 +539,67 @@ def gated_by_loops(found, x, W_gate, W_o):
     return torch.nn.functional.linear(merged, W_o)
 
 
+def window_by_loops(num_tokens, reach):
+    seen = torch.zeros(num_tokens, num_tokens, dtype=torch.bool)
+    for t in range(num_tokens):
+        seen[t, max(0, t - reach) : t + reach + 1] = True
+    return seen
+
+
+def spans_by_loops(spans, ramp, num_tokens):
+    shares = torch.zeros(len(spans), num_tokens, num_tokens)
+    for i, span in enumerate(spans.tolist()):
+        for t in range(num_tokens):
+            for j in range(t + 1):
+                shares[i, t, j] = min(1.0, max(0.0, (ramp + span - (t - j)) / ramp))
+    return shares
+
+
+def spans_by_masking(spans, ramp, num_tokens):
+    distances = (torch.arange(num_tokens)[:, None] - torch.arange(num_tokens)).float()
+    distances = distances.masked_fill(distances < 0, torch.inf)
+    return (1 - (distances - spans[:, None, None]) / ramp).clamp(0, 1)
+
+
+def sparsemax_gradient_by_its_matrix(weights, gradient):
+    """The matrix of derivatives of each row: the identity of the kept keys, less a mean over them."""
+    kept = (weights > 0).float()
+    derivatives = torch.diag_embed(kept) - kept[:, :, None] * kept[:, None] / kept.sum(-1)[:, None, None]
+    return (derivatives @ gradient[..., None])[..., 0]
+
+
+def sparsemax_gradient_row_by_row(weights, gradient):
+    result = torch.zeros_like(gradient)
+    for row, slope, into in zip(weights, gradient, result, strict=True):
+        kept = row.nonzero()[:, 0]
+        into[kept] = slope[kept] - slope[kept].mean()
+    return result
+
+
+def balance_by_loops(shares, chosen):
+    B, N, h = shares.shape
+    total = torch.zeros(())
+    for i in range(h):
+        total += shares[..., i].sum() / (B * N) * chosen[..., i].sum() / (B * N)
+    return h * total
+
+
+def router_after_the_choice(router_scores, num_chosen):
+    """A softmax over the chosen heads alone is the same."""
+    best = router_scores.topk(num_chosen)
+    hidden = torch.full_like(router_scores, -torch.inf)
+    return num_chosen * hidden.scatter(-1, best.indices, best.values).softmax(-1)
+
+
+def router_token_by_token(router_scores, num_chosen):
+    gates = torch.zeros_like(router_scores)
+    for b, n in np.ndindex(*router_scores.shape[:2]):
+        shares = router_scores[b, n].softmax(0)
+        best = shares.argsort(descending=True)[:num_chosen]
+        gates[b, n, best] = num_chosen * shares[best] / shares[best].sum()
+    return gates
+
+
 VARIANTS = {
     "talk": [
         talk_by_loops,
@@ -604,6 +665,20 @@ VARIANTS = {
             torch.einsum("hqd,qh->qhd", found, torch.sigmoid(x @ W_gate.T)).reshape(len(x), -1) @ W_o.T
         ),
     ],
+    "window_mask": [
+        window_by_loops,
+        lambda num_tokens, reach: mhalib.Band(before=reach, after=reach).matrix(num_tokens),
+        lambda num_tokens, reach: torch.ones(num_tokens, num_tokens, dtype=torch.bool).tril(reach).triu(-reach),
+    ],
+    "span_shares": [spans_by_loops, spans_by_masking],
+    "sparsemax_gradient": [sparsemax_gradient_by_its_matrix, sparsemax_gradient_row_by_row],
+    "balance_loss": [
+        balance_by_loops,
+        lambda shares, chosen: (
+            shares.size(-1) * torch.dot(shares.flatten(0, 1).mean(0).double(), chosen.flatten(0, 1).double().mean(0))
+        ),
+    ],
+    "mended_router": [router_after_the_choice, router_token_by_token],
     "keys_for_heads": [
         keys_by_loops,
         keys_by_expanding,

@@ -35,6 +35,8 @@ from .chapter_19_weights import pooled, to_halves
 from .chapter_20 import output_matrices, talk
 from .chapter_20_repairs import talked_weights
 from .chapter_20_shared import shared_scores, widened
+from .chapter_21 import span_shares, sparsemax_gradient, window_mask
+from .chapter_21_routers import balance_loss, mended_router
 from .chapter_22 import composed_scores, composed_weights
 from .chapter_22_differential import differential_weights, second_weight
 from .chapter_22_gates import gated_output
@@ -62,6 +64,7 @@ EXERCISES: dict[str, Exercise] = {
         *(head_importance, hard_gate, open_gates, prune, mended_pruning),
         *(keys_for_heads, tokens_that_fit, pooled, absorbed_scores, to_halves),
         *(talk, talked_weights, shared_scores, widened, output_matrices),
+        *(window_mask, span_shares, sparsemax_gradient, balance_loss, mended_router),
         *(composed_scores, composed_weights, differential_weights, second_weight, gated_output),
     )
 }
@@ -76,6 +79,7 @@ __all__ = [
     "absorbed_scores",
     "alignment_share",
     "attend",
+    "balance_loss",
     "cache_numbers",
     "causal_mask",
     "composed_scores",
@@ -110,6 +114,7 @@ __all__ = [
     "mended_patches",
     "mended_picture_mask",
     "mended_pruning",
+    "mended_router",
     "mended_scale",
     "mended_step",
     "mended_tiling",
@@ -135,6 +140,8 @@ __all__ = [
     "shifted",
     "sink_weight",
     "sinusoidal_positions",
+    "span_shares",
+    "sparsemax_gradient",
     "split_heads",
     "strides_of_heads",
     "talk",
@@ -147,4 +154,5 @@ __all__ = [
     "weight_on_the_symbol",
     "weighted_average",
     "widened",
+    "window_mask",
 ]

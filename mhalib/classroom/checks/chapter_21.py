@@ -1,0 +1,264 @@
+"""Chapter 21: a window, a span that is learned, and the gradient of sparsemax."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from ._exercise import Case, Exercise, Mistake
+from ._inputs import draw
+
+
+def _windows(rng: random.Random) -> Iterator[Case]:
+    yield {"num_tokens": 5, "reach": 1}
+    for num_tokens in rng.sample(range(8, 14), 3):
+        yield {"num_tokens": num_tokens, "reach": rng.choice((2, 3))}
+
+
+def _apart(num_tokens: int) -> Tensor:
+    """How far the key is before the query, (N, N)."""
+    places = torch.arange(num_tokens)
+    return places[:, None] - places
+
+
+window_mask = Exercise(
+    "window_mask",
+    chapter=21,
+    title="a window on both sides",
+    reference=lambda num_tokens, reach: _apart(num_tokens).abs() <= reach,
+    cases=_windows,
+    verified="four windows that reach 1 to 3 tokens to each side, over 5 to 13 tokens.",
+    mistakes=[
+        Mistake(
+            "one too few",
+            "your window ends one token too early: a key at a distance of exactly `reach` may be seen, too.",
+            lambda num_tokens, reach: _apart(num_tokens).abs() < reach,
+        ),
+        Mistake(
+            "one too many",
+            "your window ends one token too late: the farthest key is `reach` tokens away.",
+            lambda num_tokens, reach: _apart(num_tokens).abs() <= reach + 1,
+        ),
+        Mistake(
+            "before only",
+            "your window looks back only. It reaches as far to the other side.",
+            lambda num_tokens, reach: (_apart(num_tokens) >= 0) & (_apart(num_tokens) <= reach),
+        ),
+        Mistake(
+            "behind only",
+            "your window looks ahead only. It reaches as far to the other side.",
+            lambda num_tokens, reach: (_apart(num_tokens) <= 0) & (_apart(num_tokens) >= -reach),
+        ),
+        Mistake(
+            "no absolute value",
+            "you compared the distance with its sign, so that keys on one side are always near. Take its absolute "
+            "value.",
+            lambda num_tokens, reach: _apart(num_tokens) <= reach,
+        ),
+        Mistake(
+            "causal",
+            "you compared the distance with its sign, so that all the past is near. Take its absolute value.",
+            lambda num_tokens, reach: _apart(num_tokens) >= -reach,
+        ),
+        Mistake(
+            "the whole window is reach",
+            "your window is `reach` tokens wide in all. It reaches that far to each side.",
+            lambda num_tokens, reach: _apart(num_tokens).abs() <= reach // 2,
+        ),
+        Mistake(
+            "hidden for seen",
+            "`True` marks what is hidden in your mask. In this book, `True` = may attend.",
+            lambda num_tokens, reach: _apart(num_tokens).abs() > reach,
+        ),
+        Mistake(
+            "blocks",
+            "you cut the text into blocks, and tokens see their own block. The window moves with the query.",
+            lambda num_tokens, reach: (
+                torch.arange(num_tokens)[:, None] // (reach + 1) == torch.arange(num_tokens) // (reach + 1)
+            ),
+        ),
+        Mistake(
+            "not itself",
+            "a token does not see itself in your mask. The window is around it, and it is inside.",
+            lambda num_tokens, reach: (_apart(num_tokens).abs() <= reach) & (_apart(num_tokens) != 0),
+        ),
+    ],
+)
+
+
+def _spans(rng: random.Random) -> Iterator[Case]:
+    yield {"spans": torch.tensor([0.0, 1.5]), "ramp": 2.0, "num_tokens": 5}
+    for num_heads, num_tokens in zip(rng.sample((2, 3, 4, 5), 3), rng.sample(range(9, 14), 3), strict=True):
+        spans = draw(rng, num_heads).abs() * 2 + torch.arange(num_heads)
+        yield {"spans": spans, "ramp": rng.choice((1.5, 2.5, 3.0)), "num_tokens": num_tokens}
+
+
+def _span_shares(
+    spans: Tensor,
+    ramp: float,
+    num_tokens: int,
+    *,
+    distances: Callable[[Tensor], Tensor] = lambda apart: apart,
+    causal: bool = True,
+) -> Tensor:
+    apart = _apart(num_tokens)
+    shares = ((ramp + spans[:, None, None] - distances(apart)) / ramp).clamp(0, 1)
+    return shares * (apart >= 0) if causal else shares
+
+
+span_shares = Exercise(
+    "span_shares",
+    chapter=21,
+    title="what a span lets through",
+    reference=_span_shares,
+    cases=_spans,
+    verified="four layers of two to five heads, each with a span of its own.",
+    points=2,
+    mistakes=[
+        Mistake(
+            "future seen",
+            "keys behind the query have the share 1, because their distance is negative. They must have 0.",
+            lambda spans, ramp, num_tokens: _span_shares(spans, ramp, num_tokens, causal=False),
+        ),
+        Mistake(
+            "both sides",
+            "you took the absolute value of the distance, so that a query sees keys behind it. They must have 0.",
+            lambda spans, ramp, num_tokens: _span_shares(spans, ramp, num_tokens, distances=torch.abs, causal=False),
+        ),
+        Mistake(
+            "not cut off at 1",
+            "some of your shares exceed 1. Near keys have the share 1, however near they are.",
+            lambda spans, ramp, num_tokens: (
+                ((ramp + spans[:, None, None] - _apart(num_tokens)) / ramp).clamp_min(0) * (_apart(num_tokens) >= 0)
+            ),
+        ),
+        Mistake(
+            "not cut off at 0",
+            "some of your shares are negative. Beyond the ramp, the share is 0.",
+            lambda spans, ramp, num_tokens: (
+                ((ramp + spans[:, None, None] - _apart(num_tokens)) / ramp).clamp_max(1) * (_apart(num_tokens) >= 0)
+            ),
+        ),
+        Mistake(
+            "ramp inside the span",
+            "your ramp ends at the span. It begins there: the share is 1 up to `span`, and 0 from `span + ramp` on.",
+            lambda spans, ramp, num_tokens: _span_shares(spans - ramp, ramp, num_tokens),
+        ),
+        Mistake(
+            "no ramp",
+            "your spans end at once, so that no gradient reaches them. Let the share fall to 0 over `ramp` tokens.",
+            lambda spans, ramp, num_tokens: (
+                (spans[:, None, None] - _apart(num_tokens) >= 0) & (_apart(num_tokens) >= 0)
+            ).float(),
+        ),
+        Mistake(
+            "not divided by the ramp",
+            "you did not divide by `ramp`, so that the share falls to 0 over one token.",
+            lambda spans, ramp, num_tokens: (
+                (ramp + spans[:, None, None] - _apart(num_tokens)).clamp(0, 1) * (_apart(num_tokens) >= 0)
+            ),
+        ),
+        Mistake(
+            "one span for all heads",
+            "every head has the span of head 0. Each head has its own.",
+            lambda spans, ramp, num_tokens: _span_shares(spans[:1].expand(len(spans)), ramp, num_tokens),
+        ),
+        Mistake(
+            "keys by queries",
+            "rows are keys in your result. Rows are queries and columns are keys.",
+            lambda spans, ramp, num_tokens: _span_shares(spans, ramp, num_tokens).mT,
+        ),
+        Mistake(
+            "far for near",
+            "your shares rise with the distance. The nearer a key, the larger its share.",
+            lambda spans, ramp, num_tokens: (
+                ((_apart(num_tokens) - spans[:, None, None]) / ramp).clamp(0, 1) * (_apart(num_tokens) >= 0)
+            ),
+        ),
+    ],
+)
+
+
+def _sparse(scores: Tensor) -> Tensor:
+    """Sparsemax over the last axis."""
+    ranked = scores.sort(-1, descending=True).values
+    thresholds = (ranked.cumsum(-1) - 1) / torch.arange(1, scores.shape[-1] + 1)
+    num_kept = (ranked > thresholds).sum(-1, keepdim=True)
+    return (scores - thresholds.gather(-1, num_kept - 1)).clamp_min(0)
+
+
+def _gradients(rng: random.Random) -> Iterator[Case]:
+    yield {"weights": torch.tensor([[0.75, 0.25, 0.0]]), "gradient": torch.tensor([[1.0, 3.0, 5.0]])}
+    for num_queries, num_kvpairs in zip(rng.sample((2, 3, 4), 3), rng.sample((6, 7, 8), 3), strict=True):
+        weights = _sparse(draw(rng, num_queries, num_kvpairs))
+        yield {"weights": weights, "gradient": draw(rng, num_queries, num_kvpairs)}
+
+
+def _mean_of_kept(weights: Tensor, gradient: Tensor) -> Tensor:
+    kept = weights > 0
+    return (gradient * kept).sum(-1, keepdim=True) / kept.sum(-1, keepdim=True)
+
+
+sparsemax_gradient = Exercise(
+    "sparsemax_gradient",
+    chapter=21,
+    title="the gradient of sparsemax",
+    reference=lambda weights, gradient: (gradient - _mean_of_kept(weights, gradient)) * (weights > 0),
+    cases=_gradients,
+    verified="four sets of rows; what is hidden gets nothing, and what is kept sums to 0.",
+    points=2,
+    mistakes=[
+        Mistake(
+            "of softmax",
+            "this is the gradient of softmax: the weights themselves multiply it. For sparsemax only whether a weight "
+            "is above 0 counts.",
+            lambda weights, gradient: weights * (gradient - (weights * gradient).sum(-1, keepdim=True)),
+        ),
+        Mistake(
+            "mean of all keys",
+            "you subtracted the mean over all keys. Only the kept ones share the threshold: take the mean over those.",
+            lambda weights, gradient: (gradient - gradient.mean(-1, keepdim=True)) * (weights > 0),
+        ),
+        Mistake(
+            "kept summed, divided by all",
+            "you summed over the kept keys and divided by the number of all keys. Divide by the number of kept ones.",
+            lambda weights, gradient: (gradient - (gradient * (weights > 0)).mean(-1, keepdim=True)) * (weights > 0),
+        ),
+        Mistake(
+            "weighted mean",
+            "you subtracted the mean with the weights. Kept keys count equally, however large their weight is.",
+            lambda weights, gradient: (gradient - (weights * gradient).sum(-1, keepdim=True)) * (weights > 0),
+        ),
+        Mistake(
+            "threshold held fixed",
+            "you passed the gradient on where the weight is above 0. But the threshold moves with the scores, too: "
+            "subtract the mean over the kept keys.",
+            lambda weights, gradient: gradient * (weights > 0),
+        ),
+        Mistake(
+            "hidden keys too",
+            "keys whose weight is 0 get a gradient from you. A small change of their score changes nothing: 0.",
+            lambda weights, gradient: gradient - _mean_of_kept(weights, gradient),
+        ),
+        Mistake(
+            "sum for mean",
+            "you subtracted the sum over the kept keys. Subtract their mean.",
+            lambda weights, gradient: (gradient - (gradient * (weights > 0)).sum(-1, keepdim=True)) * (weights > 0),
+        ),
+        Mistake(
+            "mean over queries",
+            "you averaged over the queries. Each row has a threshold of its own: average over its keys.",
+            lambda weights, gradient: (
+                (gradient - (gradient * (weights > 0)).sum(0) / (weights > 0).sum(0).clamp_min(1)) * (weights > 0)
+            ),
+        ),
+        Mistake(
+            "one mean for all",
+            "you took one mean over all rows. Each row has a threshold of its own.",
+            lambda weights, gradient: (gradient - gradient[weights > 0].mean()) * (weights > 0),
+        ),
+    ],
+)
