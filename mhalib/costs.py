@@ -192,7 +192,7 @@ def _described(choice: str | Mapping[str, Any], num_hiddens: int, num_heads: int
         layer = make_attention(choice, num_hiddens, num_heads)
     if type(layer) not in _FORMULAS:
         raise ValueError(f"choice={choice!r:.80} is a {type(layer).__name__}, for which there is no formula")
-    if layer.W_o.bias is not None:
+    if "W_o.bias" in dict(layer.named_parameters()):
         raise ValueError(f"choice={choice!r:.80} has biases, which the formulas leave out")
     if {layer.query_size, layer.key_size, layer.value_size} != {layer.num_hiddens}:
         raise ValueError(f"choice={choice!r:.80} has inputs of several widths, and the formulas are for one")
@@ -207,8 +207,7 @@ def _multi_head(layer: MultiHeadAttention) -> Parts:
 def _latent(layer: variants.LatentAttention) -> Parts:
     D, h, d, e = layer.num_hiddens, layer.num_heads, layer.head_dim, layer.value_dim
     c, r = layer.latent_size, layer.rotary_size
-    wide = h * (d + r)
-    narrow = 0 if isinstance(layer.W_q, torch.nn.Linear) else layer.W_q[0].out_features  # of a latent of queries
+    wide, narrow = h * (d + r), layer.query_latent_size
     queries = narrow * (D + wide) if narrow else D * wide
     pair = h * (c + r + c) if layer.absorbed else h * (d + r + e)
     return Parts(queries + D * (c + r) + c * h * (d + e) + h * e * D, c + narrow, pair, c + r)

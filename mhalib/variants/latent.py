@@ -75,6 +75,7 @@ class LatentAttention(MultiHeadAttention):
             raise ValueError(f"rotary positions need an even rotary_size, got {rotary_size}")
         require_flag("absorbed", absorbed)
         self.latent_size, self.rotary_size = int(latent_size), int(rotary_size)
+        self.query_latent_size = int(query_latent_size)
         if rotary_size:
             self.positions = rotary_positions(positions, rotary_base)
         if self._scale_given is None:

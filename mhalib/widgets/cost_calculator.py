@@ -271,7 +271,7 @@ def _require_none_set(settings: dict[str, Any]) -> None:
 
 def _filled(settings: dict[str, Any], num_hiddens: int, num_heads: int) -> dict[str, Any]:
     """The settings, with a number for each `None`."""
-    d = num_hiddens // num_heads
+    d = Sizes(num_hiddens, num_heads, num_kv_heads=1).widths[1]
     own = {"latent_size": 2 * d, "rotary_size": max(2, d // 4 * 2), "shared_size": max(1, num_hiddens // 2)}
     filled: dict[str, Any] = {name: own.get(name) if value is None else value for name, value in settings.items()}
     for name in COUNTS[:-2]:
