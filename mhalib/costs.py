@@ -118,6 +118,10 @@ class Parts(NamedTuple):
     each_pair: int
     cached: int
 
+    def flops(self, num_tokens: int, batch_size: int = 1) -> int:
+        """Operations of a forward pass: 2 N for each weight that a token meets, and 2 N² for each pair's."""
+        return batch_size * (2 * num_tokens * self.each_token + 2 * num_tokens**2 * self.each_pair)
+
 
 def variant_parts(choice: str | Mapping[str, Any], num_hiddens: int, num_heads: int) -> Parts:
     """The parts of which the costs of multi-head attention or a variant are made.
@@ -158,9 +162,8 @@ def variant_costs(
     """
     _require(num_tokens=num_tokens, batch_size=batch_size, bytes_per_number=bytes_per_number)
     parts = variant_parts(choice, num_hiddens, num_heads)
-    operations = 2 * num_tokens * parts.each_token + 2 * num_tokens**2 * parts.each_pair
     cached = batch_size * num_tokens * parts.cached * bytes_per_number
-    return Costs(parts.each_token + parts.others, batch_size * operations, cached)
+    return Costs(parts.each_token + parts.others, parts.flops(num_tokens, batch_size), cached)
 
 
 def chosen_flops(
@@ -181,9 +184,11 @@ def chosen_flops(
     if not isinstance(layer, variants.MixtureOfHeads):
         raise ValueError(f"choice={choice!r:.80} is no mixture of heads: nobody chooses")
     every, off = _mixture(layer), layer.num_heads - layer.num_shared - layer.num_chosen
-    each_token = every.each_token - off * layer.num_hiddens * (layer.head_dim + layer.value_dim)
-    each_pair = every.each_pair - off * (layer.head_dim + layer.value_dim)
-    return batch_size * (2 * num_tokens * each_token + 2 * num_tokens**2 * each_pair)
+    skipped = off * (layer.head_dim + layer.value_dim)
+    kept = every._replace(
+        each_token=every.each_token - layer.num_hiddens * skipped, each_pair=every.each_pair - skipped
+    )
+    return kept.flops(num_tokens, batch_size)
 
 
 def _described(choice: str | Mapping[str, Any], num_hiddens: int, num_heads: int) -> MultiHeadAttention:

@@ -285,14 +285,19 @@ def test_long_inputs_come_in_windows(show: Callable) -> None:
     assert shown.errors == []
 
 
+def downloaded(page: Page, folder: Path) -> tuple[str, ElementTree.Element]:
+    """What the button saves as SVG: the name that it suggests, and the picture."""
+    with page.expect_download() as caught:
+        page.get_by_role("button", name="download this head as SVG").click()
+    caught.value.save_as(folder / "head.svg")
+    return caught.value.suggested_filename, ElementTree.parse(folder / "head.svg").getroot()
+
+
 def test_svg_holds_every_cell(show: Callable, tmp_path: Path) -> None:
     hostile = ["<b>&\"'", "</SCRIPT>", "שלום", "\x07", "😀"]
     page = show(HeadExplorer(LAYERS[0][0], hostile, KEYS, head=1)).page
-    with page.expect_download() as caught:
-        page.get_by_role("button", name="download this head as SVG").click()
-    assert caught.value.suggested_filename == "head-1.svg"
-    caught.value.save_as(tmp_path / "head.svg")
-    tree = ElementTree.parse(tmp_path / "head.svg").getroot()
+    name, tree = downloaded(page, tmp_path)
+    assert name == "head-1.svg"
     titles = [one.text for one in tree.findall("{*}rect/{*}title")]
     assert len(titles) == 5 * 7
     assert titles[0] == f"{hostile[0]} → die {LAYERS[0][0, 1, 0, 0]:.3f}"
@@ -302,10 +307,7 @@ def test_svg_holds_every_cell(show: Callable, tmp_path: Path) -> None:
 def test_svg_tells_masked_and_odd_cells_apart(show: Callable, tmp_path: Path) -> None:
     weights = torch.tensor([[[0.0, 1.0, torch.nan]]])
     page = show(HeadExplorer(weights, ["q"], list("abc"), mask=torch.tensor([False, True, True]))).page
-    with page.expect_download() as caught:
-        page.get_by_role("button", name="download this head as SVG").click()
-    caught.value.save_as(tmp_path / "head.svg")
-    tree = ElementTree.parse(tmp_path / "head.svg").getroot()
+    _, tree = downloaded(page, tmp_path)
     cells = [one for one in tree.findall("{*}rect") if one.find("{*}title") is not None]
     assert [one.find("{*}title").text for one in cells] == ["q → a masked", "q → b 1.000", "q → c NaN"]
     assert cells[0].get("fill") == "url(#masked)"
@@ -612,10 +614,7 @@ def test_svg_of_mixed_weights_says_its_signs_and_its_scale(show: Callable, tmp_p
     with pytest.warns(UserWarning, match="sum to no number"):
         made = HeadExplorer(weights, ["q"], list("abc"))
     page = show(made).page
-    with page.expect_download() as caught:
-        page.get_by_role("button", name="download this head as SVG").click()
-    caught.value.save_as(tmp_path / "head.svg")
-    tree = ElementTree.parse(tmp_path / "head.svg").getroot()
+    _, tree = downloaded(page, tmp_path)
     cells = [one for one in tree.findall("{*}rect") if one.find("{*}title") is not None]
     assert [one.find("{*}title").text for one in cells] == ["q → a −0.500", "q → b 2.000", "q → c NaN"]
     assert cells[1].get("fill") == "rgb(0,48,79)"
