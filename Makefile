@@ -52,8 +52,8 @@ notebooks: $(READY) ## re-execute every notebook and store its outputs
 rehearse: $(READY) ## run the chapters again with other machines' arithmetic; CHAPTERS="8 9" chooses
 	$(BIN)/python tools/rehearse.py $(foreach n,$(CHAPTERS),$(wildcard chapters/$(n)_*.ipynb chapters/0$(n)_*.ipynb))
 
-results: $(READY) ## run the chapters' experiments from several seeds; CHAPTERS="8 9" chooses
-	$(BIN)/python tools/results.py $(foreach n,$(CHAPTERS),$(wildcard chapters/$(n)_*.ipynb chapters/0$(n)_*.ipynb))
+results: $(READY) ## run the chapters' experiments from several seeds; CHAPTERS="8 9" chooses, JOBS=2 at once
+	$(BIN)/python tools/results.py $(if $(JOBS),--jobs $(JOBS)) $(foreach n,$(CHAPTERS),$(wildcard chapters/$(n)_*.ipynb chapters/0$(n)_*.ipynb))
 
 exercises: $(READY) ## make the students' notebooks from the chapters
 	$(BIN)/python tools/exercises.py

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from ._validate import require_count, require_kind, require_tensor
-from .decoding import greedy
 from .models import GPT
 from .models._base import EncoderDecoder
 
@@ -45,26 +44,24 @@ def token_accuracy(model: EncoderDecoder, data: Pairs, *, batch_size: int = 500)
 
 
 @torch.no_grad()
-def exact_match(model: EncoderDecoder, data: Pairs, *, end: int = 2, batch_size: int = 500) -> float:
+def exact_match(model: EncoderDecoder, data: Pairs, *, batch_size: int = 500) -> float:
     """Share of targets that greedy decoding writes without any error.
+
+    Nothing is decoded. As long as greedy decoding has made no error, it reads the right tokens, so it writes a whole
+    target exactly where every token is the likeliest after the right tokens before it; one pass finds these.
 
     Args:
         model: in evaluation mode.
         data: what it reads, and what it is to write.
-        end: id of the token that closes a target; 2 in the book's vocabularies.
-        batch_size: how many are decoded at once.
+        batch_size: how many targets one pass reads.
 
     Raises:
         TypeError, ValueError: `data` is empty, or `batch_size` is not a positive integer.
     """
     right = 0
     for part in _parts(data, batch_size):
-        wanted = part.target[:, 1:]
-        begin = int(part.target[0, 0])
-        found = greedy(model, part.source, part.source_lens, begin=begin, end=end, max_tokens=wanted.shape[1])
-        padded = torch.zeros_like(wanted)
-        padded[:, : found.shape[1]] = found
-        right += int((padded == wanted).all(1).sum())
+        logits, written = _forced(model, part)
+        right += int(((logits.argmax(-1) == written) | (written == 0)).all(1).sum())
     return right / len(data.source)
 
 

@@ -248,7 +248,7 @@ def settle(path: Path, stored: NotebookNode, notebook: NotebookNode, measure: bo
             new.outputs = old.outputs
         elif holds and not statements.is_of_this_run(new.metadata):
             new.outputs = _with_pictures(old.outputs, new.outputs)
-    notebook.metadata["mhalib"] = {"code": key}
+    notebook.metadata["mhalib"] = {**notebook.metadata.get("mhalib", {}), "code": key}
 
 
 def _with_pictures(outputs: list[NotebookNode], fresh: list[NotebookNode]) -> list[NotebookNode]:

@@ -1,15 +1,16 @@
 """Run a chapter's experiment from several seeds, and store what came out.
 
-    python tools/results.py [NOTEBOOK ...]
+    python tools/results.py [--jobs N] [NOTEBOOK ...]
 
 A chapter says in a code cell's metadata what is worth knowing from other seeds, by name and expression:
 
     {"results": {"nonlinear": "share_right(nonlinear)[2]"}}
 
-and holds a cell that assigns `SEED`. For each of `SEEDS`, its code cells run up to the last of these, with that seed,
-in a fresh interpreter; cells that install, measure time, read results, are tagged `remove-cell` or are exercises are
-left out. The numbers go into mhalib/results, with seeds, versions, device, and a hash of the code that ran, so that a
-test can say when they are old.
+and holds a cell that assigns `SEED`. An expression gives a number, or a mapping from names to numbers, which are
+stored as "nonlinear/NAME". For each of five seeds, or as many as the notebook's metadata say with
+{"mhalib": {"seeds": 8}}, its code cells run up to the last of these, with that seed, in a fresh interpreter; cells that
+install, measure time, read results, are tagged `remove-cell` or are exercises are left out. The numbers go into
+mhalib/results, with seeds, versions, device, and a hash of the code that ran, so that a test can say when they are old.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +38,7 @@ import exercises
 
 FOLDER = notebooks.ROOT / "mhalib/results"
 KEY = "results"
-SEEDS = (0, 1, 2, 3, 4)
+NUM_SEEDS = 5
 LEFT_OUT = {"set-up", exercises.EXERCISE, exercises.SETUP, statements.TIMING, "remove-cell"}
 READS = "mhalib.results"
 DIGITS = 6
@@ -81,14 +83,24 @@ def run(cells: list[tuple[str, dict[str, str]]], seed: int) -> dict[str, float]:
         exec(compile(source, "<cell>", "exec"), namespace)
         if "SEED" in namespace and not seeded:
             namespace["SEED"], seeded = seed, True
-        found |= {name: float(eval(expression, namespace)) for name, expression in names.items()}
+        for name, expression in names.items():
+            value = eval(expression, namespace)
+            if isinstance(value, Mapping):
+                found |= {f"{name}/{part}": float(number) for part, number in value.items()}
+            else:
+                found[name] = float(value)
     if not seeded:
         raise ValueError("no cell assigns SEED, so that every run would be the same: add  SEED = 0")
     return found
 
 
-def measure(path: Path) -> dict[str, Any]:
-    """Everything that is stored of the chapter at `path`: each seed runs in an interpreter of its own."""
+def seeds(notebook: NotebookNode) -> tuple[int, ...]:
+    """Those that a chapter is run with."""
+    return tuple(range(notebook.metadata.get("mhalib", {}).get("seeds", NUM_SEEDS)))
+
+
+def measure(path: Path, jobs: int = 1) -> dict[str, Any]:
+    """Everything that is stored of the chapter at `path`, from `jobs` seeds at once."""
     notebook = nbformat.read(path, as_version=4)
     try:
         wanted = asked(notebook)
@@ -97,30 +109,42 @@ def measure(path: Path) -> dict[str, Any]:
     if not wanted:
         raise ValueError(f"{notebooks.here(path)} asks for no results: add {KEY!r} to a code cell's metadata")
     cells = program(notebook)
-    runs = []
-    for seed in SEEDS:
-        print(f"{path.stem}: seed {seed}", file=sys.stderr, flush=True)
-        with tempfile.TemporaryDirectory() as folder:
-            told, answer = Path(folder) / "told.json", Path(folder) / "answer.json"
-            told.write_text(json.dumps([cells, seed]), encoding="utf-8")
-            command = [sys.executable, __file__, "--one", str(told), str(answer)]
-            environment = {**os.environ, "MPLBACKEND": "agg", "PYTHONHASHSEED": "0"}
-            done = subprocess.run(
-                command, cwd=path.parent, env=environment, capture_output=True, text=True, check=False
-            )
-            if done.returncode:
-                said = done.stderr.strip()
-                raise ValueError(f"{notebooks.here(path)} fails with SEED = {seed}: mend its code\n{said}")
-            runs.append(json.loads(answer.read_text(encoding="utf-8")))
+    with ThreadPoolExecutor(jobs) as pool:
+        runs = list(pool.map(lambda seed: _run_apart(path, cells, seed, jobs), seeds(notebook)))
     *_, last = runs
     return {
         "made_by": f"make results CHAPTERS={path.stem[:2]}",
         "code": code_key(notebook),
-        "seeds": list(SEEDS),
+        "seeds": list(seeds(notebook)),
         "device": last["device"],
         "versions": last["versions"],
         "values": {name: [one["values"][name] for one in runs] for name in last["values"]},
     }
+
+
+def _run_apart(path: Path, cells: list[tuple[str, dict[str, str]]], seed: int, jobs: int) -> dict[str, Any]:
+    """What `one` answers, from an interpreter of its own, which has its share of the processors."""
+    print(f"{path.stem}: seed {seed}", file=sys.stderr, flush=True)
+    environment = {**os.environ, "MPLBACKEND": "agg", "PYTHONHASHSEED": "0"}
+    if jobs > 1:
+        environment["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // jobs))
+    with tempfile.TemporaryDirectory() as folder:
+        told, answer = Path(folder) / "told.json", Path(folder) / "answer.json"
+        told.write_text(json.dumps([cells, seed]), encoding="utf-8")
+        command = [sys.executable, __file__, "--one", str(told), str(answer)]
+        done = subprocess.run(command, cwd=path.parent, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            said = done.stderr.strip()
+            raise ValueError(f"{notebooks.here(path)} fails with SEED = {seed}: mend its code\n{said}")
+        answered: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+    return answered
+
+
+def written(stored: dict[str, Any]) -> str:
+    """As JSON, a line for each name."""
+    lines = [f"  {json.dumps(name)}: {json.dumps(found)}" for name, found in stored["values"].items()]
+    head = json.dumps({**stored, "values": {}}, indent=1, ensure_ascii=False)
+    return head.removesuffix("{}\n}") + "{\n" + ",\n".join(lines) + "\n }\n}\n"
 
 
 def one(told: Path, answer: Path) -> None:
@@ -149,6 +173,7 @@ def chapters() -> Iterator[tuple[Path, NotebookNode]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--one", nargs=2, type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--jobs", type=int, default=1, help="how many seeds run at once, on one processor's share each")
     parser.add_argument("notebooks", nargs="*", type=Path, help="all chapters that ask for results, if none is named")
     arguments = parser.parse_args()
     if arguments.one:
@@ -156,8 +181,8 @@ def main() -> None:
         return
     try:
         for path in notebooks.given(arguments.notebooks) or [path for path, _ in chapters()]:
-            stored = json.dumps(measure(path), indent=1, ensure_ascii=False)
-            (FOLDER / f"{path.stem}.json").write_text(stored + "\n", encoding="utf-8")
+            stored = measure(path, arguments.jobs)
+            (FOLDER / f"{path.stem}.json").write_text(written(stored), encoding="utf-8")
             print(f"mhalib/results/{path.stem}.json")
     except ValueError as error:
         parser.exit(2, f"{error}\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,8 +11,6 @@ from torch import Tensor, nn
 
 from .._validate import require_flag, require_number, require_scores
 from ..attention import MultiHeadAttention, register
-
-ROUNDS = 60  # of bisection: each halves the error of the threshold
 
 
 def entmax(scores: Tensor, alpha: float | Tensor = 1.5) -> Tensor:
@@ -67,7 +66,7 @@ class _Entmax(torch.autograd.Function):
         scaled = (scores - top) * (alpha - 1)
         low, high = scaled.new_full(top.shape, -1.0), torch.zeros_like(top)
         # the largest is 0, so that tau = -1 gives it all and more, and tau = 0 nothing
-        for _ in range(ROUNDS):
+        for _ in range(8 - round(math.log2(torch.finfo(scores.dtype).eps))):  # each halves what is left between them
             middle = (low + high) / 2
             too_low = _powers(scaled - middle, alpha).sum(-1, keepdim=True) >= 1
             low, high = torch.where(too_low, middle, low), torch.where(too_low, high, middle)

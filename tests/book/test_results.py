@@ -47,9 +47,11 @@ def test_every_file_belongs_to_a_chapter_and_every_chapter_has_its_file() -> Non
 def test_results_are_of_the_code_that_the_page_shows(path: Path) -> None:
     notebook = nbformat.read(notebooks.CHAPTERS / f"{path.stem}.ipynb", as_version=4)
     stored = json.loads(path.read_text(encoding="utf-8"))
-    assert set(stored["values"]) == set(results.asked(notebook))
+    assert {name.partition("/")[0] for name in stored["values"]} == set(results.asked(notebook))
+    assert path.read_text(encoding="utf-8") == results.written(stored)
     assert stored["code"] == results.code_key(notebook), f"run  {stored['made_by']}"
-    assert len(stored["seeds"]) == len(set(stored["seeds"])) >= 5
+    assert tuple(stored["seeds"]) == results.seeds(notebook)
+    assert len(stored["seeds"]) >= 5
     assert all(len(found) == len(stored["seeds"]) for found in stored["values"].values())
 
 
@@ -92,11 +94,14 @@ def chapter(*sources: str, **asked: str) -> NotebookNode:
 
 @pytest.mark.tool
 def test_a_chapter_runs_with_the_seed_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "SEEDS", (0, 3))
     path = tmp_path / "01_page.ipynb"
-    nbformat.write(chapter("SEED = 0", "double = 2 * SEED", twice="double"), path)
-    stored = results.measure(path)
-    assert stored["values"] == {"twice": [0, 6]}
+    page = chapter("SEED = 0", "double = 2 * SEED", twice="double", both="{'a': SEED, 'b/c': -SEED}")
+    page.metadata["mhalib"] = {"seeds": 2}
+    nbformat.write(page, path)
+    stored = results.measure(path, jobs=2)
+    assert stored["seeds"] == [0, 1]
+    assert stored["values"] == {"twice": [0, 2], "both/a": [0, 1], "both/b/c": [0, -1]}
+    assert json.loads(results.written(stored)) == stored
     assert stored["versions"]["torch"] == torch.__version__.partition("+")[0]
 
 

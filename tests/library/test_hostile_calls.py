@@ -556,7 +556,7 @@ PLACES = {
     ),
     "evaluation.exact_match": (
         evaluation.exact_match,
-        lambda: {"model": _transformer(), "data": _translations(), "end": 2, "batch_size": 2},
+        lambda: {"model": _transformer(), "data": _translations(), "batch_size": 2},
     ),
     "evaluation.next_token_accuracy": (
         evaluation.next_token_accuracy,
