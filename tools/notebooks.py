@@ -84,6 +84,7 @@ OWN_NEEDS = {  # what one chapter needs beyond that
     "06_shape_checks": ("einops", "jaxtyping", "beartype"),
     **dict.fromkeys(("14_seeing_with_heads", "15_two_modalities"), ("anywidget", "sklearn")),
     "20_heads_that_talk": ("anywidget", "tensorly"),
+    "23_bake_off": ("anywidget", "sklearn", "scipy"),
 }
 PIP_NAMES = {"sklearn": "scikit-learn"}  # where it is imported under one name and installed under another
 RENAME = 'missing = missing.replace("{name}", "{pip_name}")  # as pip calls it\n'

@@ -17,7 +17,7 @@ from torch import nn
 
 import mhalib
 
-NAMESPACE = {"torch": torch, "math": math, "nn": nn, "F": nn.functional}
+NAMESPACE = {"torch": torch, "math": math, "nn": nn, "F": nn.functional, "mhalib": mhalib}
 
 
 def written_out(page: str, name: str) -> Callable[..., Any]:
@@ -336,3 +336,24 @@ def test_gates_of_chapter_21_are_the_library_s(num_chosen: int, paper: bool) -> 
     gates = page_21("gates_of")(layer.W_routed(x), num_chosen, paper)
     torch.testing.assert_close(gates, layer.route(x)[0])
     torch.testing.assert_close(page_21("mixture_by_loop")(layer, x, gates), layer(x, x, x)[0])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_holm_s_correction_of_chapter_23_is_that_of_chapter_16(seed: int) -> None:
+    (cell,) = (code for code in book_text.PAGES["23_bake_off"].code if "def remain(" in code)
+    namespace = dict(NAMESPACE)
+    exec(cell.partition("def remain(")[1] + cell.partition("def remain(")[2].partition("\n\n\n")[0], namespace)
+    p_values = torch.rand(13, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) ** 6
+    passed = namespace["remain"]({name: float(p) for name, p in enumerate(p_values)})
+    expected = written_out("16_what_heads_look_at", "holm")(p_values)
+    assert passed == set(expected.nonzero()[:, 0].tolist())
+
+
+def test_a_rate_of_chapter_23_is_chosen_by_the_other_seeds() -> None:
+    chosen = written_out("23_bake_off", "chosen")
+    quality = torch.rand(3, 8, generator=torch.Generator().manual_seed(0))
+    for seed, rate in enumerate(chosen(quality).tolist()):
+        means = [sum(float(row[n]) for n in range(8) if n != seed) for row in quality]
+        assert means[rate] == max(means)
+    flattered = torch.tensor([[0.5, 0.5, 0.5], [0.4, 0.4, 1.0]])  # the second rate is best with the last seed alone
+    assert chosen(flattered)[2] == 0

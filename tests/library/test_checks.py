@@ -9,6 +9,7 @@ import math
 import pkgutil
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import textwrap
@@ -37,7 +38,7 @@ def cases_of(exercise: Exercise, seed: int = 0) -> list[dict]:
 def test_there_are_enough():
     assert len(EXERCISES) >= 30
     assert sum(len(exercise.mistakes) for exercise in EXERCISES.values()) >= 60
-    assert {exercise.chapter for exercise in EXERCISES.values()} == set(range(1, 23))
+    assert {exercise.chapter for exercise in EXERCISES.values()} == set(range(1, 24))
 
 
 def test_an_exercise_is_in_the_file_of_its_chapter_under_its_name_and_exported():
@@ -600,6 +601,70 @@ def router_token_by_token(router_scores, num_chosen):
     return gates
 
 
+def width_by_trying(goal, narrow, wide):
+    def weights(width):
+        return narrow[1] + (width - narrow[0]) * (wide[1] - narrow[1]) / (wide[0] - narrow[0])
+
+    return min(range(1, 100), key=lambda width: abs(weights(width) - goal))
+
+
+def line_through(narrow, wide):
+    """Two points far beyond both models, (weights, width)."""
+    growth = (wide[1] - narrow[1]) / (wide[0] - narrow[0])
+    return [(narrow[1] + growth * (width - narrow[0]), width) for width in (-100, 200)]
+
+
+def interval_by_lists(ours, theirs, quantile):
+    differences = [a - b for a, b in zip(ours.tolist(), theirs.tolist(), strict=True)]
+    return [statistics.mean(differences), quantile * statistics.stdev(differences) / len(differences) ** 0.5]
+
+
+def holm_by_a_loop(p_values, level):
+    remain = torch.zeros(len(p_values), dtype=torch.bool)
+    for i, place in enumerate(p_values.argsort().tolist()):
+        if p_values[place] > level / (len(p_values) - i):
+            break
+        remain[place] = True
+    return remain
+
+
+def holm_one_after_the_other(p_values, level):
+    """As it is told: the smallest of those that are left, with the level divided by how many are left."""
+    left = dict(enumerate(p_values.tolist()))
+    while left and min(left.values()) <= level / len(left):
+        del left[min(left, key=left.get)]
+    return torch.tensor([place not in left for place in range(len(p_values))])
+
+
+def holm_by_adjusted_p_values(p_values, level):
+    ranked, order = p_values.double().sort()
+    adjusted = (ranked * torch.arange(len(ranked), 0, -1)).cummax(0).values
+    return adjusted[order.argsort()] <= level
+
+
+def rates_by_a_loop(quality):
+    chosen = []
+    for seed in range(quality.shape[1]):
+        others = torch.cat([quality[:, :seed], quality[:, seed + 1 :]], 1)
+        chosen.append(others.mean(1).argmax())
+    return torch.stack(chosen)
+
+
+def staying_by_loops(quality, cost):
+    layers = list(zip(quality.tolist(), cost.tolist(), strict=True))
+    return torch.tensor([not any(q >= a and c <= b and (q, c) != (a, b) for q, c in layers) for a, b in layers])
+
+
+def staying_by_sorting(quality, cost):
+    """Cheapest first, and at equal cost the best first: what exceeds all before, or equals the last that did, stays."""
+    stays, best = torch.zeros(len(cost), dtype=torch.bool), (-math.inf, 0.0)
+    for i in sorted(range(len(cost)), key=lambda i: (cost[i].item(), -quality[i].item())):
+        stays[i] = quality[i] > best[0] or (quality[i], cost[i]) == best
+        if stays[i]:
+            best = (quality[i], cost[i])
+    return stays
+
+
 VARIANTS = {
     "talk": [
         talk_by_loops,
@@ -663,6 +728,52 @@ VARIANTS = {
         gated_by_loops,
         lambda found, x, W_gate, W_o: (
             torch.einsum("hqd,qh->qhd", found, torch.sigmoid(x @ W_gate.T)).reshape(len(x), -1) @ W_o.T
+        ),
+    ],
+    "equal_width": [
+        width_by_trying,
+        lambda goal, narrow, wide: round(np.interp(goal, *zip(*line_through(narrow, wide), strict=True))),
+        lambda goal, narrow, wide: np.floor(
+            narrow[0] + (goal - narrow[1]) * (wide[0] - narrow[0]) / (wide[1] - narrow[1]) + 0.5
+        ),
+    ],
+    "paired_interval": [
+        interval_by_lists,
+        lambda ours, theirs, quantile: (
+            ours.mean() - theirs.mean(),
+            quantile * ((ours - theirs).var() / len(ours)).sqrt(),
+        ),
+        lambda ours, theirs, quantile: (
+            np.mean((ours - theirs).numpy()),
+            quantile * np.std((ours - theirs).double().numpy()) / np.sqrt(len(ours) - 1),
+        ),
+        lambda ours, theirs, quantile: (
+            (ours - theirs).mean(),
+            quantile
+            * (torch.stack([ours, theirs]).cov() * torch.tensor([[1, -1], [-1, 1]])).sum().div(ours.numel()).sqrt(),
+        ),
+    ],
+    "holm": [holm_by_a_loop, holm_one_after_the_other, holm_by_adjusted_p_values],
+    "choose_rates": [
+        rates_by_a_loop,
+        lambda quality: (quality @ (1 - torch.eye(quality.shape[1]))).argmax(0).int(),
+        lambda quality: (
+            quality[:, None]
+            .expand(-1, quality.shape[1], -1)
+            .masked_fill(torch.eye(quality.shape[1], dtype=torch.bool), math.nan)
+            .nanmean(-1)
+            .max(0)
+            .indices
+        ),
+    ],
+    "not_dominated": [
+        staying_by_loops,
+        staying_by_sorting,
+        lambda quality, cost: torch.stack(
+            [
+                (quality[cost <= c].max() == q) & (cost[quality >= q].min() == c)
+                for q, c in zip(quality, cost, strict=True)
+            ]
         ),
     ],
     "window_mask": [

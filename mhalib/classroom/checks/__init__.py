@@ -40,6 +40,9 @@ from .chapter_21_routers import balance_loss, mended_router
 from .chapter_22 import composed_scores, composed_weights
 from .chapter_22_differential import differential_weights, second_weight
 from .chapter_22_gates import gated_output
+from .chapter_23 import equal_width, not_dominated
+from .chapter_23_corrections import holm
+from .chapter_23_seeds import choose_rates, paired_interval
 
 EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise
@@ -66,6 +69,7 @@ EXERCISES: dict[str, Exercise] = {
         *(talk, talked_weights, shared_scores, widened, output_matrices),
         *(window_mask, span_shares, sparsemax_gradient, balance_loss, mended_router),
         *(composed_scores, composed_weights, differential_weights, second_weight, gated_output),
+        *(equal_width, paired_interval, holm, choose_rates, not_dominated),
     )
 }
 """Every exercise by its name, in the order of the chapters."""
@@ -82,6 +86,7 @@ __all__ = [
     "balance_loss",
     "cache_numbers",
     "causal_mask",
+    "choose_rates",
     "composed_scores",
     "composed_weights",
     "converted_mask",
@@ -91,6 +96,7 @@ __all__ = [
     "cross_shapes",
     "decoder_mask",
     "differential_weights",
+    "equal_width",
     "first_wrong_step",
     "fold_heads",
     "folded_lens",
@@ -99,6 +105,7 @@ __all__ = [
     "head_cosines",
     "head_entropy",
     "head_importance",
+    "holm",
     "induction_weight",
     "js_divergence",
     "keys_for_heads",
@@ -122,10 +129,12 @@ __all__ = [
     "merge_heads",
     "multi_head",
     "next_token_probabilities",
+    "not_dominated",
     "offset_weight",
     "open_gates",
     "output_matrices",
     "padding_mask",
+    "paired_interval",
     "pairs_to_halves",
     "patches",
     "pooled",
