@@ -178,8 +178,7 @@ span_shares = Exercise(
         ),
         Mistake(
             "distance turned round",
-            "your distance is that of the query from the key with the wrong sign: it must be positive where the key "
-            "comes before the query.",
+            "your distance has the wrong sign: it must be positive where the key comes before the query.",
             lambda spans, ramp, num_tokens: _span_shares(spans, ramp, num_tokens, distances=torch.neg, causal=False),
         ),
         Mistake(
