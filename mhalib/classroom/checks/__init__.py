@@ -35,8 +35,9 @@ from .chapter_19_weights import pooled, to_halves
 from .chapter_20 import output_matrices, talk
 from .chapter_20_repairs import talked_weights
 from .chapter_20_shared import shared_scores, widened
-from .chapter_21 import span_shares, sparsemax_gradient, window_mask
+from .chapter_21 import span_shares, window_mask
 from .chapter_21_routers import balance_loss, mended_router
+from .chapter_21_sparsemax import sparsemax_gradient
 from .chapter_22 import composed_scores, composed_weights
 from .chapter_22_differential import differential_weights, second_weight
 from .chapter_22_gates import gated_output

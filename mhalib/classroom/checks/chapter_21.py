@@ -1,4 +1,4 @@
-"""Chapter 21: a window, a span that is learned, and the gradient of sparsemax."""
+"""Chapter 21: a window, and a span that is learned."""
 
 from __future__ import annotations
 
@@ -22,6 +22,14 @@ def _apart(num_tokens: int) -> Tensor:
     """How far the key is before the query, (N, N)."""
     places = torch.arange(num_tokens)
     return places[:, None] - places
+
+
+def _sliced(num_tokens: int, reach: int) -> Tensor:
+    """A loop over the queries whose slice may begin below 0."""
+    seen = torch.zeros(num_tokens, num_tokens, dtype=torch.bool)
+    for query in range(num_tokens):
+        seen[query, query - reach : query + reach + 1] = True
+    return seen
 
 
 window_mask = Exercise(
@@ -79,6 +87,18 @@ window_mask = Exercise(
             lambda num_tokens, reach: (
                 torch.arange(num_tokens)[:, None] // (reach + 1) == torch.arange(num_tokens) // (reach + 1)
             ),
+        ),
+        Mistake(
+            "last key missing",
+            "the farthest key after the query is missing: a slice or range ends before its end, so it needs "
+            "`+ reach + 1`.",
+            lambda num_tokens, reach: (_apart(num_tokens) > -reach) & (_apart(num_tokens) <= reach),
+        ),
+        Mistake(
+            "slice from below 0",
+            "the first rows are wrong: for a query near the start, `query - reach` is negative, and a slice counts it "
+            "from the end. Begin at 0 at the least.",
+            _sliced,
         ),
         Mistake(
             "not itself",
@@ -143,6 +163,33 @@ span_shares = Exercise(
             ),
         ),
         Mistake(
+            "not cut off",
+            "your shares are a straight line without ends: some are negative and some exceed 1. Cut them off at 0 and "
+            "1.",
+            lambda spans, ramp, num_tokens: (ramp + spans[:, None, None] - _apart(num_tokens)) / ramp,
+        ),
+        Mistake(
+            "not cut off, future hidden",
+            "your shares are a straight line without ends: some are negative and some exceed 1. Cut them off at 0 and "
+            "1.",
+            lambda spans, ramp, num_tokens: (
+                (ramp + spans[:, None, None] - _apart(num_tokens)) / ramp * (_apart(num_tokens) >= 0)
+            ),
+        ),
+        Mistake(
+            "distance turned round",
+            "your distance has the wrong sign: it must be positive where the key comes before the query.",
+            lambda spans, ramp, num_tokens: _span_shares(spans, ramp, num_tokens, distances=torch.neg, causal=False),
+        ),
+        Mistake(
+            "divided by the sum",
+            "you divided each row by its sum. These are shares, no weights: the row is divided after they have "
+            "multiplied the weights.",
+            lambda spans, ramp, num_tokens: (
+                _span_shares(spans, ramp, num_tokens) / _span_shares(spans, ramp, num_tokens).sum(-1, keepdim=True)
+            ),
+        ),
+        Mistake(
             "ramp inside the span",
             "your ramp ends at the span. It begins there: the share is 1 up to `span`, and 0 from `span + ramp` on.",
             lambda spans, ramp, num_tokens: _span_shares(spans - ramp, ramp, num_tokens),
@@ -177,88 +224,6 @@ span_shares = Exercise(
             lambda spans, ramp, num_tokens: (
                 ((_apart(num_tokens) - spans[:, None, None]) / ramp).clamp(0, 1) * (_apart(num_tokens) >= 0)
             ),
-        ),
-    ],
-)
-
-
-def _sparse(scores: Tensor) -> Tensor:
-    """Sparsemax over the last axis."""
-    ranked = scores.sort(-1, descending=True).values
-    thresholds = (ranked.cumsum(-1) - 1) / torch.arange(1, scores.shape[-1] + 1)
-    num_kept = (ranked > thresholds).sum(-1, keepdim=True)
-    return (scores - thresholds.gather(-1, num_kept - 1)).clamp_min(0)
-
-
-def _gradients(rng: random.Random) -> Iterator[Case]:
-    yield {"weights": torch.tensor([[0.75, 0.25, 0.0]]), "gradient": torch.tensor([[1.0, 3.0, 5.0]])}
-    for num_queries, num_kvpairs in zip(rng.sample((2, 3, 4), 3), rng.sample((6, 7, 8), 3), strict=True):
-        weights = _sparse(draw(rng, num_queries, num_kvpairs))
-        yield {"weights": weights, "gradient": draw(rng, num_queries, num_kvpairs)}
-
-
-def _mean_of_kept(weights: Tensor, gradient: Tensor) -> Tensor:
-    kept = weights > 0
-    return (gradient * kept).sum(-1, keepdim=True) / kept.sum(-1, keepdim=True)
-
-
-sparsemax_gradient = Exercise(
-    "sparsemax_gradient",
-    chapter=21,
-    title="the gradient of sparsemax",
-    reference=lambda weights, gradient: (gradient - _mean_of_kept(weights, gradient)) * (weights > 0),
-    cases=_gradients,
-    verified="four sets of rows; what is hidden gets nothing, and what is kept sums to 0.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "of softmax",
-            "this is the gradient of softmax: the weights themselves multiply it. For sparsemax only whether a weight "
-            "is above 0 counts.",
-            lambda weights, gradient: weights * (gradient - (weights * gradient).sum(-1, keepdim=True)),
-        ),
-        Mistake(
-            "mean of all keys",
-            "you subtracted the mean over all keys. Only the kept ones share the threshold: take the mean over those.",
-            lambda weights, gradient: (gradient - gradient.mean(-1, keepdim=True)) * (weights > 0),
-        ),
-        Mistake(
-            "kept summed, divided by all",
-            "you summed over the kept keys and divided by the number of all keys. Divide by the number of kept ones.",
-            lambda weights, gradient: (gradient - (gradient * (weights > 0)).mean(-1, keepdim=True)) * (weights > 0),
-        ),
-        Mistake(
-            "weighted mean",
-            "you subtracted the mean with the weights. Kept keys count equally, however large their weight is.",
-            lambda weights, gradient: (gradient - (weights * gradient).sum(-1, keepdim=True)) * (weights > 0),
-        ),
-        Mistake(
-            "threshold held fixed",
-            "you passed the gradient on where the weight is above 0. But the threshold moves with the scores, too: "
-            "subtract the mean over the kept keys.",
-            lambda weights, gradient: gradient * (weights > 0),
-        ),
-        Mistake(
-            "hidden keys too",
-            "keys whose weight is 0 get a gradient from you. A small change of their score changes nothing: 0.",
-            lambda weights, gradient: gradient - _mean_of_kept(weights, gradient),
-        ),
-        Mistake(
-            "sum for mean",
-            "you subtracted the sum over the kept keys. Subtract their mean.",
-            lambda weights, gradient: (gradient - (gradient * (weights > 0)).sum(-1, keepdim=True)) * (weights > 0),
-        ),
-        Mistake(
-            "mean over queries",
-            "you averaged over the queries. Each row has a threshold of its own: average over its keys.",
-            lambda weights, gradient: (
-                (gradient - (gradient * (weights > 0)).sum(0) / (weights > 0).sum(0).clamp_min(1)) * (weights > 0)
-            ),
-        ),
-        Mistake(
-            "one mean for all",
-            "you took one mean over all rows. Each row has a threshold of its own.",
-            lambda weights, gradient: (gradient - gradient[weights > 0].mean()) * (weights > 0),
         ),
     ],
 )

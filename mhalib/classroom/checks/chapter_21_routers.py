@@ -74,6 +74,23 @@ balance_loss = Exercise(
             lambda shares, chosen: shares.shape[-1] * (shares.sum((0, 1)) * chosen.float().sum((0, 1))).sum(),
         ),
         Mistake(
+            "words counted",
+            "you counted the words that chose a head. Divide by the number of words, or a longer text has a larger "
+            "loss.",
+            lambda shares, chosen: shares.shape[-1] * (shares.mean((0, 1)) * chosen.float().sum((0, 1))).sum(),
+        ),
+        Mistake(
+            "loads summing to 1",
+            "your loads sum to 1 over the heads. A load is the part of all words that chose the head, and each word "
+            "chooses more than one.",
+            lambda shares, chosen: _balance(shares, chosen) / chosen.float().sum(-1).mean(),
+        ),
+        Mistake(
+            "number of words for heads",
+            "you multiplied by the number of words. The factor is the number of heads, the size of the last axis.",
+            lambda shares, chosen: shares.shape[1] * _balance(shares, chosen) / shares.shape[-1],
+        ),
+        Mistake(
             "text by text",
             "you balanced each text for itself and averaged then. Average shares and loads over all texts of the "
             "batch first.",
@@ -145,6 +162,19 @@ mended_router = Exercise(
             "multiplied by all heads",
             "you multiplied by the number of all heads. The gates must sum to the number of chosen ones.",
             lambda router_scores, num_chosen: router_scores.shape[-1] * _gates(router_scores, num_chosen) / num_chosen,
+        ),
+        Mistake(
+            "multiplied by all heads, not divided",
+            "you multiplied the shares by the number of all heads. That makes 1 of equal gates, but other gates do not "
+            "sum to `num_chosen`: divide by the sum of the chosen ones first.",
+            lambda router_scores, num_chosen: router_scores.shape[-1] * _kept(router_scores, num_chosen),
+        ),
+        Mistake(
+            "divided by the largest",
+            "you divided by the largest gate. Divide by the sum of the chosen gates, and multiply by their number.",
+            lambda router_scores, num_chosen: (
+                _kept(router_scores, num_chosen) / _kept(router_scores, num_chosen).amax(-1, keepdim=True)
+            ),
         ),
         Mistake(
             "softmax after the choice",
