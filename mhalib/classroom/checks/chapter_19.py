@@ -222,7 +222,7 @@ absorbed_scores = Exercise(
     mistakes=[
         Mistake(
             "scale of the latents",
-            "you divided by the square root of c, the latents' width. The scores are those of queries and keys, "
+            "you divided by the square root of the latents' width. The scores are those of queries and keys, "
             "which have d channels: divide by the square root of d.",
             lambda q, up, latents: q @ up @ latents.T / math.sqrt(up.shape[-1]),
         ),
@@ -243,7 +243,7 @@ absorbed_scores = Exercise(
         ),
         Mistake(
             "up reshaped",
-            "you reshaped `up` to (h, c, d). That keeps the order in memory and mixes rows with columns; "
+            "you reshaped `up` to (h, width, d). That keeps the order in memory and mixes rows with columns; "
             "to exchange two axes, transpose.",
             lambda q, up, latents: _scores(q, up.reshape(len(up), up.shape[2], up.shape[1]).mT, latents),
         ),

@@ -91,6 +91,12 @@ pooled = Exercise(
             lambda weight, num_heads, num_groups: weight.unflatten(0, (num_heads, -1)).mean(1),
         ),
         Mistake(
+            "over the groups",
+            "you averaged over the groups: the first heads of all groups, then the second heads. Average over the "
+            "heads of one group, and keep a head for each group.",
+            lambda weight, num_heads, num_groups: _in_groups(weight, num_heads, num_groups).mean(0).flatten(0, 1),
+        ),
+        Mistake(
             "input columns",
             "you averaged columns, which belong to the input. In an `nn.Linear`, a head owns rows.",
             lambda weight, num_heads, num_groups: torch.stack(weight.chunk(num_heads // num_groups, 1)).mean(0),

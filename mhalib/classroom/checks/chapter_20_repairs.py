@@ -16,7 +16,8 @@ from .chapter_20 import mixed
 
 
 def _masked_scores(rng: random.Random) -> Iterator[Case]:
-    """Each query may attend to a key, but not to all; a column at least of `before` sums to less than zero."""
+    """Each query may attend to a key, but not to all. In the drawn cases head 0 listens with negative numbers only, so
+    that a score of -inf becomes +inf there, not NaN."""
     yield {
         "scores": torch.tensor([[[1.0, 2.0, 0.0]], [[0.0, 1.0, 3.0]]]),
         "mask": torch.tensor([[True, True, False]]),
@@ -30,7 +31,7 @@ def _masked_scores(rng: random.Random) -> Iterator[Case]:
         yield {
             "scores": 2 * draw(rng, num_heads, num_queries, num_kvpairs),
             "mask": torch.tensor([[key in keys for key in range(num_kvpairs)] for keys in seen]),
-            "before": -before if before.sum(0).min() > 0 else before,
+            "before": torch.cat([-before[:, :1].abs(), before[:, 1:]], 1),
             "after": draw(rng, num_heads, num_heads),
         }
 
@@ -49,9 +50,11 @@ def _masked_first(
     *,
     filling: float = -math.inf,
     instead: float = math.nan,
+    score_instead: float = math.nan,
 ) -> Tensor:
-    """The weights that are NaN become `instead`, before the second mixing."""
-    weights = mixed(scores.masked_fill(~mask, filling), before).softmax(-1)
+    """Mixed scores that are NaN become `score_instead`; weights that are NaN `instead`, before the second mixing."""
+    told = mixed(scores.masked_fill(~mask, filling), before)
+    weights = told.where(~told.isnan(), score_instead).softmax(-1)
     return mixed(weights.nan_to_num(instead), after)
 
 
@@ -81,6 +84,24 @@ talked_weights = Exercise(
             "you still mask before the mixing, and set the weights that are NaN to 0. Those heads no longer attend to "
             "anything. Mix first, then mask: no NaN appears.",
             partial(_masked_first, instead=0.0),
+        ),
+        *(
+            Mistake(
+                f"NaN scores hidden{how}",
+                "you still mask before the mixing, and hide the scores that are NaN. A head that has only negative "
+                "numbers in its column of `before` gets no NaN there, but +inf: its masked keys are the most visible "
+                "ones. Mix first, then mask.",
+                function,
+            )
+            for how, function in (
+                ("", partial(_masked_first, score_instead=-math.inf)),
+                (
+                    " by nan_to_num",
+                    lambda scores, mask, before, after: mixed(
+                        mixed(scores.masked_fill(~mask, -math.inf), before).nan_to_num(-math.inf).softmax(-1), after
+                    ),
+                ),
+            )
         ),
         Mistake(
             "NaN in the result set to zero",
@@ -130,6 +151,12 @@ talked_weights = Exercise(
             "both mixings before the softmax",
             "you mixed with both matrices before the softmax. `after` mixes the weights that come out of it.",
             lambda scores, mask, before, after: _talked(scores, mask, before @ after, torch.eye(len(after))),
+        ),
+        Mistake(
+            "both mixings after the softmax",
+            "the softmax came first, and both mixings after it. `before` mixes the scores: mix, then mask, then the "
+            "softmax.",
+            lambda scores, mask, before, after: _talked(scores, mask, torch.eye(len(before)), before @ after),
         ),
         Mistake(
             "mixings exchanged",

@@ -116,6 +116,16 @@ shared_scores = Exercise(
             lambda q, k, mixing, head_dim: _shared_scores(q, k, mixing, head_dim).sum(0),
         ),
         Mistake(
+            "queries before heads",
+            "your result is (Q, h, K). The heads come first: (h, Q, K).",
+            lambda q, k, mixing, head_dim: _shared_scores(q, k, mixing, head_dim).transpose(0, 1),
+        ),
+        Mistake(
+            "multiplied by the root",
+            "you multiplied by the square root of `head_dim`. Divide by it.",
+            lambda q, k, mixing, head_dim: _raw(q, k, mixing) * math.sqrt(head_dim),
+        ),
+        Mistake(
             "keys by queries",
             "your result is (h, K, Q). Rows are queries and columns are keys: (h, Q, K).",
             lambda q, k, mixing, head_dim: _shared_scores(q, k, mixing, head_dim).mT,
@@ -151,6 +161,13 @@ def _parts(x: Tensor, num_heads: int, overlap: int) -> tuple[Tensor, Tensor, Ten
     """A window in three: the channels on its left, its own, those on its right."""
     windows = _widened(x, num_heads, overlap)
     return windows[..., :overlap], windows[..., overlap:-overlap], windows[..., -overlap:]
+
+
+def _far_ends(x: Tensor, num_heads: int, overlap: int) -> Tensor:
+    """The first channels of the left neighbour and the last of the right one: those that are not next to the head."""
+    own = _windows(x, num_heads, 0, 0)
+    left, right = F.pad(own, (0, 0, 0, 0, 1, 0))[:, :-1], F.pad(own, (0, 0, 0, 0, 0, 1))[:, 1:]
+    return torch.cat([left[..., :overlap], own, right[..., -overlap:]], -1)
 
 
 widened = Exercise(
@@ -236,6 +253,12 @@ widened = Exercise(
             "the channels of the two neighbours are on the wrong sides: the right one's come first. Keep the order "
             "of x.",
             lambda x, num_heads, overlap: torch.cat([_parts(x, num_heads, overlap)[part] for part in (2, 1, 0)], -1),
+        ),
+        Mistake(
+            "far ends of the neighbours",
+            "you took the neighbours' channels from the wrong ends: the first ones of the left neighbour, and the last "
+            "ones of the right. Take those that are next to the head's own.",
+            _far_ends,
         ),
         Mistake(
             "tokens before heads",
