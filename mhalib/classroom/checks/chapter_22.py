@@ -54,6 +54,17 @@ composed_scores = Exercise(
             lambda scores, first, second, gate: _composed(scores, first, second, gate) - scores,
         ),
         Mistake(
+            "pairs only",
+            "the head's own score and its gate are missing: you returned only what the pairs bring.",
+            lambda scores, first, second, gate: _exchanged(scores, first, second),
+        ),
+        Mistake(
+            "ones everywhere",
+            "you added 1 to every entry of the matrix, so all heads are summed up. The identity has 1 on its diagonal "
+            "only.",
+            lambda scores, first, second, gate: scores.sum(0) + _composed(scores, first, second, gate) - scores,
+        ),
+        Mistake(
             "transposed",
             "`first` and `second` changed places, so the matrix is transposed. `first` says what is taken from each "
             "head, `second` what each head is given.",
@@ -63,6 +74,11 @@ composed_scores = Exercise(
             "gate forgotten",
             "the gate is missing: add each score times its head's gate.",
             lambda scores, first, second, gate: scores + _exchanged(scores, first, second),
+        ),
+        Mistake(
+            "gate not multiplied",
+            "you added the gate itself. Add the gate times the head's score.",
+            lambda scores, first, second, gate: scores + _exchanged(scores, first, second) + gate.T[:, :, None],
         ),
         Mistake(
             "gate only",
@@ -121,9 +137,11 @@ def _masked(rng: random.Random) -> Iterator[Case]:
         num_heads, num_queries, num_kvpairs = sizes(rng, 3, smallest=3)
         mask = draw(rng, num_queries, num_kvpairs) > -0.3
         mask[:, 0], mask[0, 1] = True, False
+        compositions = torch.eye(num_heads) + draw(rng, num_queries, num_heads, num_heads)
+        compositions[0, :, 1] = -compositions[0, :, 1].abs()  # -inf becomes +inf here, not NaN
         yield {
             "scores": draw(rng, num_heads, num_queries, num_kvpairs),
-            "compositions": torch.eye(num_heads) + draw(rng, num_queries, num_heads, num_heads),
+            "compositions": compositions,
             "mask": mask,
         }
 
@@ -164,6 +182,25 @@ composed_weights = Exercise(
             lambda scores, compositions, mask: (
                 _mixed(scores.masked_fill(~mask, -math.inf), compositions).softmax(-1).nan_to_num(0.0)
             ),
+        ),
+        Mistake(
+            "NaN of scores replaced",
+            "you replaced NaN after the composition and left its cause. Where a head receives only negative shares, "
+            "-inf has become +inf, and a hidden key gets all the weight. Compose first, then mask.",
+            lambda scores, compositions, mask: (
+                _mixed(scores.masked_fill(~mask, -math.inf), compositions).nan_to_num(-1e9).softmax(-1)
+            ),
+        ),
+        Mistake(
+            "masked with 0",
+            "you set hidden scores to 0. A score of 0 still gets a weight, and the composition fills it again. Compose "
+            "first, then mask with -inf.",
+            lambda scores, compositions, mask: _mixed(scores.masked_fill(~mask, 0.0), compositions).softmax(-1),
+        ),
+        Mistake(
+            "mask inverted",
+            "you hid what a query may look at. `mask` is True where it may look.",
+            lambda scores, compositions, mask: _weights(scores, compositions, ~mask),
         ),
         Mistake(
             "weights composed",

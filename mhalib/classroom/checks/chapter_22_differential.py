@@ -68,6 +68,16 @@ differential_weights = Exercise(
             ),
         ),
         Mistake(
+            "no softmax",
+            "you subtracted scores, and there is no softmax. Each map has one of its own; subtract the weights.",
+            lambda scores, second: scores[0::2] - second * scores[1::2],
+        ),
+        Mistake(
+            "both multiplied",
+            "you multiplied the whole difference, so rows sum to 0. The number belongs to the second map only.",
+            lambda scores, second: second * _difference(scores, 1.0),
+        ),
+        Mistake(
             "inside the softmax",
             "you multiplied the second scores, before their softmax. That makes the second map flatter. Multiply its "
             "weights.",
@@ -163,6 +173,16 @@ second_weight = Exercise(
             "powers added",
             "you added the second power. Subtract it.",
             lambda q1, k1, q2, k2, start: (q1 @ k1).exp() + (q2 @ k2).exp() + start,
+        ),
+        Mistake(
+            "start subtracted",
+            "you subtracted `start`. Add it: with equal pairs it is what is left.",
+            lambda q1, k1, q2, k2, start: (q1 @ k1).exp() - (q2 @ k2).exp() - start,
+        ),
+        Mistake(
+            "scaled",
+            "you divided the products by the root of the width, as scores are. These products are not scaled.",
+            lambda q1, k1, q2, k2, start: (q1 @ k1 / len(q1) ** 0.5).exp() - (q2 @ k2 / len(q2) ** 0.5).exp() + start,
         ),
         Mistake(
             "start multiplied",

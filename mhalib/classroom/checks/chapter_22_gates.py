@@ -100,6 +100,18 @@ gated_output = Exercise(
             lambda found, x, W_gate, W_o: _with_gates(found, (-x @ W_gate.T).sigmoid(), W_o),
         ),
         Mistake(
+            "no W_o",
+            "you merged the gated heads and stopped. W_o comes last.",
+            lambda found, x, W_gate, W_o: _merged(found * (x @ W_gate.T).sigmoid().T[:, :, None]),
+        ),
+        Mistake(
+            "gates reshaped",
+            "you reshaped the gates from (Q, h) to (h, Q), so a token gets gates of others. Transpose them.",
+            lambda found, x, W_gate, W_o: _with_gates(
+                found, (x @ W_gate.T).sigmoid().reshape(len(found), len(x)).T, W_o
+            ),
+        ),
+        Mistake(
             "no gate",
             "this is the output without gates.",
             lambda found, x, W_gate, W_o: _merged(found) @ W_o.T,
