@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .._validate import require_count
-from .arguments import axes_of_arguments, is_compiled, modules_of, own_sizes, tensor_arguments, unwrapped
 from .amounts import flops, moved
+from .arguments import axes_of_arguments, is_compiled, modules_of, own_sizes, tensor_arguments, unwrapped
 from .axes import Axes, Names, unknown
 from .follow import SOFTMAX, follow, is_fused, meetings, tensors_in, weight_axes
 from .ledger import Ledger
