@@ -12,10 +12,10 @@ from ._exercise import Case, Exercise, Mistake
 
 
 def _products(rng: random.Random) -> Iterator[Case]:
-    yield {"n": 2, "k": 3, "m": 5, "bytes_per_number": 4}
+    yield {"rows": 2, "inner": 3, "columns": 5, "bytes_per_number": 4}
     for width in (2, 4, 8):
         n, k, m = rng.sample(range(3, 60), 3)
-        yield {"n": n, "k": k, "m": m, "bytes_per_number": width}
+        yield {"rows": n, "inner": k, "columns": m, "bytes_per_number": width}
 
 
 def _intensity(n: int, k: int, m: int, moved: float) -> float:
@@ -47,17 +47,17 @@ product_intensity = Exercise(
         ),
         Mistake(
             "result not written",
-            "you counted what is read. The result, n times m numbers, has to be written, too.",
+            "you counted what is read. The result, rows times columns numbers, has to be written, too.",
             lambda n, k, m, bytes_per_number: _intensity(n, k, m, bytes_per_number * (n * k + k * m)),
         ),
         Mistake(
             "second matrix not read",
-            "the second matrix, k times m, is missing from the bytes. For a projection this is W: it has to be read.",
+            "the second matrix, inner times columns, is missing from the bytes. For a projection this is W: it has to be read.",
             lambda n, k, m, bytes_per_number: _intensity(n, k, m, bytes_per_number * (n * k + n * m)),
         ),
         Mistake(
             "first matrix not read",
-            "the first matrix, n times k, is missing from the bytes.",
+            "the first matrix, rows times inner, is missing from the bytes.",
             lambda n, k, m, bytes_per_number: _intensity(n, k, m, bytes_per_number * (k * m + n * m)),
         ),
         Mistake(
