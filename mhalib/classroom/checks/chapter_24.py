@@ -52,7 +52,7 @@ product_intensity = Exercise(
         ),
         Mistake(
             "second matrix not read",
-            "the second matrix, inner times columns, is missing from the bytes. For a projection this is W: it has to be read.",
+            "the second matrix, inner times columns, is missing from the bytes. A projection has to read its W.",
             lambda n, k, m, bytes_per_number: _intensity(n, k, m, bytes_per_number * (n * k + n * m)),
         ),
         Mistake(
