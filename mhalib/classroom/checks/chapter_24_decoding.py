@@ -144,7 +144,7 @@ batch_to_fill = Exercise(
     reference=lambda num_hiddens, bytes_per_number, ridge: _up(_batch(num_hiddens, bytes_per_number * ridge)),
     cases=_machines,
     verified="four machines, on one of which no batch is large enough.",
-    points=2,
+    points=3,
     mistakes=[
         Mistake(
             "weights alone",
