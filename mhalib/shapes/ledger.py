@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 HEADINGS = ("#", "shape", "axes", "operation", "reads", "strides", "memory", "bytes")
-COSTS = ("#", "axes", "operation", "reads", "FLOPs", "bytes moved", "FLOPs/byte")
+COSTS = ("#", "operation", "reads", "FLOPs", "bytes moved", "FLOPs/byte")
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Ledger:
         """FLOPs, bytes moved and FLOPs for each byte of every step that moves something, as text to print."""
         rows = [
             (
-                *(str(number), f"({', '.join(step.axes)})", step.operation, ", ".join(step.reads)),
+                *(str(number), step.operation, ", ".join(step.reads)),
                 *(f"{step.flops:,}", f"{step.moved:,}", f"{step.intensity:.2f}"),
             )
             for number, step in enumerate(self.steps)
@@ -111,7 +111,7 @@ class Ledger:
         ]
         rest = len(self.steps) - len(rows)
         total = f"{self.flops:,} FLOPs, {self.moved:,} bytes moved; {rest} steps move nothing"
-        return "\n".join([*_in_columns([COSTS, *rows], {0, 4, 5, 6}), total])
+        return "\n".join([*_in_columns([COSTS, *rows], {0, 3, 4, 5}), total])
 
     @property
     def summary(self) -> str:

@@ -16,9 +16,9 @@ export function Roofline({ model, el }) {
     ["batch_size", "examples B", 1000000],
   ];
   const STEPS = ["W_q", "W_k", "W_v", "scores", "softmax", "average", "W_o"];
-  const PHASES = [["prefill", "prefill: N tokens at once"], ["training", "training: forward and backward"], ["decoding", "decoding: one token, N cached"]];
+  const PHASES = [["prefill", "prefill: a prompt"], ["training", "training"], ["decoding", "decoding: a token"]];
   const VARIANTS = ["multi-head", "grouped", "multi-query"];
-  const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [460, 330, 58, 14, 26, 46];
+  const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [460, 340, 64, 30, 30, 50];
   const [LEAST, MOST, FLOOR] = [-1, 4, -4]; // powers of ten: FLOPs for each byte, and the least share of the peak
   const put = writer(model);
   const said = voice();
@@ -86,7 +86,7 @@ export function Roofline({ model, el }) {
     const parts = [];
     for (let power = LEAST; power <= MOST; power += 1) {
       parts.push(svg("line", { x1: x(power), x2: x(power), y1: TOP, y2: HEIGHT - BOTTOM, class: css("grid") }));
-      parts.push(text(x(power), HEIGHT - BOTTOM + 16, words(power)));
+      parts.push(text(x(power), HEIGHT - BOTTOM + 18, words(power)));
     }
     for (let power = FLOOR; power <= 0; power += 1) {
       parts.push(svg("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: y(power), y2: y(power), class: css("grid") }));
@@ -104,20 +104,29 @@ export function Roofline({ model, el }) {
       if (last && spot.at - last.at < 9) last.steps.push(step);
       else spots.push(spot);
     }
+    /** Of dots that are near each other, together. @type {{ at: number, down: number, names: string[], last: number }[]} */
+    const labels = [];
+    for (const { at, down, steps: here } of spots) {
+      const names = here.map((step) => step.name);
+      const chosen = names.includes(String(model.get("step")));
+      parts.push(svg("circle", { cx: at, cy: down, r: chosen ? 8 : 5.5, class: chosen ? css("chosen") : css(here[0].bound), "data-steps": names.join(" "), onclick: () => put({ step: names[0] }) }));
+      const before = labels[labels.length - 1];
+      if (before && at - before.last < 45) {
+        before.names.push(...names);
+        before.last = at;
+      } else labels.push({ at, down, names, last: at });
+    }
     /** @type {[number, number, number][]} */
     const taken = []; // by labels: left, right, down
-    for (const { at, down, steps: here } of spots) {
-      const chosen = here.some((step) => step.name === model.get("step"));
-      const label = here.map((step) => step.name).join(", ");
-      const right = at > 0.62 * WIDTH;
-      const [from, to] = right ? [at - 5 - 8 * label.length, at] : [at, at + 5 + 8 * label.length];
-      const fits = (/** @type {number} */ low) => taken.every(([start, end, place]) => to < start || from > end || Math.abs(place - low) > 16);
+    for (const { at, down, names, last } of labels) {
+      const label = STEPS.filter((step) => names.includes(step)).join(", ");
+      const half = 4.3 * label.length;
+      const wanted = down > y(0) + 1 ? last + 4 + half : (at + last) / 2; // beside the slope, or below the flat part
+      const middle = Math.min(WIDTH - 4 - half, Math.max(LEFT + 4 + half, wanted));
       let low = Math.min(down + 24, HEIGHT - BOTTOM - 8);
-      while (!fits(low)) low += down > HEIGHT / 2 ? -17 : 17;
-      taken.push([from, to, low]);
-      parts.push(svg("line", { x1: at, x2: at, y1: down, y2: low - 4, class: css("leader") }));
-      parts.push(svg("circle", { cx: at, cy: down, r: chosen ? 8 : 5.5, class: chosen ? css("chosen") : css(here[0].bound), "data-steps": here.map((step) => step.name).join(" "), onclick: () => put({ step: here[0].name }) }));
-      parts.push(text(at + (right ? -5 : 5), low, label, right ? "end" : "start"));
+      while (taken.some(([from, to, place]) => middle + half > from && middle - half < to && Math.abs(place - low) < 18)) low += down > HEIGHT / 2 ? -18 : 18;
+      taken.push([middle - half, middle + half, low]);
+      parts.push(text(middle, low, label));
     }
     drawing.replaceChildren(...parts);
     const where = (/** @type {string} */ bound) => steps.filter((step) => step.bound === bound).map((step) => step.name).join(", ") || "none";
@@ -136,7 +145,7 @@ export function Roofline({ model, el }) {
     const [name, peak, bandwidth, width] = limits();
     const total = steps.reduce((sum, step) => sum + step.seconds, 0);
     drawRoof(steps);
-    const rows = steps.map((step) => [step.name, inWords(step.flops, ""), inWords(step.moved, "B"), step.flops ? digits(step.intensity) : "0", step.bound, inTime(step.seconds), percent(step.seconds / total)]);
+    const rows = steps.map((step) => [step.name, step.flops ? inWords(step.flops, "") : "0", inWords(step.moved, "B"), step.flops ? digits(step.intensity) : "0", step.bound, inTime(step.seconds), percent(step.seconds / total)]);
     const marks = (/** @type {number} */ r) => ({ "data-step": steps[r].name, "data-flops": String(steps[r].flops), "data-moved": String(steps[r].moved), "aria-current": steps[r].name === model.get("step") && "true" });
     const caption = `${name}: ${inWords(BigInt(Math.round(peak)), "FLOP/s")}, ${inWords(BigInt(Math.round(bandwidth)), "B")}/s, numbers of ${width} bytes. Ridge: ${digits(peak / bandwidth)} FLOPs for each byte.`;
     frame.replaceChildren(sheet(caption, ["step", "FLOPs", "bytes", "FLOPs/byte", "bound by", "at least", "share"], rows, marks));

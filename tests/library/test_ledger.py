@@ -839,7 +839,7 @@ def test_costs_are_a_table_of_the_steps_that_move_something():
     book = ledger(layer, *_queries_and_pairs(), **options)
     lines = book.costs.splitlines()
     moving = [step for step in book if step.moved]
-    assert lines[0].split() == ["#", "axes", "operation", "reads", "FLOPs", "bytes", "moved", "FLOPs/byte"]
+    assert lines[0].split() == ["#", "operation", "reads", "FLOPs", "bytes", "moved", "FLOPs/byte"]
     assert [line.split()[-2] for line in lines[1:-1]] == [f"{step.moved:,}" for step in moving]
     assert [line.split()[-1] for line in lines[1:-1]] == [f"{step.flops / step.moved:.2f}" for step in moving]
     rest = len(book) - len(moving)
