@@ -70,7 +70,7 @@ def test_every_control_changes_what_it_says(show: Callable) -> None:
     for machine in MACHINES:
         page.locator("select[data-name=machine]").select_option(machine)
         assert shown_rows(page) == expected(Roofline(machine, **now, num_kv_heads=4))
-    expect(page.locator("caption")).to_have_text(
+    expect(page.locator(".mhalib caption")).to_have_text(
         re.compile("^NVIDIA H200 SXM: 990 TFLOP/s, 4.80 TB/s, numbers of 2 bytes")
     )
 
