@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -64,6 +64,79 @@ def median_seconds(functions: Mapping[Any, Callable[[], object]], rounds: int = 
             if round_number:
                 seconds[name].append(time.perf_counter() - start)
     return {name: statistics.median(times) for name, times in seconds.items()}
+
+
+class Machine(NamedTuple):
+    """The two limits of a processor that a roofline draws.
+
+    name: what it is called.
+    peak: FLOPs per second, of numbers of `bytes_per_number` bytes.
+    bandwidth: bytes per second between the processor and its memory, read and written together.
+    bytes_per_number: 4 for float32, 2 for bfloat16 and float16.
+    """
+
+    name: str
+    peak: float
+    bandwidth: float
+    bytes_per_number: int
+
+    @property
+    def ridge(self) -> float:
+        """FLOPs for each byte where both limits meet. A step with fewer waits for memory."""
+        return self.peak / self.bandwidth
+
+    def seconds(self, flops: float, moved: float) -> float:
+        """The least time of a step with these FLOPs and bytes: both at once, so the longer of the two decides."""
+        return max(flops / self.peak, moved / self.bandwidth)
+
+    def bound(self, flops: float, moved: float) -> str:
+        """What decides: "arithmetic" or "memory"."""
+        return "arithmetic" if flops / self.peak > moved / self.bandwidth else "memory"
+
+
+def measure_machine(
+    functions: Mapping[Any, Callable[[], object]] | None = None,
+    *,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    size: int = 1024,
+    num_bytes: int = 2**28,
+    rounds: int = 15,
+) -> tuple[Machine, dict[Any, float]]:
+    """The limits of this machine, and the median seconds of `functions`, all measured in the same rounds.
+
+    The peak is that of a product of two square matrices, into memory that is there already. The bandwidth is that of a
+    copy from one array to another, each read or written once: 2 `num_bytes`. Both are what torch reaches with the
+    threads that it has, which is less than what a data sheet says.
+
+    Args:
+        functions: by name, as in `median_seconds`; none measures the machine alone.
+        device: where it computes.
+        dtype: of the matrices.
+        size: rows and columns of the matrices: enough to reach the peak. A GPU needs 8192.
+        num_bytes: of each array that is copied: many times the processor's largest cache.
+        rounds: rounds that count.
+
+    Raises:
+        TypeError, ValueError: a size is no positive integer, the device is not there, `dtype` holds no floating-point
+            numbers, or what `median_seconds` says.
+    """
+    require_device("device", device)
+    for name, count in (("size", size), ("num_bytes", num_bytes)):
+        require_count(name, count)
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise TypeError(f"dtype={dtype!r:.80} must be a torch.dtype of floating-point numbers")
+    functions = {} if functions is None else functions
+    require_kind("functions", functions, Mapping)
+    matrix = torch.ones(size, size, device=device, dtype=dtype)
+    result = torch.empty_like(matrix)
+    source = torch.ones(num_bytes, device=device, dtype=torch.uint8)
+    target = torch.zeros_like(source)
+    product, copy = object(), object()  # names that no function has
+    timed = {product: lambda: torch.mm(matrix, matrix, out=result), copy: lambda: target.copy_(source)}
+    seconds = median_seconds({**timed, **functions}, rounds)
+    peak, bandwidth = 2 * size**3 / seconds.pop(product), 2 * num_bytes / seconds.pop(copy)
+    return Machine("this machine", peak, bandwidth, dtype.itemsize), seconds
 
 
 def peak_bytes(function: Callable[[], object], device: torch.device | str = "cpu") -> int:

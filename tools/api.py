@@ -121,6 +121,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "04_mathematics": "CostCalculator",
         "05_reshape_trick": "ReshapeStepper",
         "07_per_head_heatmaps": "HeadExplorer",
+        "24_counting": "Roofline",
         "instruments": (
             "Instrument=instruments page_script=instruments script_file=instruments scripts=instruments "
             "source=instruments STYLE=instruments joinable=instruments"
@@ -146,7 +147,12 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "16_what_heads_look_at": "RELATIONS",
     },
     "mhalib.results": {"03_why_more_than_one_head": "read Results=results"},
-    "mhalib.bench": {"04_mathematics": "time_ratios peak_bytes", "speed": "median_seconds=medians"},
+    "mhalib.bench": {
+        "04_mathematics": "time_ratios peak_bytes",
+        "24_counting": "measure_machine Machine=machine",
+        "speed": "median_seconds=medians",
+    },
+    "mhalib.roofline": {"24_counting": "step_costs StepCost=steps MACHINES=published PHASES=phases STEPS=steps"},
     "mhalib.classroom.checks": {
         "teaching": "EXERCISES=exercises Exercise=checker Mistake=mistake Finding=mistake CheckFailed=mistake"
     },

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 HEADINGS = ("#", "shape", "axes", "operation", "reads", "strides", "memory", "bytes")
+COSTS = ("#", "operation", "reads", "FLOPs", "bytes moved", "FLOPs/byte")
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,12 @@ class Step:
     memory: "view of ..." shares the memory it names; "copy" moves the same numbers; "new" holds new ones.
     bytes: memory newly taken, temporary copies included.
     code: the line of code that made the call.
+    flops: additions and multiplications, as torch's `FlopCounterMode` counts them: those of products of matrices and of
+        convolutions, two for each pair. Nothing else counts, such as the exponentials of a softmax.
+    moved: bytes read and written. Each operation reads each tensor that it is given once, and writes its results once,
+        whatever the caches of the processor may save; a step of several operations moves what each of them moves. A
+        view moves nothing, a number that a view repeats counts once, memory that is only taken is not written, and a
+        lookup reads what it returns. A fused kernel moves its inputs and outputs, and what it does inside is not seen.
     """
 
     operation: str
@@ -30,6 +37,13 @@ class Step:
     memory: str
     bytes: int
     code: str = ""
+    flops: int = 0
+    moved: int = 0
+
+    @property
+    def intensity(self) -> float:
+        """FLOPs for each byte moved; 0 for a step that moves nothing."""
+        return self.flops / self.moved if self.moved else 0.0
 
     def cells(self, number: int) -> tuple[str, ...]:
         """The entries below `HEADINGS`."""
@@ -75,21 +89,38 @@ class Ledger:
         return sum(step.bytes for step in self.steps)
 
     @property
+    def flops(self) -> int:
+        """All additions and multiplications: what `FlopCounterMode` counts of the same run."""
+        return sum(step.flops for step in self.steps)
+
+    @property
+    def moved(self) -> int:
+        """All bytes read and written."""
+        return sum(step.moved for step in self.steps)
+
+    @property
+    def costs(self) -> str:
+        """FLOPs, bytes moved and FLOPs for each byte of every step that moves something, as text to print."""
+        rows = [
+            (
+                *(str(number), step.operation, ", ".join(step.reads)),
+                *(f"{step.flops:,}", f"{step.moved:,}", f"{step.intensity:.2f}"),
+            )
+            for number, step in enumerate(self.steps)
+            if step.moved
+        ]
+        rest = len(self.steps) - len(rows)
+        total = f"{self.flops:,} FLOPs, {self.moved:,} bytes moved; {rest} steps move nothing"
+        return "\n".join([*_in_columns([COSTS, *rows], {0, 3, 4, 5}), total])
+
+    @property
     def summary(self) -> str:
         views = sum(step.memory.startswith("view") for step in self.steps)
         return f"{len(self.steps)} steps, {views} of them views; {self.bytes:,} bytes of new memory"
 
     def __str__(self) -> str:
         rows = [HEADINGS, *(step.cells(number) for number, step in enumerate(self.steps))]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
-        right = {0, len(HEADINGS) - 1}
-        lines = [
-            "  ".join(
-                cell.rjust(width) if column in right else cell.ljust(width)
-                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in rows
-        ]
+        lines = _in_columns(rows, {0, len(HEADINGS) - 1})
         return "\n".join([*lines, self.summary, *(f"note: {note}" for note in self.notes)])
 
     def __repr__(self) -> str:
@@ -108,3 +139,15 @@ class Ledger:
             f"<thead>{head}</thead>"
             f"<tbody>{body}</tbody></table></div>" + (f"<ul>{notes}</ul>" if notes else "")
         )
+
+
+def _in_columns(rows: Sequence[tuple[str, ...]], right: Collection[int]) -> list[str]:
+    """One line for each row, as wide as its widest entries; the columns in `right` end at the same place."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

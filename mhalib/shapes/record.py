@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .._validate import require_count
+from .amounts import flops, moved
 from .arguments import axes_of_arguments, is_compiled, modules_of, own_sizes, tensor_arguments, unwrapped
 from .axes import Axes, Names, unknown
 from .follow import SOFTMAX, follow, is_fused, meetings, tensors_in, weight_axes
@@ -36,6 +37,8 @@ def ledger(
     **kwargs: Any,
 ) -> Ledger:
     """Run `layer(*args, **kwargs)` and list each step: operation, shape, names of axes, strides, view or copy, bytes.
+
+    What a step computes and moves is written down, too, and `print(ledger(...).costs)` shows it: see `Step`.
 
     It works for every layer or function that computes with torch: this book's, `torch.nn.MultiheadAttention`, your
     own; with gradients or without, on any device. The layer computes what it would compute without the ledger, on
@@ -155,7 +158,9 @@ class _Recorder(TorchDispatchMode):
         if is_fused(name) or func.namespace != "aten":
             self.unseen[f"{name} is one fused kernel: what happens inside it cannot be seen"] = None
         if outputs and name not in SILENT:
-            self._write(func, name, args, inputs, operands, outputs, name.endswith("_") or bool(given))
+            in_place = name.endswith("_") or bool(given)
+            costs = flops(func, args, kwargs, result), moved(func, name, inputs, outputs, in_place)
+            self._write(func, name, args, inputs, operands, outputs, in_place, costs)
         return result
 
     def _as_above(self) -> Any:
@@ -174,6 +179,7 @@ class _Recorder(TorchDispatchMode):
         operands: list[Axes],
         outputs: list[Tensor],
         in_place: bool,
+        costs: tuple[int, int],
     ) -> None:
         pointwise = torch.Tag.pointwise in func.tags
         reads = [self._sources.get(_place(x), self._owners.get(_storage(x))) for x in inputs]
@@ -197,6 +203,8 @@ class _Recorder(TorchDispatchMode):
                 in_place=in_place,
                 parts=len(outputs),
                 bytes=sum(new.values()),
+                flops=costs[0],
+                moved=costs[1],
                 memory_of=None if _storage(outputs[0]) in new else self._owners[_storage(outputs[0])],
                 pairs=pairs,
                 site=self._sites,

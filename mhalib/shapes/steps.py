@@ -44,6 +44,8 @@ class Operation:
     in_place: bool
     parts: int
     bytes: int
+    flops: int
+    moved: int
     memory_of: Source | None
     pairs: list[str] = field(repr=False)
     site: int
@@ -91,6 +93,8 @@ def group(
                 memory=_memory(parts, members, say(last.memory_of)),
                 bytes=sum(part.bytes for part in parts),
                 code=last.code,
+                flops=sum(part.flops for part in parts),
+                moved=sum(part.moved for part in parts),
             )
         )
         if "?" in steps[-1].reads:

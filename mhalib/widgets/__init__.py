@@ -13,6 +13,7 @@ from .attention_playground import AttentionPlayground
 from .cost_calculator import CostCalculator
 from .head_explorer import HeadExplorer
 from .reshape_stepper import ReshapeStepper
+from .roofline import Roofline
 
 __all__ = [
     "STYLE",
@@ -21,6 +22,7 @@ __all__ = [
     "HeadExplorer",
     "Instrument",
     "ReshapeStepper",
+    "Roofline",
     "joinable",
     "page_script",
     "script_file",

@@ -1,7 +1,7 @@
 // @ts-check
 /* What attention costs, or how a variant differs in that. Counts are exact integers (BigInt), so that they equal Python's. */
 
-import { choice, classes, labelled, listen, make, numberInput, settle, sheet, voice, writer } from "./shared.js";
+import { choice, classes, inWords, labelled, listen, make, numberInput, settle, sheet, voice, writer } from "./shared.js";
 
 /** @import { Costs, Part, Place, Ratio, Row, Setting } from "./types" */
 /** @param {Place<Costs>} place */
@@ -124,16 +124,6 @@ export function CostCalculator({ model, el }) {
     return null;
   }
 
-  /** @type {(count: bigint, unit: string) => string} */
-  function inWords(count, unit) {
-    const steps = ["", " thousand", " million", " billion", " trillion", " quadrillion"];
-    const prefixes = ["B", "kB", "MB", "GB", "TB", "PB"];
-    let power = 0;
-    while (power < 5 && Number(count) >= 999.5 * 1000 ** power) power += 1;
-    const digits = { minimumSignificantDigits: 3, maximumSignificantDigits: 3 };
-    const value = (Number(count) / 1000 ** power).toLocaleString("en-US", digits);
-    return `${value}${unit ? ` ${prefixes[power]}` : steps[power]}`;
-  }
   /** Half of a thousandth is rounded up, as in Python. @type {Ratio} */
   const ratio = (one, all) => (Number((2000n * one + all) / (2n * all)) / 1000).toFixed(3);
 

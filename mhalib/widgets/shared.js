@@ -77,6 +77,17 @@ export function numberInput({ value, min, max, step = 1, whole = true, changed, 
   return { input, show };
 }
 
+/** A count to three digits: 1.07 billion, or with a unit 1.07 GB. @type {(count: bigint, unit: string) => string} */
+export function inWords(count, unit) {
+  const steps = ["", " thousand", " million", " billion", " trillion", " quadrillion"];
+  const prefixes = ["", "k", "M", "G", "T", "P"];
+  let power = 0;
+  while (power < 5 && Number(count) >= 999.5 * 1000 ** power) power += 1;
+  const digits = { minimumSignificantDigits: 3, maximumSignificantDigits: 3 };
+  const value = (Number(count) / 1000 ** power).toLocaleString("en-US", digits);
+  return `${value}${unit ? ` ${prefixes[power]}${unit}` : steps[power]}`;
+}
+
 /** The pen of a canvas. @param {HTMLCanvasElement} canvas */
 export function penOf(canvas) {
   return /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));

@@ -76,6 +76,28 @@ export type Setting = [string, keyof Costs, string, number, number] | [string, k
 export type Row = [string, string, string, string];
 export type Ratio = (one: bigint, all: bigint) => string;
 
+export interface Roof {
+  machines: [string, number, number, number][];
+  machine: string;
+  num_hiddens: number;
+  num_heads: number;
+  variant: string;
+  num_kv_heads: number;
+  num_tokens: number;
+  batch_size: number;
+  phase: string;
+  step: string;
+}
+/** A step of the layer, counted, with the least time it takes and what decides that. */
+export interface StepOnRoof {
+  name: string;
+  flops: bigint;
+  moved: bigint;
+  intensity: number;
+  seconds: number;
+  bound: string;
+}
+
 export interface Stepper {
   batch_size: number;
   num_tokens: number;

@@ -34,7 +34,7 @@ PAGES = {path.stem: found for path in sorted(notebooks.CHAPTERS.glob("*.ipynb"))
 def test_scripts_are_small_and_plain() -> None:
     text = page_script()
     sizes = [len(script_file(script).read_bytes()) for script in Instrument.known]
-    assert sum(sizes) < 80_000  # a page loads them all; 64 kB did, until they learned of mixed, grouped and gated heads
+    assert sum(sizes) < 90_000  # a page loads them all; 80 kB did, until the roofline came
     for forbidden in (
         "innerHTML",
         "outerHTML",

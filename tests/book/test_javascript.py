@@ -19,6 +19,7 @@ STATES = {
     "CostCalculator": "Costs",
     "HeadExplorer": "Explorer",
     "ReshapeStepper": "Stepper",
+    "Roofline": "Roof",
 }
 
 
@@ -122,4 +123,4 @@ def test_a_bug_of_types_or_habits_is_found(
 def test_readers_need_none_of_it() -> None:
     needed = (javascript.ROOT / "requirements.txt").read_text(encoding="utf-8")
     assert "nodejs" not in needed
-    assert [script_file(name).suffix for name in Instrument.known] == [".js"] * 4
+    assert [script_file(name).suffix for name in Instrument.known] == [".js"] * 5

@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from mhalib.bench import median_seconds, peak_bytes, time_ratios
+from mhalib.bench import measure_machine, median_seconds, peak_bytes, time_ratios
 
 MILLION_FLOATS = 4_000_000  # bytes
 
@@ -75,3 +75,38 @@ def test_names_may_be_tuples_of_sizes():
     ratios = time_ratios({(1, True): lambda: sum(range(2000)), (4, False): lambda: sum(range(2000))}, (4, False), 3)
     assert set(ratios) == {(1, True), (4, False)}
     assert ratios[4, False] == 1
+
+
+SMALL = {"size": 64, "num_bytes": 2**20, "rounds": 3}
+
+
+def test_a_machine_is_measured_beside_functions_in_the_same_rounds():
+    calls = []
+    machine, seconds = measure_machine({"nap": lambda: calls.append(time.sleep(0.01))}, **SMALL)
+    assert len(calls) == 4  # one round goes before, uncounted
+    assert seconds.keys() == {"nap"}
+    assert 0.01 < seconds["nap"] < 1
+    assert machine.bytes_per_number == 4
+    assert machine.peak > 1e7
+    assert machine.bandwidth > 1e7
+
+
+def test_a_machines_limits_are_those_of_a_product_and_a_copy(monkeypatch):
+    """With a clock that gives each call its own second: 2 n³ operations, and 2 bytes for each that is copied."""
+    monkeypatch.setattr("mhalib.bench.median_seconds", lambda functions, rounds: dict.fromkeys(functions, 0.5))
+    machine, _ = measure_machine(dtype=torch.bfloat16, **SMALL)
+    assert machine[1:] == (2 * 64**3 / 0.5, 2 * 2**20 / 0.5, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"size": 0}, ValueError, "size=0 must be at least 1"),
+        ({"num_bytes": 1.5}, TypeError, "num_bytes must be an integer"),
+        ({"dtype": torch.int8}, TypeError, "dtype=torch.int8 must be a torch.dtype of floating-point numbers"),
+        ({"functions": [int]}, TypeError, "functions must be"),
+    ],
+)
+def test_a_machine_is_not_measured_with_nonsense(options, error, message):
+    with pytest.raises(error, match=message):
+        measure_machine(**{**SMALL, **options})

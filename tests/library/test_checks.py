@@ -38,7 +38,7 @@ def cases_of(exercise: Exercise, seed: int = 0) -> list[dict]:
 def test_there_are_enough():
     assert len(EXERCISES) >= 30
     assert sum(len(exercise.mistakes) for exercise in EXERCISES.values()) >= 60
-    assert {exercise.chapter for exercise in EXERCISES.values()} == set(range(1, 24))
+    assert {exercise.chapter for exercise in EXERCISES.values()} == set(range(1, 25))
 
 
 def test_an_exercise_is_in_the_file_of_its_chapter_under_its_name_and_exported():
@@ -614,6 +614,30 @@ def line_through(narrow, wide):
     return [(narrow[1] + growth * (width - narrow[0]), width) for width in (-100, 200)]
 
 
+def flops_of(n, k, m):
+    return 2 * n * k * m
+
+
+def bytes_of(n, k, m, width):
+    return width * sum(a * b for a, b in ((n, k), (k, m), (n, m)))
+
+
+def decoding_scores_of_the_library(batch_size, h, g, d, num_tokens, bytes_per_number):
+    sizes = mhalib.costs.Sizes(h * d, h, g)
+    steps = mhalib.roofline.step_costs(sizes, "decoding", num_tokens, batch_size, bytes_per_number)
+    return steps[3].flops, steps[3].moved
+
+
+def batch_by_trying(num_hiddens, bytes_per_number, ridge):
+    """One more example at a time, until there are so many that one more would make no difference."""
+    batch = 1
+    while 2 / bytes_per_number / (1 / batch + 2 / num_hiddens) < ridge:
+        batch += 1
+        if batch > 10_000 * num_hiddens:
+            return None
+    return batch
+
+
 def interval_by_lists(ours, theirs, quantile):
     differences = [a - b for a, b in zip(ours.tolist(), theirs.tolist(), strict=True)]
     return [statistics.mean(differences), quantile * statistics.stdev(differences) / len(differences) ** 0.5]
@@ -774,6 +798,50 @@ VARIANTS = {
                 (quality[cost <= c].max() == q) & (cost[quality >= q].min() == c)
                 for q, c in zip(quality, cost, strict=True)
             ]
+        ),
+    ],
+    "product_intensity": [
+        lambda n, k, m, bytes_per_number: 2 / bytes_per_number / (1 / n + 1 / k + 1 / m),
+        lambda n, k, m, bytes_per_number: flops_of(n, k, m) / bytes_of(n, k, m, bytes_per_number),
+        lambda n, k, m, bytes_per_number: np.float64(2 * n * k * m) / (n * k + k * m + n * m) / bytes_per_number,
+    ],
+    "least_seconds": [
+        lambda flops, moved, peak, bandwidth: sum(
+            max(f / peak, m / bandwidth) for f, m in zip(flops.tolist(), moved.tolist(), strict=True)
+        ),
+        lambda flops, moved, peak, bandwidth: (
+            torch.stack([flops / peak, moved / bandwidth]).max(0).values.sum().double()
+        ),
+        lambda flops, moved, peak, bandwidth: (
+            torch.where(flops * bandwidth > moved * peak, flops / peak, moved / bandwidth).sum().item()
+        ),
+    ],
+    "decoding_scores": [
+        lambda batch_size, h, g, d, num_tokens, bytes_per_number: (
+            batch_size * g * flops_of(h // g, d, num_tokens),
+            batch_size * g * bytes_of(h // g, d, num_tokens, bytes_per_number),
+        ),
+        lambda batch_size, h, g, d, num_tokens, bytes_per_number: [
+            batch_size * num_tokens * 2 * h * d,
+            batch_size * (h * d + num_tokens * (g * d + h)) * bytes_per_number,
+        ],
+        decoding_scores_of_the_library,
+    ],
+    "batch_to_fill": [
+        batch_by_trying,
+        lambda num_hiddens, bytes_per_number, ridge: (
+            None
+            if num_hiddens <= bytes_per_number * ridge
+            else -(-bytes_per_number * ridge * num_hiddens // (2 * (num_hiddens - bytes_per_number * ridge)))
+        ),
+        lambda num_hiddens, bytes_per_number, ridge: next(
+            (
+                batch
+                for batch in range(1, 10**5)
+                if flops_of(batch, num_hiddens, num_hiddens)
+                >= ridge * bytes_of(batch, num_hiddens, num_hiddens, bytes_per_number)
+            ),
+            None,
         ),
     ],
     "window_mask": [

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 from mhalib import MultiHeadAttention, attend, ledger, merge_heads, split_heads
 from mhalib.bench import peak_bytes
@@ -776,3 +777,71 @@ def test_heads_that_share_keys_and_heads_that_do_not_fill_d_keep_their_names():
         assert [step.axes for step in steps][-2:] == [("B", "N", "h·d"), ("B", "N", "D")]
         assert not steps.notes
     assert not shared.notes
+
+
+# --- what steps compute and move ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", LAYERS)
+def test_flops_are_those_that_torch_counts(name, mode):
+    layer, options = _make(name)
+    x = _queries_and_pairs()
+    with MODES[mode]():
+        with FlopCounterMode(display=False) as counter:
+            layer(*x, **options)
+        book = ledger(layer, *x, **options)
+    assert book.flops == counter.get_total_flops()
+    assert sum(step.flops for step in book) == book.flops
+
+
+def _moved(function, *inputs):
+    """Of the steps that move something."""
+    return [step.moved for step in ledger(function, *inputs) if step.moved]
+
+
+def test_bytes_moved_are_inputs_and_outputs():
+    x, W = _inputs((3, 5), (7, 5))
+    assert _moved(lambda x, W: x @ W.T, x, W) == [4 * (15 + 35 + 21)]
+    assert _moved(lambda x: x.double(), x) == [15 * (4 + 8)]
+    assert _moved(lambda x: x * x, x) == [4 * (15 + 15)]
+    assert _moved(lambda x: x.softmax(-1), x) == [4 * 30]
+    assert _moved(lambda x: x.add_(1.0), x) == [4 * 30]
+
+
+def test_a_view_moves_nothing_and_a_repeated_number_counts_once():
+    (x,) = _inputs((3, 1, 5))
+    assert _moved(lambda x: x.transpose(0, 2)[1:].flatten(), x) == [2 * 4 * 12]
+    assert _moved(lambda x: x.expand(3, 4, 5).contiguous(), x) == [4 * (15 + 60)]
+    assert ledger(lambda x: x.expand(3, 4, 5), x).moved == 0
+
+
+def test_memory_that_is_taken_or_overwritten_is_not_read():
+    (x,) = _inputs((3, 5))
+    assert _moved(lambda x: x.new_empty(7), x) == []
+    assert _moved(lambda x: torch.empty_like(x), x) == []
+    assert _moved(lambda x: torch.ones_like(x), x) == [4 * 15]
+    assert _moved(lambda x: x.new_zeros(7), x) == [4 * 7]
+    assert _moved(lambda x: x.fill_(2.0), x) == [4 * 15]
+    assert _moved(lambda x, y: x.copy_(y), x, x.clone()) == [4 * 30]
+    out = torch.empty(3, 5)
+    assert _moved(lambda x: torch.softmax(x, -1, out=out), x) == [4 * 30]
+
+
+def test_a_lookup_reads_what_it_returns():
+    table, numbers = torch.randn(100, 5), torch.tensor([3, 1])
+    assert _moved(lambda table, numbers: table[numbers], table, numbers) == [2 * 4 * 10 + 16]
+    assert _moved(lambda table, numbers: F.embedding(numbers, table), table, numbers) == [2 * 4 * 10 + 16]
+
+
+def test_costs_are_a_table_of_the_steps_that_move_something():
+    layer, options = _make("ours, lengths per example")
+    book = ledger(layer, *_queries_and_pairs(), **options)
+    lines = book.costs.splitlines()
+    moving = [step for step in book if step.moved]
+    assert lines[0].split() == ["#", "operation", "reads", "FLOPs", "bytes", "moved", "FLOPs/byte"]
+    assert [line.split()[-2] for line in lines[1:-1]] == [f"{step.moved:,}" for step in moving]
+    assert [line.split()[-1] for line in lines[1:-1]] == [f"{step.flops / step.moved:.2f}" for step in moving]
+    rest = len(book) - len(moving)
+    assert lines[-1] == f"{book.flops:,} FLOPs, {book.moved:,} bytes moved; {rest} steps move nothing"
+    assert all(step.intensity == 0 for step in book if not step.moved)

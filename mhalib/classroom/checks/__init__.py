@@ -44,6 +44,8 @@ from .chapter_22_gates import gated_output
 from .chapter_23 import equal_width, not_dominated
 from .chapter_23_corrections import holm
 from .chapter_23_seeds import choose_rates, paired_interval
+from .chapter_24 import least_seconds, product_intensity
+from .chapter_24_decoding import batch_to_fill, decoding_scores
 
 EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise
@@ -71,6 +73,7 @@ EXERCISES: dict[str, Exercise] = {
         *(window_mask, span_shares, sparsemax_gradient, balance_loss, mended_router),
         *(composed_scores, composed_weights, differential_weights, second_weight, gated_output),
         *(equal_width, paired_interval, holm, choose_rates, not_dominated),
+        *(product_intensity, least_seconds, decoding_scores, batch_to_fill),
     )
 }
 """Every exercise by its name, in the order of the chapters."""
@@ -85,6 +88,7 @@ __all__ = [
     "alignment_share",
     "attend",
     "balance_loss",
+    "batch_to_fill",
     "cache_numbers",
     "causal_mask",
     "choose_rates",
@@ -96,6 +100,7 @@ __all__ = [
     "count_weights",
     "cross_shapes",
     "decoder_mask",
+    "decoding_scores",
     "differential_weights",
     "equal_width",
     "first_wrong_step",
@@ -110,6 +115,7 @@ __all__ = [
     "induction_weight",
     "js_divergence",
     "keys_for_heads",
+    "least_seconds",
     "logit_attribution",
     "masked_softmax",
     "mended_accuracy",
@@ -140,6 +146,7 @@ __all__ = [
     "patches",
     "pooled",
     "positional_role",
+    "product_intensity",
     "prune",
     "rotate",
     "row_of_fold",

@@ -1,0 +1,164 @@
+"""What bounds each step of the layer, on a machine of two limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import traitlets
+
+from .. import roofline as formulas
+from .._validate import require_choice, require_count, require_divisible, require_kind
+from ..bench import Machine
+from ..costs import Sizes
+from ._instrument import Instrument
+
+BOUNDS = {
+    "num_hiddens": 65_536,
+    "num_heads": 1024,
+    "num_kv_heads": 1024,
+    "num_tokens": 10_000_000,
+    "batch_size": 1_000_000,
+}
+VARIANTS = ("multi-head", "grouped", "multi-query")
+
+
+class Roofline(Instrument):
+    """Each step of the layer as a dot on the roof of a machine: what it computes for each byte, what bounds it, and the
+    least time it takes, for a prompt, for training, and for one token that is written.
+
+    The numbers are those of `mhalib.roofline.step_costs`. A machine computes with numbers of its own width: 2 bytes on
+    the GPUs of `mhalib.roofline.MACHINES`.
+
+    Args:
+        machine: the name of one of `MACHINES`, or a `Machine`, as `mhalib.bench.measure_machine` gives it, which then
+            is there to choose, too.
+        num_hiddens: D.
+        num_heads: h, divides D.
+        variant: "multi-head", "grouped" or "multi-query".
+        num_kv_heads: of "grouped": heads that have keys and values of their own, divides h. `None` means a quarter of
+            h, or half, or 1.
+        num_tokens: N.
+        batch_size: B.
+        phase: "prefill", "training" or "decoding", see `mhalib.roofline.PHASES`.
+        step: the one that is spoken of, of `mhalib.roofline.STEPS`.
+
+    Raises:
+        TypeError, ValueError: a size is no integer, not positive, above its bound, or does not divide; there is no such
+            machine, variant, phase or step.
+    """
+
+    script = "Roofline"
+
+    machines: traitlets.List[list[Any]] = traitlets.List().tag(sync=True)  # name, peak, bandwidth, bytes of a number
+    machine = traitlets.Unicode().tag(sync=True)
+    num_hiddens = traitlets.Int(4096).tag(sync=True)
+    num_heads = traitlets.Int(32).tag(sync=True)
+    variant = traitlets.Unicode("multi-head").tag(sync=True)
+    num_kv_heads = traitlets.Int(8).tag(sync=True)
+    num_tokens = traitlets.Int(2048).tag(sync=True)
+    batch_size = traitlets.Int(1).tag(sync=True)
+    phase = traitlets.Unicode("prefill").tag(sync=True)
+    step = traitlets.Unicode("scores").tag(sync=True)
+
+    def __init__(
+        self,
+        machine: str | Machine = "NVIDIA A100 80 GB",
+        num_hiddens: int = 4096,
+        num_heads: int = 32,
+        *,
+        variant: str = "multi-head",
+        num_kv_heads: int | None = None,
+        num_tokens: int = 2048,
+        batch_size: int = 1,
+        phase: str = "prefill",
+        step: str = "scores",
+        **kwargs: Any,
+    ) -> None:
+        known = dict(formulas.MACHINES)
+        if not isinstance(machine, str):
+            require_kind("machine", machine, Machine)
+            known = {machine.name: machine, **known}
+            machine = machine.name
+        require_choice("machine", machine, tuple(known))
+        sizes = {"num_hiddens": num_hiddens, "num_heads": num_heads}
+        for name, size in sizes.items():
+            _require_size(name, size)
+        require_divisible("num_hiddens", num_hiddens, num_heads)
+        if num_kv_heads is None:
+            num_kv_heads = num_heads // next(share for share in (4, 2, num_heads) if num_heads % share == 0)
+        sizes |= {"num_kv_heads": num_kv_heads, "num_tokens": num_tokens, "batch_size": batch_size}
+        for name, size in sizes.items():
+            _require_size(name, size)
+        self._known = known
+        choices = {"machine": machine, "variant": variant, "phase": phase, "step": step}
+        super().__init__(machines=[list(one) for one in known.values()], **sizes, **choices, **kwargs)
+        self.costs()  # refuses what does not fit
+
+    @traitlets.validate(*BOUNDS)
+    def _check_size(self, proposal: traitlets.Bunch) -> int:
+        """One by one: sizes that do not divide are on the way to others, and the picture says so."""
+        _require_size(proposal["trait"].name, proposal["value"])
+        return int(proposal["value"])
+
+    @traitlets.validate("machine", "variant", "phase", "step")
+    def _check_choice(self, proposal: traitlets.Bunch) -> str:
+        name = proposal["trait"].name
+        known = {"machine": tuple(self._known), "variant": VARIANTS, "phase": formulas.PHASES, "step": formulas.STEPS}
+        require_choice(name, proposal["value"], known[name])
+        return str(proposal["value"])
+
+    @traitlets.validate("machines")
+    def _check_machines(self, proposal: traitlets.Bunch) -> list[list[Any]]:
+        if proposal["value"] != [list(one) for one in self._known.values()]:
+            raise ValueError("machines come too late: make a roofline with machine=")
+        return list(proposal["value"])
+
+    def limits(self) -> Machine:
+        """The machine that is chosen."""
+        return self._known[self.machine]
+
+    def costs(self) -> tuple[formulas.StepCost, ...]:
+        """FLOPs and bytes of each step.
+
+        Raises:
+            ValueError: the sizes do not divide, as while one is being changed before the other.
+        """
+        shared = {"multi-head": self.num_heads, "grouped": self.num_kv_heads, "multi-query": 1}[self.variant]
+        sizes = Sizes(self.num_hiddens, self.num_heads, shared)
+        width = self.limits().bytes_per_number
+        return formulas.step_costs(sizes, self.phase, self.num_tokens, self.batch_size, width)
+
+    def table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
+        names = ["num_hiddens", "num_heads", *(["num_kv_heads"] if self.variant == "grouped" else [])]
+        sizes = ", ".join(f"{name}={getattr(self, name)}" for name in [*names, "num_tokens", "batch_size"])
+        caption = f"Steps of {self.variant} attention, {self.phase}, on {self.machine}, at {sizes}"
+        header = ("step", "FLOPs", "bytes", "FLOPs/byte", "bound by", "at least")
+        try:
+            costs = self.costs()
+        except ValueError as error:
+            return f"{caption}: {error}", header, []
+        limits = self.limits()
+        rows = [
+            (
+                *(name, f"{flops:,}", f"{moved:,}", f"{flops / moved:.2f}"),
+                *(limits.bound(flops, moved), in_time(limits.seconds(flops, moved))),
+            )
+            for name, flops, moved in costs
+        ]
+        return caption, header, rows
+
+
+def in_time(seconds: float) -> str:
+    """To three digits, in s, ms, µs or ns; not 0."""
+    unit, factor = next((pair for pair in (("s", 1), ("ms", 1e3), ("µs", 1e6)) if seconds * pair[1] >= 1), ("ns", 1e9))
+    value = seconds * factor
+    places = 2 - math.floor(math.log10(value))
+    return f"{round(value, places):,.{max(0, places)}f} {unit}"
+
+
+def _require_size(name: str, size: int) -> None:
+    require_count(name, size)
+    if size > BOUNDS[name]:
+        raise ValueError(f"{name}={size} must be at most {BOUNDS[name]}")

@@ -1,0 +1,157 @@
+"""The roofline in the browser, with no kernel: it counts what Python counts, and says what bounds each step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from accessibility import serious_findings
+from playwright.sync_api import Page, expect
+
+from mhalib.bench import Machine
+from mhalib.roofline import MACHINES, PHASES, STEPS
+from mhalib.widgets import Roofline
+from mhalib.widgets.roofline import VARIANTS, in_time
+
+pytestmark = pytest.mark.browser
+
+MINE = Machine("this machine", 72e9, 11e9, 4)
+SIZES = {"num_hiddens": 96, "num_heads": 12, "num_tokens": 50, "batch_size": 5}
+
+
+def shown_rows(page: Page) -> list[tuple[str, int, int, str, str]]:
+    """Name, FLOPs, bytes, what bounds the step, and its least time."""
+    return [
+        (
+            str(row.get_attribute("data-step")),
+            int(str(row.get_attribute("data-flops"))),
+            int(str(row.get_attribute("data-moved"))),
+            row.locator("td").nth(3).inner_text(),
+            row.locator("td").nth(4).inner_text(),
+        )
+        for row in page.locator("tr[data-step]").all()
+    ]
+
+
+def expected(roof: Roofline) -> list[tuple[str, int, int, str, str]]:
+    machine = roof.limits()
+    return [(*one, machine.bound(*one[1:]), in_time(machine.seconds(*one[1:]))) for one in roof.costs()]
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_counts_what_python_counts(show: Callable, phase: str, variant: str) -> None:
+    for machine in (MINE, "NVIDIA H100 SXM"):
+        roof = Roofline(machine, 96, 12, variant=variant, num_tokens=50, batch_size=5, phase=phase)
+        shown = show(roof)
+        assert shown_rows(shown.page) == expected(roof)
+        assert shown.errors == []
+
+
+def test_counts_stay_exact_beyond_doubles(show: Callable) -> None:
+    roof = Roofline(num_hiddens=65_536, num_heads=1024, num_tokens=10_000_000, batch_size=999_999, phase="training")
+    assert shown_rows(show(roof).page) == expected(roof)
+
+
+def test_every_control_changes_what_it_says(show: Callable) -> None:
+    page = show(Roofline(MINE, **SIZES)).page
+    now: dict[str, object] = dict(SIZES)
+    for name, value in {"num_hiddens": 192, "num_heads": 8, "num_tokens": 7, "batch_size": 2}.items():
+        page.locator(f"input[data-name={name}]").fill(str(value))
+        now[name] = value
+        assert shown_rows(page) == expected(Roofline(MINE, **now)), name
+    expect(page.locator("input[data-name=num_kv_heads]")).to_be_hidden()
+    for name, value in {"variant": "grouped", "phase": "decoding"}.items():
+        page.locator(f"select[data-name={name}]").select_option(value)
+        now[name] = value
+    page.locator("input[data-name=num_kv_heads]").fill("4")
+    assert shown_rows(page) == expected(Roofline(MINE, **now, num_kv_heads=4))
+    for machine in MACHINES:
+        page.locator("select[data-name=machine]").select_option(machine)
+        assert shown_rows(page) == expected(Roofline(machine, **now, num_kv_heads=4))
+    expect(page.locator(".mhalib caption")).to_have_text(
+        re.compile("^NVIDIA H200 SXM: 990 TFLOP/s, 4.80 TB/s, numbers of 2 bytes")
+    )
+
+
+def test_the_roof_has_its_ridge_where_both_limits_meet(show: Callable) -> None:
+    """Every step has a dot: below the ridge on the slope, above it on the flat part."""
+    roof = Roofline(num_hiddens=4096, num_heads=32, num_tokens=2048)
+    page = show(roof).page
+    left, ridge, right = [
+        tuple(map(float, point.split(","))) for point in str(page.locator("polyline").get_attribute("points")).split()
+    ]
+    assert left[1] > ridge[1] == right[1]
+    dots = {
+        name: tuple(float(str(dot.get_attribute(part))) for part in ("cx", "cy"))
+        for dot in page.locator("circle").all()
+        for name in str(dot.get_attribute("data-steps")).split()
+    }
+    assert set(dots) == set(STEPS)
+    slope = (ridge[1] - left[1]) / (ridge[0] - left[0])
+    for step in roof.costs():
+        at, down = dots[step.name]
+        if roof.limits().bound(*step[1:]) == "arithmetic":
+            assert at > ridge[0]
+            assert down == ridge[1]
+        elif step.flops:
+            assert at < ridge[0]
+            assert down == pytest.approx(left[1] + slope * (at - left[0]), abs=0.1)
+    assert "Bound by memory: scores, softmax, average." in str(page.locator("svg").get_attribute("aria-label"))
+
+
+def test_a_step_is_chosen_by_keys_and_by_a_click(show: Callable) -> None:
+    page = show(Roofline()).page
+    said = page.get_by_role("status")
+    expect(said).to_have_text(re.compile("^scores is bound by memory and takes .* at least, .* of the layer's"))
+    page.get_by_label("step to speak of").focus()
+    page.keyboard.press("Home")
+    expect(said).to_have_text(re.compile("^W_q is bound by arithmetic"))
+    expect(page.locator("tr[aria-current]")).to_have_attribute("data-step", "W_q")
+    page.locator("circle[data-steps=softmax]").click()
+    expect(said).to_have_text(re.compile("^softmax is bound by memory"))
+    expect(page.locator("tr[aria-current]")).to_have_attribute("data-step", "softmax")
+
+
+def test_explains_what_does_not_divide(show: Callable) -> None:
+    page = show(Roofline(MINE, **SIZES, variant="grouped")).page
+    page.locator("input[data-name=num_kv_heads]").fill("5")
+    expect(page.get_by_role("status")).to_have_text("h = 12 is not divisible by g = 5: some heads would have no keys.")
+    expect(page.locator("tr[data-step]").first).to_be_hidden()
+    expect(page.locator("svg")).to_be_hidden()
+    page.locator("select[data-name=variant]").select_option("multi-query")
+    expect(page.locator("tr[data-step]").first).to_be_visible()
+    page.locator("input[data-name=num_hiddens]").fill("100")
+    expect(page.get_by_role("status")).to_have_text(re.compile("D = 100 is not divisible by h = 12"))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_fits_and_is_accessible(show: Callable, width: int, scheme: str) -> None:
+    shown = show(Roofline(MINE), width=width, color_scheme=scheme)
+    for phase in PHASES:
+        shown.page.locator("select[data-name=phase]").select_option(phase)
+        assert shown.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert serious_findings(shown.page) == []
+    assert len(shown.hosts) == 1
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("machine", ["NVIDIA T4", "NVIDIA H100 SXM"])
+def test_labels_of_dots_do_not_touch(show: Callable, machine: str, phase: str) -> None:
+    page = show(Roofline(machine, phase=phase, variant="grouped")).page
+    boxes = page.locator("svg text").evaluate_all(
+        "all => all.map((one) => one.getBoundingClientRect()).map((b) => [b.left, b.top, b.right, b.bottom])"
+    )
+    for i, (left, top, right, bottom) in enumerate(boxes):
+        for other in boxes[i + 1 :]:
+            apart = right <= other[0] or other[2] <= left or bottom <= other[1] + 4 or other[3] <= top + 4
+            assert apart, (i, boxes[i], other)
+
+
+def test_without_javascript_the_numbers_stand_in_a_table(show: Callable) -> None:
+    roof = Roofline(MINE, **SIZES)
+    text = show(roof, java_script_enabled=False).page.locator("table").inner_text()
+    for _, flops, moved, bound, seconds in expected(roof):
+        assert all(part in text for part in (f"{flops:,}", f"{moved:,}", bound, seconds))
