@@ -44,6 +44,8 @@ from .chapter_22_gates import gated_output
 from .chapter_23 import equal_width, not_dominated
 from .chapter_23_corrections import holm
 from .chapter_23_seeds import choose_rates, paired_interval
+from .chapter_25 import grown, read_pages, step_bytes
+from .chapter_25_keys import mended_rotary_step, rounded_keys
 
 EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise
@@ -71,6 +73,7 @@ EXERCISES: dict[str, Exercise] = {
         *(window_mask, span_shares, sparsemax_gradient, balance_loss, mended_router),
         *(composed_scores, composed_weights, differential_weights, second_weight, gated_output),
         *(equal_width, paired_interval, holm, choose_rates, not_dominated),
+        *(step_bytes, grown, read_pages, rounded_keys, mended_rotary_step),
     )
 }
 """Every exercise by its name, in the order of the chapters."""
@@ -102,6 +105,7 @@ __all__ = [
     "fold_heads",
     "folded_lens",
     "gated_output",
+    "grown",
     "hard_gate",
     "head_cosines",
     "head_entropy",
@@ -122,6 +126,7 @@ __all__ = [
     "mended_patches",
     "mended_picture_mask",
     "mended_pruning",
+    "mended_rotary_step",
     "mended_router",
     "mended_scale",
     "mended_step",
@@ -141,7 +146,9 @@ __all__ = [
     "pooled",
     "positional_role",
     "prune",
+    "read_pages",
     "rotate",
+    "rounded_keys",
     "row_of_fold",
     "scores",
     "second_weight",
@@ -153,6 +160,7 @@ __all__ = [
     "span_shares",
     "sparsemax_gradient",
     "split_heads",
+    "step_bytes",
     "strides_of_heads",
     "talk",
     "talked_weights",
