@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ._validate import LARGEST, require_count, require_flag, require_kind, require_real, require_tensor
-from .models import GPT
-from .models._base import EncoderDecoder
+from .attention import Cache
+from .models import GPT, DecoderCache
+from .models._base import EncoderDecoder, require_caches
 
 
 @torch.no_grad()
@@ -23,6 +26,7 @@ def greedy(
     max_tokens: int,
     padding: int = 0,
     use_cache: bool = True,
+    caches: list[DecoderCache] | None = None,
 ) -> Tensor:
     """Write the likeliest next token, again and again.
 
@@ -34,6 +38,7 @@ def greedy(
         max_tokens: how many tokens are written at most, `end` among them.
         padding: id that stands behind `end`.
         use_cache: whether keys and values are kept, or all is computed anew for every token; the result is the same.
+        caches: where they are kept, one for each layer of the decoder, empty; `None` means `model.new_caches()`.
 
     Returns:
         (B, T) ids without `begin`, T at most `max_tokens`.
@@ -45,7 +50,7 @@ def greedy(
     require_count("max_tokens", max_tokens)
     require_flag("use_cache", use_cache)
     memory, _ = model.encode(source, source_lens)
-    caches = model.new_caches() if use_cache else None
+    caches = _caches(model, caches, use_cache)
     written = torch.full((len(source), 1), begin, device=source.device)
     ended = torch.zeros(len(source), dtype=torch.bool, device=source.device)
     for _ in range(max_tokens):
@@ -70,6 +75,7 @@ def beam_search(
     max_tokens: int,
     num_beams: int = 4,
     padding: int = 0,
+    caches: list[DecoderCache] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Keep the `num_beams` likeliest beginnings of each target, and return what they have become, the best first.
 
@@ -90,7 +96,7 @@ def beam_search(
     memory, _ = model.encode(source, source_lens)
     memory = memory.repeat_interleave(num_beams, 0)  # row b * num_beams + i is beam i of example b
     lens = None if source_lens is None else source_lens.repeat_interleave(num_beams, 0)
-    caches = model.new_caches()
+    caches = _caches(model, caches)
     written = torch.full((batch_size * num_beams, 1), begin, device=device)
     scores = torch.full((batch_size, num_beams), -torch.inf, device=device)
     scores[:, 0] = 0.0  # at first all beams are equal, so only one counts
@@ -125,6 +131,7 @@ def sample(
     top_k: int | None = None,
     generator: torch.Generator | None = None,
     use_cache: bool = True,
+    caches: Sequence[Cache] | None = None,
 ) -> Tensor:
     """Continue `prompt` with tokens drawn from the model's distribution.
 
@@ -137,13 +144,15 @@ def sample(
         generator: what tokens are drawn with; `None` means torch's own.
         use_cache: whether keys and values are kept. With learned positions, a text longer than `max_tokens` needs
             `False`: the model then sees only the last `max_tokens` tokens.
+        caches: where they are kept, one for each layer, empty, such as `mhalib.attention.QuantisedCache()`; `None`
+            means `model.new_caches(...)`, with memory for the whole text.
 
     Returns:
         (B, N + num_tokens) ids, `prompt` in front.
 
     Raises:
-        ValueError: `temperature` is negative or not finite, or the text would outgrow the model's positions while a
-            cache is used.
+        ValueError: `temperature` is negative or not finite, the text would outgrow the model's positions while a cache
+            is used, or `caches` are not empty or come with use_cache=False.
     """
     require_count("num_tokens", num_tokens)
     require_tensor("prompt", prompt)
@@ -158,7 +167,6 @@ def sample(
         require_kind("generator", generator, torch.Generator)
     if top_k is not None:
         require_count("top_k", top_k)
-    caches = model.new_caches() if use_cache else None
     num_read = prompt.shape[1] + num_tokens - 1  # the last token is not read
     limit = model.tokens.positions.max_tokens
     if use_cache and limit is not None and num_read > limit:
@@ -166,6 +174,7 @@ def sample(
             f"a prompt of {prompt.shape[1]} and num_tokens={num_tokens} need {num_read} positions, but the model has "
             f"only max_tokens={limit}: use_cache=False lets it see the last {limit} tokens"
         )
+    caches = _caches(model, caches, use_cache, num_read)
     tokens, new = prompt, prompt
     for _ in range(num_tokens):
         if not use_cache:
@@ -184,6 +193,22 @@ def _require_sequence_writer(model: EncoderDecoder, source: Tensor, begin: int, 
         require_count(name, word, minimum=-LARGEST)  # what is no word, the model refuses
     if not 0 <= padding < model.target.vocab_size:
         raise ValueError(f"padding={padding}, but ids go from 0 to {model.target.vocab_size - 1}")
+
+
+def _caches(model: GPT | EncoderDecoder, given: Any, use_cache: bool = True, max_tokens: int = 0) -> Any:
+    """Where keys and values are kept: `given`, or new ones with memory for `max_tokens`, or `None` for nowhere."""
+    if not use_cache:
+        if given is not None:
+            raise ValueError("caches cannot be given with use_cache=False")
+        return None
+    if given is None:
+        return model.new_caches(max_tokens)
+    require_caches(given, len(model.decoder.layers), None if isinstance(model, GPT) else DecoderCache)
+    for number, cache in enumerate(given):
+        held = max(map(len, cache)) if isinstance(cache, DecoderCache) else len(cache)
+        if held:
+            raise ValueError(f"caches[{number}] must be empty, but holds {held} tokens")
+    return given
 
 
 def _draw(logits: Tensor, temperature: float, top_k: int | None, generator: torch.Generator | None) -> Tensor:

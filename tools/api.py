@@ -37,6 +37,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
             "make_positions=positions POSITIONS=positions ROTARY=positions"
         ),
         "10_all_targets_at_once": "KeyValueCache Cache=cache",
+        "25_token_by_token": "QuantisedCache",
         "12_small_gpt": (
             "Band=mask SymbolicMask=mask Strided=mask GlobalTokens=mask AnyOf=mask AllOf=mask num_pairs=mask"
         ),

@@ -78,6 +78,7 @@ OWN_NEEDS = {  # what one chapter needs beyond that
             "21_heads_that_are_chosen",
             "22_heads_composed_anew",
             "24_counting",
+            "25_token_by_token",
             "instruments",
         ),
         ("anywidget",),

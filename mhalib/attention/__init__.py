@@ -1,6 +1,6 @@
 """Multi-head attention: pure functions, masks, positions, caches, and a layer with seams that variants replace."""
 
-from .cache import Cache, KeyValueCache
+from .cache import Cache, KeyValueCache, QuantisedCache
 from .functional import attend, masked_softmax, merge_heads, split_heads, transpose_output, transpose_qkv
 from .layer import HeadSlices, MultiHeadAttention
 from .masks import Band, SymbolicMask, causal_mask, padding_mask
@@ -32,6 +32,7 @@ __all__ = [
     "LearnedPositions",
     "MultiHeadAttention",
     "Positions",
+    "QuantisedCache",
     "RotaryPositions",
     "SinusoidalPositions",
     "Strided",

@@ -20,9 +20,22 @@ def fused(
     if mask is not None and mask.dim() < 2:
         mask = torch.atleast_2d(mask)  # the kernel takes no mask of shape (K,) or ()
     grouped = q.dim() == 4 and k.shape[1] != q.shape[1]
-    return F.scaled_dot_product_attention(
-        q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=is_causal, scale=scale, enable_gqa=grouped
+    one_query = (
+        grouped and q.shape[2] == 1 and not is_causal and (mask is None or mask.dim() < 3 or mask.shape[-3] == 1)
     )
+    if one_query:  # the heads of a group become rows of one product: each key is read once, not once for each head
+        q = q.reshape(q.shape[0], k.shape[1], q.shape[1] // k.shape[1], q.shape[3])
+    found = F.scaled_dot_product_attention(
+        q,
+        k,
+        v,
+        attn_mask=mask,
+        dropout_p=dropout,
+        is_causal=is_causal,
+        scale=scale,
+        enable_gqa=grouped and not one_query,
+    )
+    return found.flatten(1, 2)[:, :, None] if one_query else found
 
 
 def scores(q: Tensor, k: Tensor, scale: float | None) -> Tensor:

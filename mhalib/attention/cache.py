@@ -70,6 +70,11 @@ class KeyValueCache:
         """Memory of what is held; what is taken ahead does not count."""
         return sum(part.numel() * part.element_size() for part in self.held)
 
+    @property
+    def num_bytes_taken(self) -> int:
+        """Memory that is taken: what is held, and the room ahead of it."""
+        return sum(room.numel() * room.element_size() for room in self._rooms)
+
     def append(self, *new: Tensor) -> tuple[Tensor, ...]:
         """Add k and v, (B, h, K_new, d) each, or other tensors whose tokens stand on the axis before the last.
 
@@ -124,6 +129,68 @@ class KeyValueCache:
                     f"{[tuple(part.shape) for part in self.held]}: a cache serves one layer and one batch"
                 )
         return lengths.pop()
+
+
+class QuantisedCache:
+    """A `KeyValueCache` that keeps 8-bit integers. It fits every layer whose own cache is a `KeyValueCache`.
+
+    Each vector, a key or a value of one token and head, is divided by a scale of its own, max|x| / 127, and rounded.
+    What `append` returns is codes times scales, in the type of what came in: no number is off by more than half its
+    vector's scale, rounding aside. No gradient passes.
+
+    Args:
+        max_tokens: for how many tokens memory is taken at first; more still fit.
+    """
+
+    def __init__(self, max_tokens: int = 0) -> None:
+        self._held = KeyValueCache(max_tokens)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def held(self) -> tuple[Tensor, ...]:
+        """Codes, int8 and (..., K, width) each, and then as many scales, (..., K, 1) each."""
+        return self._held.held
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of codes and scales: a byte for each number, and a scale in the numbers' own type for each vector."""
+        return self._held.num_bytes
+
+    @property
+    def num_bytes_taken(self) -> int:
+        """Memory that is taken: what is held, and the room ahead of it."""
+        return self._held.num_bytes_taken
+
+    def append(self, *new: Tensor) -> tuple[Tensor, ...]:
+        """Round k and v, (B, h, K_new, d) each, add them, and return what all that is held stands for.
+
+        Raises:
+            TypeError: they are not floating-point numbers.
+            ValueError: as `KeyValueCache.append`.
+        """
+        for part in new:
+            require_tensor("new", part)
+            if not part.is_floating_point():
+                raise TypeError(f"new must hold floating-point numbers, got {part.dtype}")
+        with torch.no_grad():
+            both = [quantised(part) for part in new]
+            held = self._held.append(*(codes for codes, _ in both), *(scales for _, scales in both))
+            return tuple(codes * scales for codes, scales in zip(held[: len(new)], held[len(new) :], strict=True))
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep the examples `rows` (B_new,) of the batch, in that order: what a beam search needs."""
+        self._held.reorder(rows)
+
+
+def quantised(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Codes (..., width) from -127 to 127, int8, and scales (..., 1): x is about codes * scales. A vector of zeros has
+    the scale 0."""
+    wide = torch.promote_types(x.dtype, torch.float32)  # a quotient in bfloat16 is no better than a whole number
+    scales = (x.abs().amax(-1, keepdim=True).to(wide) / 127).to(x.dtype)
+    quotients = x.to(wide) / scales.where(scales > 0, 1)
+    return quotients.round().clamp(-127, 127).to(torch.int8), scales
 
 
 def _enlarged(held: Tensor, num_tokens: int) -> Tensor:

@@ -122,8 +122,7 @@ class LatentAttention(MultiHeadAttention):
         if self.absorbed:
             up = self.W_up_k.weight.unflatten(0, (self.num_heads, self.head_dim))
             q = torch.cat([torch.einsum("bhqd,hdc->bhqc", own, up), turned], -1)
-            every = [-1, self.num_heads, -1, -1]
-            return q, torch.cat([latent, *rotary], -1).expand(every), latent.expand(every)
+            return q, torch.cat([latent, *rotary], -1) if rotary else latent, latent
         k = _split_heads(self.W_up_k(latent[:, 0]), self.num_heads, self.head_dim)
         v = _split_heads(self.W_up_v(latent[:, 0]), self.num_heads, self.value_dim)
         k = torch.cat([k, *(part.expand(-1, self.num_heads, -1, -1) for part in rotary)], -1)

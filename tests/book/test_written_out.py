@@ -357,3 +357,12 @@ def test_a_rate_of_chapter_23_is_chosen_by_the_other_seeds() -> None:
         assert means[rate] == max(means)
     flattered = torch.tensor([[0.5, 0.5, 0.5], [0.4, 0.4, 1.0]])  # the second rate is best with the last seed alone
     assert chosen(flattered)[2] == 0
+
+
+def test_the_eight_bits_of_chapter_25_are_the_library_s() -> None:
+    torch.manual_seed(0)
+    k, v = torch.randn(2, 3, 7, 5), torch.randn(2, 3, 7, 4)
+    cache = mhalib.attention.QuantisedCache()
+    for found, x in zip(cache.append(k, v), (k, v), strict=True):
+        codes, scale = written_out("25_token_by_token", "eight_bits")(x)
+        torch.testing.assert_close(found, codes * scale)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from mhalib import KeyValueCache, MultiHeadAttention, causal_mask
+from mhalib.attention import QuantisedCache
 from mhalib.models import GPT, Captioner, DecoderCache, DecoderLayer, EncoderLayer, Transformer
 
 CHUNKS = [(1, 1, 1, 1, 1, 1, 1), (7,), (3, 4), (2, 1, 4), (5, 1, 1)]  # all of 7 tokens
@@ -217,3 +218,114 @@ def test_a_token_without_its_value_is_refused():
     with pytest.raises(ValueError, match=re.escape("a token has one of each: got [3, 2] of them")):
         cache.append(torch.zeros(1, 2, 3, 4), torch.zeros(1, 2, 2, 4))
     assert len(cache) == 0
+
+
+def test_what_is_taken_is_counted_apart_from_what_is_held():
+    cache = KeyValueCache(max_tokens=4)
+    assert cache.num_bytes_taken == 0
+    with torch.no_grad():
+        cache.append(torch.zeros(2, 3, 3, 5), torch.zeros(2, 3, 3, 4))
+        assert (cache.num_bytes, cache.num_bytes_taken) == (2 * 3 * 3 * 9 * 4, 2 * 3 * 4 * 9 * 4)
+        cache.append(torch.zeros(2, 3, 2, 5), torch.zeros(2, 3, 2, 4))  # 5 tokens do not fit: twice 3
+    assert (cache.num_bytes, cache.num_bytes_taken) == (2 * 3 * 5 * 9 * 4, 2 * 3 * 6 * 9 * 4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_a_quantised_vector_is_off_by_half_its_scale_at_most(dtype):
+    torch.manual_seed(0)
+    sizes = torch.logspace(-2, 1, 7)[:, None]  # each token on a scale of its own
+    k, v = (torch.randn(2, 3, 7, 5) * sizes).to(dtype), (torch.randn(2, 3, 7, 4) * sizes).to(dtype)
+    cache = QuantisedCache()
+    for found, x in zip(cache.append(k, v), (k, v), strict=True):
+        assert found.dtype == dtype
+        largest = x.double().abs().amax(-1, keepdim=True)
+        off = (found.double() - x.double()).abs()
+        rounding = 1.5 * torch.finfo(dtype).eps  # of the scale and of the product
+        assert bool((off <= largest * (0.5 / 127 + rounding)).all())
+        assert off.max() > 0
+    codes_k, codes_v, scales_k, scales_v = cache.held
+    assert codes_k.dtype == codes_v.dtype == torch.int8
+    assert scales_k.shape == scales_v.shape == (2, 3, 7, 1)
+    assert bool((codes_k.abs().amax(-1) == 127).all())
+    assert cache.num_bytes == 2 * 3 * 7 * (5 + 4 + 2 * k.element_size())
+
+
+def test_zeros_are_kept_as_zeros():
+    cache = QuantisedCache()
+    k, v = cache.append(torch.zeros(1, 1, 2, 3), torch.tensor([[[[0.0, 0.0], [0.0, 127.0]]]]))
+    assert torch.equal(k, torch.zeros(1, 1, 2, 3))
+    assert torch.equal(v[0, 0], torch.tensor([[0.0, 0.0], [0.0, 127.0]]))
+
+
+@pytest.mark.parametrize("chunks", CHUNKS)
+@pytest.mark.parametrize("max_tokens", [0, 4])
+def test_a_quantised_cache_says_the_same_however_it_grew(chunks, max_tokens):
+    torch.manual_seed(0)
+    k, v = torch.randn(2, 3, 7, 5), torch.randn(2, 3, 7, 4)
+    at_once = QuantisedCache().append(k, v)
+    cache = QuantisedCache(max_tokens)
+    for part in zip(k.split(list(chunks), 2), v.split(list(chunks), 2), strict=True):
+        found = cache.append(*part)
+    assert len(cache) == 7
+    for one, other in zip(found, at_once, strict=True):
+        assert torch.equal(one, other)
+    assert cache.num_bytes_taken >= cache.num_bytes
+    cache.reorder(torch.tensor([1, 1, 0]))
+    none = torch.zeros(3, 3, 0, 5), torch.zeros(3, 3, 0, 4)
+    for one, other in zip(cache.append(*none), at_once, strict=True):
+        assert torch.equal(one, other[[1, 1, 0]])
+
+
+@pytest.mark.parametrize(
+    "attention",
+    ["multi-head", {"name": "multi-head", "num_kv_heads": 1}, "latent", "collaborative", "overlapping", "gated"],
+)
+def test_a_model_writes_on_with_a_quantised_cache(attention):
+    torch.manual_seed(0)
+    model = GPT(11, 12, 3, 2, 20, positions="rotary" if attention != "collaborative" else "sinusoidal").eval()
+    if attention != "multi-head":
+        model = GPT(11, 12, 3, 2, 20, positions="sinusoidal", attention=attention).eval()
+    tokens = torch.randint(11, (2, 7))
+    with torch.no_grad():
+        whole, _ = model(tokens)
+        caches = [QuantisedCache() for _ in range(2)]
+        logits = torch.cat([model(new, caches=caches)[0] for new in _pieces(tokens, (3, 1, 1, 2))], 1)
+        plain = model.new_caches()
+        model(tokens, caches=plain)
+    assert 0 < (logits - whole).abs().max() < 0.05 * whole.abs().max()
+    assert sum(one.num_bytes for one in caches) < sum(one.num_bytes for one in plain)
+
+
+def test_no_gradient_passes_a_quantised_cache_and_integers_are_refused():
+    k = torch.randn(1, 1, 2, 3, requires_grad=True)
+    assert not any(part.requires_grad for part in QuantisedCache().append(k, k))
+    cache = QuantisedCache()
+    with pytest.raises(TypeError, match=re.escape("new must hold floating-point numbers, got torch.int64")):
+        cache.append(torch.zeros(1, 1, 2, 3), torch.zeros(1, 1, 2, 3, dtype=torch.long))
+    assert len(cache) == 0
+    with pytest.raises(ValueError, match="a token has one of each"):
+        cache.append(torch.zeros(1, 2, 3, 4), torch.zeros(1, 2, 2, 4))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(("num_heads", "num_kv_heads"), [(6, 2), (6, 3), (6, 1), (5, 1)])
+def test_one_query_of_heads_that_share_keys_reads_them_as_rows(num_heads, num_kv_heads, masked, device, monkeypatch):
+    """The fused kernel gets no head twice, and says what the path with weights says."""
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(30, num_heads, num_kv_heads=num_kv_heads).to(device)
+    x, new = torch.randn(2, 7, 30, device=device), torch.randn(2, 1, 30, device=device)
+    one, other = layer.new_cache(), layer.new_cache()
+    given = {"valid_lens": torch.tensor([8, 3], device=device)} if masked else {}
+    seen = []
+    kernel = torch.nn.functional.scaled_dot_product_attention
+    for cache in (one, other):
+        layer(x, x, x, cache=cache)
+    expected, _ = layer(new, new, new, cache=one, **given)
+    monkeypatch.setattr(
+        torch.nn.functional,
+        "scaled_dot_product_attention",
+        lambda q, k, v, **rest: seen.append((q.shape[1:3], k.shape[1], rest["enable_gqa"])) or kernel(q, k, v, **rest),
+    )
+    found, _ = layer(new, new, new, cache=other, need_weights=False, **given)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    assert seen == [((num_kv_heads, num_heads // num_kv_heads), num_kv_heads, False)]

@@ -689,7 +689,94 @@ def staying_by_sorting(quality, cost):
     return stays
 
 
+def read_by_terms(num_weights, num_layers, num_heads, num_kv_heads, head_dim, num_tokens, batch_size, bytes_per_number):
+    keys = batch_size * num_layers * num_tokens * num_kv_heads * head_dim * bytes_per_number
+    return num_weights * bytes_per_number + keys + keys
+
+
+def grown_by_concatenation(room, length, k):
+    stop, size = length + k.shape[2], room.shape[2]
+    wanted = size if stop <= size else max(stop, 2 * size)
+    free = torch.zeros(*room.shape[:2], wanted - stop, room.shape[3])
+    return torch.cat([room[:, :, :length], k, free], 2)
+
+
+def grown_token_by_token(room, length, k):
+    stop, size = length + k.shape[2], room.shape[2]
+    new = torch.zeros(*room.shape[:2], size if stop <= size else max(stop, 2 * size), room.shape[3])
+    for n in range(stop):
+        new[:, :, n] = room[:, :, n] if n < length else k[:, :, n - length]
+    return new
+
+
+def text_token_by_token(pages, table, length):
+    page = pages.shape[2]
+    return torch.stack([pages[table[n // page], :, n % page] for n in range(length)], 1)
+
+
+def rounded_key_by_key(k):
+    codes, scales = torch.zeros(k.shape, dtype=torch.int8), torch.zeros(*k.shape[:3], 1)
+    for place in np.ndindex(*k.shape[:3]):
+        scales[place] = max(abs(x) for x in k[place].tolist()) / 127
+        codes[place] = (k[place] / scales[place]).round().to(torch.int8)
+    return codes, scales
+
+
 VARIANTS = {
+    "step_bytes": [
+        read_by_terms,
+        lambda w, layers, h, g, d, n, b, size: size * w + sum(2 * n * g * d * size for _ in range(layers * b)),
+        lambda w, layers, h, g, d, n, b, size: float((w + n * b * layers * (g * d + g * d)) * size),
+    ],
+    "grown": [
+        grown_by_concatenation,
+        grown_token_by_token,
+        lambda room, length, k: F.pad(
+            torch.cat([room[:, :, :length], k], 2),
+            (
+                0,
+                0,
+                0,
+                (room.shape[2] if length + k.shape[2] <= room.shape[2] else max(2 * room.shape[2], length + k.shape[2]))
+                - length
+                - k.shape[2],
+            ),
+        ),
+    ],
+    "read_pages": [
+        text_token_by_token,
+        lambda pages, table, length: torch.cat([pages[one] for one in table], 1)[:, :length],
+        lambda pages, table, length: torch.cat(list(pages[torch.tensor(table)]), 1).narrow(1, 0, length),
+    ],
+    "rounded_keys": [
+        rounded_key_by_key,
+        lambda k: [
+            (k / (k.abs().max(-1, keepdim=True).values / 127)).round().char(),
+            k.abs().max(-1)[0][..., None] / 127,
+        ],
+        lambda k: (
+            (k.double() / k.double().abs().amax(-1, keepdim=True) * 127).round().to(torch.int8),
+            k.norm(math.inf, -1, keepdim=True) / 127,
+        ),
+    ],
+    "mended_rotary_step": [
+        lambda q, k, held: torch.cat(
+            [
+                mhalib.attention.rotate(q, held.shape[2]) @ held.mT,
+                mhalib.attention.rotate(q) @ mhalib.attention.rotate(k).mT,
+            ],
+            -1,
+        ),
+        lambda q, k, held: torch.einsum(
+            "bhqd,bhkd->bhqk",
+            mhalib.attention.rotate(q, held.shape[2]),
+            torch.cat([held, mhalib.attention.rotate(torch.cat([held, k], 2))[:, :, held.shape[2] :]], 2),
+        ),
+        lambda q, k, held: (
+            mhalib.attention.rotate(F.pad(q, (0, 0, held.shape[2], 0)))[:, :, held.shape[2] :]
+            @ torch.cat([held, mhalib.attention.rotate(k, start=held.size(2))], 2).transpose(2, 3)
+        ),
+    ],
     "talk": [
         talk_by_loops,
         lambda scores, mixing: torch.tensordot(mixing.T, scores, dims=1),

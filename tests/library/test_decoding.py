@@ -7,8 +7,9 @@ import re
 import pytest
 import torch
 
+from mhalib.attention import QuantisedCache
 from mhalib.decoding import beam_search, greedy, sample
-from mhalib.models import GPT, Captioner, Transformer
+from mhalib.models import GPT, Captioner, DecoderCache, Transformer
 
 BEGIN, END, NUM_WORDS = 1, 2, 5
 MARKS = {"begin": BEGIN, "end": END}
@@ -381,3 +382,54 @@ def test_no_examples_give_no_targets():
     found, scores = beam_search(model, source[:0], begin=1, end=2, max_tokens=3, num_beams=2)
     assert len(greedy(model, source[:0], begin=1, end=2, max_tokens=3)) == 0
     assert found.shape[:2] == scores.shape == (0, 2)
+
+
+def test_caches_that_are_given_are_written_to():
+    torch.manual_seed(0)
+    gpt = GPT(11, 12, 3, 2, 20, max_tokens=13).eval()
+    prompt = torch.randint(11, (2, 4))
+    plain, rounded = gpt.new_caches(), [QuantisedCache() for _ in range(2)]
+    expected = sample(gpt, prompt, 5, temperature=0)
+    assert torch.equal(sample(gpt, prompt, 5, temperature=0, caches=plain), expected)
+    assert torch.equal(sample(gpt, prompt, 5, temperature=0, caches=rounded)[:, :4], prompt)
+    assert [len(cache) for cache in (*plain, *rounded)] == [8] * 4
+    model, source, lens = _translator()
+    written = greedy(model, source, lens, **MARKS, max_tokens=7)
+    beams, _ = beam_search(model, source, lens, **MARKS, max_tokens=7, num_beams=2)
+    for rounds in (False, True):
+        caches, again = (
+            [DecoderCache(QuantisedCache(), QuantisedCache()) for _ in range(2)] if rounds else model.new_caches()
+            for _ in range(2)
+        )
+        found = greedy(model, source, lens, **MARKS, max_tokens=7, caches=caches)
+        found_beams, _ = beam_search(model, source, lens, **MARKS, max_tokens=7, num_beams=2, caches=again)
+        assert (found[:, :3] == written[:, :3]).all()
+        assert rounds or (torch.equal(found, written) and torch.equal(found_beams, beams))
+        assert all(len(cache.own) and len(cache.memory) == 4 for cache in (*caches, *again))
+
+
+def test_memory_for_the_whole_text_is_taken_ahead(monkeypatch):
+    gpt, asked = GPT(11, 12, 3, 2, 20).eval(), []
+    new_caches = gpt.new_caches
+    monkeypatch.setattr(gpt, "new_caches", lambda max_tokens=0: asked.append(max_tokens) or new_caches(max_tokens))
+    sample(gpt, torch.zeros(1, 4, dtype=torch.long), 5)
+    assert asked == [8]
+
+
+def test_caches_that_hold_tokens_or_do_not_fit_are_refused():
+    gpt, prompt = GPT(11, 12, 3, 2, 20).eval(), torch.zeros(1, 4, dtype=torch.long)
+    used = gpt.new_caches()
+    sample(gpt, prompt, 2, caches=used)
+    with pytest.raises(ValueError, match=re.escape("caches[0] must be empty, but holds 5 tokens")):
+        sample(gpt, prompt, 2, caches=used)
+    with pytest.raises(ValueError, match="caches cannot be given with use_cache=False"):
+        sample(gpt, prompt, 2, caches=gpt.new_caches(), use_cache=False)
+    with pytest.raises(ValueError, match="caches holds 1 entries, but the model has 2 layers"):
+        sample(gpt, prompt, 2, caches=gpt.new_caches()[:1])
+    model, source, lens = _translator()
+    caches = model.new_caches()
+    caches[1].memory.append(torch.zeros(6, 3, 4, 4), torch.zeros(6, 3, 4, 4))
+    with pytest.raises(ValueError, match=re.escape("caches[1] must be empty, but holds 4 tokens")):
+        greedy(model, source, lens, **MARKS, max_tokens=7, caches=caches)
+    with pytest.raises(TypeError, match=re.escape("caches[0]")):
+        beam_search(model, source, lens, **MARKS, max_tokens=7, caches=gpt.new_caches())

@@ -46,6 +46,8 @@ from .chapter_23_corrections import holm
 from .chapter_23_seeds import choose_rates, paired_interval
 from .chapter_24 import least_seconds, product_intensity
 from .chapter_24_decoding import batch_to_fill, decoding_scores
+from .chapter_25 import grown, read_pages, step_bytes
+from .chapter_25_keys import mended_rotary_step, rounded_keys
 
 EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise
@@ -74,6 +76,7 @@ EXERCISES: dict[str, Exercise] = {
         *(composed_scores, composed_weights, differential_weights, second_weight, gated_output),
         *(equal_width, paired_interval, holm, choose_rates, not_dominated),
         *(product_intensity, least_seconds, decoding_scores, batch_to_fill),
+        *(step_bytes, grown, read_pages, rounded_keys, mended_rotary_step),
     )
 }
 """Every exercise by its name, in the order of the chapters."""
@@ -107,6 +110,7 @@ __all__ = [
     "fold_heads",
     "folded_lens",
     "gated_output",
+    "grown",
     "hard_gate",
     "head_cosines",
     "head_entropy",
@@ -128,6 +132,7 @@ __all__ = [
     "mended_patches",
     "mended_picture_mask",
     "mended_pruning",
+    "mended_rotary_step",
     "mended_router",
     "mended_scale",
     "mended_step",
@@ -148,7 +153,9 @@ __all__ = [
     "positional_role",
     "product_intensity",
     "prune",
+    "read_pages",
     "rotate",
+    "rounded_keys",
     "row_of_fold",
     "scores",
     "second_weight",
@@ -160,6 +167,7 @@ __all__ = [
     "span_shares",
     "sparsemax_gradient",
     "split_heads",
+    "step_bytes",
     "strides_of_heads",
     "talk",
     "talked_weights",
