@@ -44,6 +44,8 @@ from .chapter_22_gates import gated_output
 from .chapter_23 import equal_width, not_dominated
 from .chapter_23_corrections import holm
 from .chapter_23_seeds import choose_rates, paired_interval
+from .chapter_26 import merged, updated
+from .chapter_26_tiles import mended_pass, needed_tiles, score_gradient
 
 EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise
@@ -71,6 +73,7 @@ EXERCISES: dict[str, Exercise] = {
         *(window_mask, span_shares, sparsemax_gradient, balance_loss, mended_router),
         *(composed_scores, composed_weights, differential_weights, second_weight, gated_output),
         *(equal_width, paired_interval, holm, choose_rates, not_dominated),
+        *(updated, merged, mended_pass, score_gradient, needed_tiles),
     )
 }
 """Every exercise by its name, in the order of the chapters."""
@@ -119,6 +122,7 @@ __all__ = [
     "mended_loss",
     "mended_masks",
     "mended_merge",
+    "mended_pass",
     "mended_patches",
     "mended_picture_mask",
     "mended_pruning",
@@ -128,7 +132,9 @@ __all__ = [
     "mended_tiling",
     "mended_words",
     "merge_heads",
+    "merged",
     "multi_head",
+    "needed_tiles",
     "next_token_probabilities",
     "not_dominated",
     "offset_weight",
@@ -143,6 +149,7 @@ __all__ = [
     "prune",
     "rotate",
     "row_of_fold",
+    "score_gradient",
     "scores",
     "second_weight",
     "share_exact",
@@ -160,6 +167,7 @@ __all__ = [
     "to_halves",
     "tokens_that_fit",
     "two_heads",
+    "updated",
     "weight_on_the_left",
     "weight_on_the_symbol",
     "weighted_average",
