@@ -775,6 +775,96 @@ VARIANTS = {
         lambda q, k, held: (
             mhalib.attention.rotate(F.pad(q, (0, 0, held.shape[2], 0)))[:, :, held.shape[2] :]
             @ torch.cat([held, mhalib.attention.rotate(k, start=held.size(2))], 2).transpose(2, 3)
+def updated_by_loops(largest, total, scores):
+    new, sums = [], []
+    for m, z, row in zip(largest.tolist(), total.tolist(), scores.tolist(), strict=True):
+        best = max([m, *row])
+        terms = [math.exp(s - best) for s in row if s > -math.inf]
+        new.append(best)
+        sums.append(sum(terms) + (z * math.exp(m - best) if m > -math.inf else 0.0))
+    return torch.tensor(new), torch.tensor(sums)
+
+
+def updated_by_log_sum_exp(largest, total, scores):
+    new = torch.cat([largest[:, None], scores], 1).amax(1)
+    all_of_it = torch.logaddexp(largest + total.log(), scores.logsumexp(-1))
+    return new, torch.where(new > -math.inf, (all_of_it - new).exp(), 0.0)
+
+
+def merged_by_softmax(first, first_lse, second, second_lse):
+    both = torch.stack([first_lse, second_lse], -1)
+    weights = both.double().softmax(-1).nan_to_num(0.0)
+    return weights[:, :1] * first + weights[:, 1:] * second, both.logsumexp(-1)
+
+
+def merged_row_by_row(first, first_lse, second, second_lse):
+    outputs, sums = [], []
+    for a, x, b, y in zip(first, first_lse.tolist(), second, second_lse.tolist(), strict=True):
+        if max(x, y) == -math.inf:
+            outputs.append(torch.zeros_like(a))
+            sums.append(-math.inf)
+            continue
+        one, two = math.exp(x - max(x, y)), math.exp(y - max(x, y))
+        outputs.append((one * a + two * b) / (one + two))
+        sums.append(max(x, y) + math.log(one + two))
+    return torch.stack(outputs), torch.tensor(sums)
+
+
+def gradient_by_autograd(weights, values, output, grad):
+    scores = weights.log().requires_grad_()
+    return torch.autograd.grad(scores.softmax(-1) @ values, scores, grad)[0]
+
+
+def gradient_by_jacobians(weights, values, output, grad):
+    rows = [(torch.diag(w) - torch.outer(w, w)) @ (values @ g) for w, g in zip(weights, grad, strict=True)]
+    return torch.stack(rows)
+
+
+def needed_by_pairs(num_queries, num_kvpairs, rows, cols):
+    seen = torch.arange(num_kvpairs) <= torch.arange(num_queries)[:, None]
+    return torch.stack([torch.stack([part.any() for part in block.split(cols, 1)]) for block in seen.split(rows)])
+
+
+VARIANTS = {
+    "updated": [
+        updated_by_loops,
+        updated_by_log_sum_exp,
+        lambda largest, total, scores: (
+            (new := torch.maximum(largest, scores.max(-1).values)),
+            total * (largest - new).exp().nan_to_num(0.0) + (scores - new[:, None]).exp().nan_to_num(0.0).sum(1),
+        ),
+    ],
+    "merged": [
+        merged_by_softmax,
+        merged_row_by_row,
+        lambda first, first_lse, second, second_lse: (
+            torch.lerp(second, first, (first_lse - second_lse).sigmoid().nan_to_num(0.5)[:, None]),
+            torch.logsumexp(torch.stack([first_lse, second_lse]), 0),
+        ),
+    ],
+    "mended_pass": [
+        lambda scores, values, size: torch.einsum("qk,kd->qd", scores.softmax(1), values).double(),
+        lambda scores, values, size: (scores - scores.logsumexp(-1, keepdim=True)).exp() @ values,
+        lambda scores, values, size: F.scaled_dot_product_attention(
+            scores, torch.eye(scores.shape[1]), values, scale=1.0
+        ),
+    ],
+    "score_gradient": [
+        gradient_by_autograd,
+        gradient_by_jacobians,
+        lambda weights, values, output, grad: weights * ((values - output[:, None]) @ grad[..., None])[..., 0],
+    ],
+    "needed_tiles": [
+        needed_by_pairs,
+        lambda num_queries, num_kvpairs, rows, cols: torch.tensor(
+            [
+                [first <= min(start + rows, num_queries) - 1 for first in range(0, num_kvpairs, cols)]
+                for start in range(0, num_queries, rows)
+            ]
+        ),
+        lambda num_queries, num_kvpairs, rows, cols: (
+            torch.arange(0, num_kvpairs, cols)[None]
+            < torch.tensor([*range(rows, num_queries, rows), num_queries]).unsqueeze(-1)
         ),
     ],
     "talk": [

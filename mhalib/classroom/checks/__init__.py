@@ -48,6 +48,8 @@ from .chapter_24 import least_seconds, product_intensity
 from .chapter_24_decoding import batch_to_fill, decoding_scores
 from .chapter_25 import grown, read_pages, step_bytes
 from .chapter_25_keys import mended_rotary_step, rounded_keys
+from .chapter_26 import merged, updated
+from .chapter_26_tiles import mended_pass, needed_tiles, score_gradient
 
 EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise
@@ -77,6 +79,7 @@ EXERCISES: dict[str, Exercise] = {
         *(equal_width, paired_interval, holm, choose_rates, not_dominated),
         *(product_intensity, least_seconds, decoding_scores, batch_to_fill),
         *(step_bytes, grown, read_pages, rounded_keys, mended_rotary_step),
+        *(updated, merged, mended_pass, score_gradient, needed_tiles),
     )
 }
 """Every exercise by its name, in the order of the chapters."""
@@ -129,6 +132,7 @@ __all__ = [
     "mended_loss",
     "mended_masks",
     "mended_merge",
+    "mended_pass",
     "mended_patches",
     "mended_picture_mask",
     "mended_pruning",
@@ -139,7 +143,9 @@ __all__ = [
     "mended_tiling",
     "mended_words",
     "merge_heads",
+    "merged",
     "multi_head",
+    "needed_tiles",
     "next_token_probabilities",
     "not_dominated",
     "offset_weight",
@@ -157,6 +163,7 @@ __all__ = [
     "rotate",
     "rounded_keys",
     "row_of_fold",
+    "score_gradient",
     "scores",
     "second_weight",
     "share_exact",
@@ -175,6 +182,7 @@ __all__ = [
     "to_halves",
     "tokens_that_fit",
     "two_heads",
+    "updated",
     "weight_on_the_left",
     "weight_on_the_symbol",
     "weighted_average",
