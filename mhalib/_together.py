@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -75,16 +77,34 @@ def of_first(value: float) -> float:
 
 @contextmanager
 def in_touch() -> Iterator[None]:
-    """Say in plain words that another process has ended: ConnectionError."""
+    """Say in plain words that another process has ended: ConnectionError.
+
+    It is seen where the processes meet, or `torchrun` sees it first, and tells the others to end, too.
+    """
+    many = start()
+    if many == 1 or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    message = (
+        f"process {rank()} of {many} stops: another one has ended, and it cannot go on alone. Start them all again "
+        "with the same command; with checkpoint= training goes on from where it was last saved"
+    )
+
+    def told_to_end(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # so that there is time to say why
+        raise ConnectionError(message)
+
+    before = signal.signal(signal.SIGTERM, told_to_end)
     try:
         yield
     except RuntimeError as error:
-        if start() == 1 or not (isinstance(error, dist.DistError) or _LOST.search(str(error))):
-            raise
-        raise ConnectionError(
-            f"process {rank()} of {start()} no longer reaches the others: one of them has ended. Start them all again "
-            "with the same command; with checkpoint= training goes on from where it was last saved"
-        ) from error
+        if isinstance(error, dist.DistError) or _LOST.search(str(error)):
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            raise ConnectionError(message) from error
+        raise
+    finally:
+        if signal.getsignal(signal.SIGTERM) is told_to_end:
+            signal.signal(signal.SIGTERM, before)
 
 
 def save_folder(path: Path, together: dict[str, Any], own: dict[str, Any]) -> None:

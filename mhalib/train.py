@@ -133,29 +133,29 @@ def fit(
         _together.settle(path)
         run.load(path) if path.exists() else run.begin(path)
     half = mixed_precision and _has_bfloat16(model)
+    bar = tqdm(
+        range(run.done + 1, steps + 1),
+        initial=run.done,
+        total=steps,
+        disable=not progress or processes.rank() > 0,
+        unit="step",
+        mininterval=0.5,
+    )
     try:
-        bar = tqdm(
-            range(run.done + 1, steps + 1),
-            initial=run.done,
-            total=steps,
-            disable=not progress or processes.rank() > 0,
-            unit="step",
-            mininterval=0.5,
-        )
-        for step in bar:
-            model.train()
-            with _together.in_touch():
+        with _together.in_touch():
+            for step in bar:
+                model.train()
                 with torch.autocast("cuda", torch.bfloat16, enabled=half):
                     value = loss()
                 run.step(value)
-            if goal is not None and (step % goal_every == 0 or step == steps):
-                model.eval()
-                with torch.no_grad():
-                    run.measure(step, float(goal()))
-                if run.goals[-1][1] >= enough:
-                    break
-            if path is not None and step % checkpoint_every == 0 and step < steps:
-                run.save(path)
+                if goal is not None and (step % goal_every == 0 or step == steps):
+                    model.eval()
+                    with torch.no_grad():
+                        run.measure(step, float(goal()))
+                    if run.goals[-1][1] >= enough:
+                        break
+                if path is not None and step % checkpoint_every == 0 and step < steps:
+                    run.save(path)
     finally:
         model.eval()
     run.end(path)

@@ -24,13 +24,13 @@ from mhalib import _together, parallel, processes
 from mhalib.models import GPT
 from mhalib.train import fit
 
-STEPS, RATE = 12, 0.01
+STEPS, RATE = 9, 0.01
 
 
 def model():
     """The same on all processes; two heads share a key."""
     torch.manual_seed(0)
-    return GPT(11, 24, 4, 2, 40, norm="pre", attention={"name": "multi-head", "num_kv_heads": 2}).double()
+    return GPT(11, 24, 4, 1, 40, norm="pre", attention={"name": "multi-head", "num_kv_heads": 2}).double()
 
 
 def loss_of(model, *, shared, forward=None):
@@ -114,7 +114,9 @@ def attention(over, **settings):
         warnings.simplefilter("ignore")
         output, grad_x, grad_y, weights = call(layer)
         found = call(part)
-        alike = [float((a - b).detach().abs().max()) for a, b in zip((output, grad_x, grad_y, weights), found, strict=True)]
+        alike = [
+            float((a - b).detach().abs().max()) for a, b in zip((output, grad_x, grad_y, weights), found, strict=True)
+        ]
         x = queries.requires_grad_()  # or nothing is sent back
         own = compare(layer, part, lambda one: (*one(x, x, x)[:1], torch.zeros(1)))
     everyone = [None] * over.size()

@@ -106,12 +106,12 @@ def test_each_process_holds_its_own_heads(runs, many, shared):
 
 @needs_torchrun
 @BOTH
-@pytest.mark.parametrize(("name", "counts"), [("heads", 4), ("sequence", 9)])
+@pytest.mark.parametrize(("name", "counts"), [("heads", 2), ("sequence", 5)])
 def test_a_split_gpt_is_the_gpt(runs, many, name, counts):
     found = runs[many]["models"][name]
     assert found["output"] < CLOSE
     assert found["gradients"] < CLOSE
-    assert found["counts"][0] == counts  # two of each layer, and gathered before the readout
+    assert found["counts"][0] == counts  # two of the layer, and gathered before the readout
 
 
 @needs_torchrun
@@ -181,7 +181,7 @@ def test_a_killed_process_ends_all_with_a_message(tmp_path):
     result = _torchrun(2, "killed", tmp_path)
     assert result.returncode != 0
     assert "Signal 9 (SIGKILL)" in result.stderr  # of torchrun
-    assert "process 0 of 2 no longer reaches the others: one of them has ended" in result.stderr
+    assert "ConnectionError: process 0 of 2 stops: another one has ended" in result.stderr
     assert (tmp_path / "killed" / "own.pt").exists()
 
 

@@ -44,6 +44,8 @@ from .chapter_22_gates import gated_output
 from .chapter_23 import equal_width, not_dominated
 from .chapter_23_corrections import holm
 from .chapter_23_seeds import choose_rates, paired_interval
+from .chapter_28 import own_keys, own_weights, summed_output
+from .chapter_28_messages import all_reduce_bytes, batch_gradient
 
 EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise
@@ -71,6 +73,7 @@ EXERCISES: dict[str, Exercise] = {
         *(window_mask, span_shares, sparsemax_gradient, balance_loss, mended_router),
         *(composed_scores, composed_weights, differential_weights, second_weight, gated_output),
         *(equal_width, paired_interval, holm, choose_rates, not_dominated),
+        *(own_weights, summed_output, own_keys, all_reduce_bytes, batch_gradient),
     )
 }
 """Every exercise by its name, in the order of the chapters."""
@@ -83,8 +86,10 @@ __all__ = [
     "Mistake",
     "absorbed_scores",
     "alignment_share",
+    "all_reduce_bytes",
     "attend",
     "balance_loss",
+    "batch_gradient",
     "cache_numbers",
     "causal_mask",
     "choose_rates",
@@ -134,6 +139,8 @@ __all__ = [
     "offset_weight",
     "open_gates",
     "output_matrices",
+    "own_keys",
+    "own_weights",
     "padding_mask",
     "paired_interval",
     "pairs_to_halves",
@@ -154,6 +161,7 @@ __all__ = [
     "sparsemax_gradient",
     "split_heads",
     "strides_of_heads",
+    "summed_output",
     "talk",
     "talked_weights",
     "target_loss",
