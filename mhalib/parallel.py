@@ -128,8 +128,10 @@ def split(model: Kind, over: DeviceMesh, *, sequence: bool = False) -> Kind:
 
 @torch.no_grad()
 def _follow_first(model: nn.Module, over: DeviceMesh) -> None:
+    """Give every process of the mesh the weights of its first."""
+    first = int(over.mesh[0])
     for part in [*model.parameters(), *model.buffers()]:
-        dist.broadcast(part.detach(), group=over.get_group(), group_src=0)
+        dist.broadcast(part.detach(), src=first, group=over.get_group())
 
 
 def _check(layer: MultiHeadAttention | FeedForward, over: DeviceMesh) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.nn.parallel import DistributedDataParallel
@@ -137,6 +136,8 @@ def models(over):
         if name in ("heads", "sequence"):
             parallel.split(part, over, sequence=name == "sequence")
         elif name == "fsdp":
+            from torch.distributed.fsdp import fully_shard  # since torch 2.6
+
             for layer in part.decoder.layers:
                 fully_shard(layer, mesh=over)
             fully_shard(part, mesh=over)
@@ -241,10 +242,11 @@ def main(task, folder):
         "as torch does": as_torch_does(),
         "different starts": different_starts(),
         "refusals": refusals(over),
-        "broken": {
-            name: broken_off(over, folder, name, 7 if task == "begin" else STEPS) for name in ("data", "heads", "one")
-        },
+        "broken": {name: broken_off(over, folder, name, 7 if task == "begin" else STEPS) for name in ("data", "heads")},
     }
+    if task == "begin":
+        found["broken"]["one"] = broken_off(over, folder, "one", 7)
+        found["broken"]["file"] = broken_off(over, folder, "file", STEPS)
     if processes.rank() == 0:
         (folder / "found.json").write_text(json.dumps(found))
 

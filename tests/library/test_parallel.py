@@ -22,8 +22,8 @@ from mhalib.train import fit
 CLOSE = 1e-13  # float64, numbers near 1
 TRAINED = 1e-10  # Adam divides by gradients that are nearly 0
 needs_torchrun = pytest.mark.skipif(
-    sys.platform == "win32" or not dist.is_available() or not dist.is_gloo_available(),
-    reason="gloo and torchrun are needed",
+    sys.platform == "win32" or not dist.is_available() or not dist.is_gloo_available() or torch.__version__ < "2.6",
+    reason="gloo, torchrun and torch's second FSDP are needed",
 )
 
 
@@ -48,6 +48,7 @@ def folder(tmp_path_factory):
 def runs(folder):
     """What two processes found, then what four did, which went on from the checkpoints of the two."""
     found = {}
+    _broken_off_alone(folder)
     for many, task in ((2, "begin"), (4, "end")):
         result = _torchrun(many, task, folder)
         assert result.returncode == 0, result.stderr
@@ -55,6 +56,22 @@ def runs(folder):
         if task == "begin":
             found["left alone"] = _on_alone(folder)
     return found
+
+
+def _broken_off_alone(folder):
+    """One process saves, in a file."""
+    one = worker.model()
+    draw, calls = worker.loss_of(one, shared=False), []
+
+    def loss():
+        calls.append(None)
+        if len(calls) > 7:
+            raise KeyboardInterrupt
+        return draw()
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(one, loss, worker.STEPS, worker.RATE, seed=3, checkpoint=folder / "file", checkpoint_every=5)
+    assert (folder / "file").is_file()
 
 
 def _on_alone(folder):
@@ -159,6 +176,14 @@ def test_what_cannot_be_split_is_refused(runs, many):
 def test_four_go_on_where_two_were_broken_off(runs, name):
     steps, losses, parameters = runs[4]["broken"][name]
     assert steps == worker.STEPS - 5  # two of the seven that were done were not saved
+    assert losses < CLOSE
+    assert parameters < TRAINED
+
+
+@needs_torchrun
+def test_two_go_on_where_one_was_broken_off(runs):
+    steps, losses, parameters = runs[2]["broken"]["file"]
+    assert steps == worker.STEPS - 5
     assert losses < CLOSE
     assert parameters < TRAINED
 
