@@ -24,7 +24,7 @@ from .devices import best_device
 from .models import GPT
 from .models.blocks import FeedForward, SkipConnection
 
-Kind = TypeVar("Kind", bound=nn.Module)
+_Kind = TypeVar("_Kind", bound=nn.Module)
 
 
 class Place(NamedTuple):
@@ -83,7 +83,7 @@ def mesh() -> DeviceMesh:
     return init_device_mesh(best_device().type, (dist.get_world_size(),))
 
 
-def split(model: Kind, over: DeviceMesh, *, sequence: bool = False) -> Kind:
+def split(model: _Kind, over: DeviceMesh, *, sequence: bool = False) -> _Kind:
     """Split a layer, or the attention and feed-forward layers of a model, in place, over the processes of a mesh.
 
     Every process calls it with the same model; the weights of the mesh's first process count. Afterwards each layer
