@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from . import _together, processes
+from ._run import Run
 from ._validate import (
     as_path,
     require_count,
@@ -22,7 +22,6 @@ from ._validate import (
     require_number,
     require_positive,
     require_seed,
-    require_tensor,
 )
 
 
@@ -65,6 +64,12 @@ def fit(
 
     AdamW, with a learning rate that rises to `max_lr` over the first part of the steps and falls after it.
 
+    Started by `torchrun`, all processes train one model: losses and gradients are means over the processes, parameters
+    begin as those of process 0, and `goal` counts there. What a process draws is up to `loss`: with one seed all draw
+    the same batch, and `mhalib.processes.share` takes a part of it for each. Then losses are those of one process with
+    the whole batch, but for rounding, if a loss is the mean over its rows, and no row depends on others or on dropout.
+    A model that is split before by `mhalib.parallel.split` or by torch's `fully_shard` stays split.
+
     Args:
         model: whose parameters are trained.
         loss: draws a batch, applies the model to it and returns a loss without axes.
@@ -81,7 +86,8 @@ def fit(
         mixed_precision: compute in bfloat16 where the device has it (a GPU from Ampere on); elsewhere, as always.
         checkpoint: a file to go on from if it is there, and to save to. It is replaced in one piece, so that an
             interrupted run leaves a valid one; it is removed when training is done. The same call, made again, ends
-            as if nothing had happened.
+            as if nothing had happened. With several processes it is a folder of `torch.distributed.checkpoint`, from
+            which any number of processes, or one, may go on. Such a folder holds pickles: load none of a stranger's.
         checkpoint_every: how many steps lie between two savings.
         progress: show a bar on stderr.
 
@@ -92,6 +98,7 @@ def fit(
         TypeError, ValueError: an argument is not of this kind, or the checkpoint is damaged, of another model, or of a
             run with other arguments.
         FloatingPointError: the loss is not finite.
+        ConnectionError: another process has ended.
     """
     _check_arguments(steps, max_lr, warm_up, weight_decay, clip, goal_every, checkpoint_every)
     require_kind("model", model, nn.Module)
@@ -121,120 +128,38 @@ def fit(
         "mixed_precision": bool(mixed_precision),
         "model.settings": getattr(model, "settings", None),
     }
-    run = _Run(model, settings)
+    run = Run(model, settings)
     if path is not None:
-        run.load(path) if path.exists() else run.save(path)
+        _together.settle(path)
+        run.load(path) if path.exists() else run.begin(path)
     half = mixed_precision and _has_bfloat16(model)
+    bar = tqdm(
+        range(run.done + 1, steps + 1),
+        initial=run.done,
+        total=steps,
+        disable=not progress or processes.rank() > 0,
+        unit="step",
+        mininterval=0.5,
+    )
     try:
-        bar = tqdm(
-            range(run.done + 1, steps + 1),
-            initial=run.done,
-            total=steps,
-            disable=not progress,
-            unit="step",
-            mininterval=0.5,
-        )
-        for step in bar:
-            model.train()
-            with torch.autocast("cuda", torch.bfloat16, enabled=half):
-                value = loss()
-            run.step(value)
-            if goal is not None and (step % goal_every == 0 or step == steps):
-                model.eval()
-                with torch.no_grad():
-                    run.goals.append((step, float(goal())))
-                if run.goals[-1][1] >= enough:
-                    break
-            if path is not None and step % checkpoint_every == 0 and step < steps:
-                run.save(path)
+        with _together.in_touch():
+            for step in bar:
+                model.train()
+                with torch.autocast("cuda", torch.bfloat16, enabled=half):
+                    value = loss()
+                run.step(value)
+                if goal is not None and (step % goal_every == 0 or step == steps):
+                    model.eval()
+                    with torch.no_grad():
+                        run.measure(step, float(goal()))
+                    if run.goals[-1][1] >= enough:
+                        break
+                if path is not None and step % checkpoint_every == 0 and step < steps:
+                    run.save(path)
     finally:
         model.eval()
-    if path is not None:
-        path.unlink()
-        _beside(path).unlink(missing_ok=True)  # of a run that was stopped while it was saving
+    run.end(path)
     return History(run.all_losses(), run.goals, bool(run.goals) and run.goals[-1][1] >= enough)
-
-
-class _Run:
-    """A training that is under way."""
-
-    def __init__(self, model: nn.Module, settings: dict[str, Any]) -> None:
-        self.model, self.settings = model, settings
-        steps, rising = settings["steps"], settings["warm_up"]
-        if rising * steps == 1:  # torch would divide by zero
-            rising = math.nextafter(rising, 0)
-        self.optimizer = torch.optim.AdamW(model.parameters(), weight_decay=settings["weight_decay"])
-        self.rates = torch.optim.lr_scheduler.OneCycleLR(self.optimizer, settings["max_lr"], steps, pct_start=rising)
-        self.earlier_losses = torch.zeros(0)
-        self.losses: list[Tensor] = []  # where they were computed: to fetch each one would stop a GPU
-        self.goals: list[tuple[int, float]] = []
-
-    @property
-    def done(self) -> int:
-        """How many steps."""
-        return len(self.earlier_losses) + len(self.losses)
-
-    def all_losses(self) -> Tensor:
-        return torch.cat([self.earlier_losses, *(value.cpu()[None] for value in self.losses)])
-
-    def step(self, loss: Tensor) -> None:
-        require_tensor("the result of loss", loss, rank=0)
-        if not loss.isfinite():
-            raise FloatingPointError(f"the loss of step {self.done + 1} is {loss.item()}: try a smaller rate")
-        self.optimizer.zero_grad()
-        loss.backward()
-        if self.settings["clip"] is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.settings["clip"])
-        self.optimizer.step()
-        self.rates.step()
-        self.losses.append(loss.detach())
-
-    def save(self, path: Path) -> None:
-        """Written beside `path` and moved there, so that what stands at `path` is always whole."""
-        held = {
-            "settings": self.settings,
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "rates": self.rates.state_dict(),
-            "losses": self.all_losses(),
-            "goals": self.goals,
-            "rng": torch.get_rng_state(),
-            "rng_on_gpu": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
-        }
-        with _beside(path).open("wb") as file:
-            torch.save(held, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(_beside(path), path)
-
-    def load(self, path: Path) -> None:
-        """Go on from where `save` was called; nothing is changed if that cannot be."""
-        try:
-            held = torch.load(path, map_location="cpu", weights_only=True)
-            was, shapes = held["settings"], _shapes(held["model"])
-        except Exception as error:
-            raise ValueError(f"checkpoint={str(path)!r} is damaged, or was not saved by mhalib.train.fit") from error
-        other = [f"{name}={was.get(name)}, not {now}" for name, now in self.settings.items() if was.get(name) != now]
-        if other:
-            raise ValueError(f"checkpoint={str(path)!r} was made with {'; '.join(other)}")
-        if shapes != _shapes(self.model.state_dict()):
-            raise ValueError(f"checkpoint={str(path)!r} is of another model: its parameters are {shapes}")
-        self.model.load_state_dict(held["model"])
-        self.optimizer.load_state_dict(held["optimizer"])
-        self.rates.load_state_dict(held["rates"])
-        self.earlier_losses = held["losses"]
-        self.goals = [(int(step), float(value)) for step, value in held["goals"]]
-        torch.set_rng_state(held["rng"])
-        if torch.cuda.is_available() and len(held["rng_on_gpu"]) == torch.cuda.device_count():
-            torch.cuda.set_rng_state_all(held["rng_on_gpu"])
-
-
-def _beside(path: Path) -> Path:
-    return path.with_name(path.name + ".part")
-
-
-def _shapes(state: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(value.shape) for name, value in state.items()}
 
 
 def _has_bfloat16(model: nn.Module) -> bool:

@@ -94,6 +94,8 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
             "Pin=load PINS=load FILES=load"
         ),
     },
+    "mhalib.parallel": {"28_many_devices": "places mesh split Place=places"},
+    "mhalib.processes": {"28_many_devices": "share rank start=share"},
     "mhalib.devices": {"03_why_more_than_one_head": "best_device"},
     "mhalib.measures": {
         "07_per_head_heatmaps": "head_entropy switched_off",

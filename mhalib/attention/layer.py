@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -337,6 +337,8 @@ class MultiHeadAttention(nn.Module):
                 no `keep_heads` of its own. One that has calls this one for the four projections.
         """
         heads = as_list("heads", heads)
+        if self.num_heads * self.head_dim != self.W_q.out_features:
+            raise ValueError("the layer is split over processes: remove heads before it is split")
         for head in heads:
             self.head_slices(head)
         if heads != sorted(set(heads)):
@@ -355,6 +357,16 @@ class MultiHeadAttention(nn.Module):
         self.W_k = _reduced(self.W_k, [one.k for one in kv_slices], 0)
         self.W_v = _reduced(self.W_v, [one.v for one in kv_slices], 0)
         self.W_o = _reduced(self.W_o, [one.o for one in slices], 1)
+        self.hold_heads(heads, shared)
+
+    def hold_heads(self, heads: Sequence[int], shared: Sequence[int]) -> None:
+        """Say that the projections now have the rows of these heads alone, and of these keys and values: what
+        `keep_heads` and `mhalib.parallel.split` call when they have changed them.
+
+        Args:
+            heads: their places among the heads that the layer had, in order.
+            shared: the places of the keys and values among those that it had, in order; all that the heads use.
+        """
         self.head_numbers = tuple(self.head_numbers[head] for head in heads)
         self.kv_head_of = tuple(shared.index(self.kv_head_of[head]) for head in heads)
         self.num_heads, self.num_kv_heads = len(heads), len(shared)

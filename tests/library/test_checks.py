@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 
 import mhalib
+from mhalib import parallel
 from mhalib.classroom import checks
 from mhalib.classroom.checks import EXERCISES, CheckFailed, Exercise, Finding, Mistake
 from mhalib.classroom.checks._call import call
@@ -720,6 +721,31 @@ def rounded_key_by_key(k):
         scales[place] = max(abs(x) for x in k[place].tolist()) / 127
         codes[place] = (k[place] / scales[place]).round().to(torch.int8)
     return codes, scales
+def own_weights_head_by_head(W_q, W_o, num_heads, num_ranks, rank):
+    d = len(W_q) // num_heads
+    heads = [head for head in range(num_heads) if head * num_ranks // num_heads == rank]
+    rows = [head * d + channel for head in heads for channel in range(d)]
+    return W_q[rows], W_o[:, rows]
+
+
+def own_keys_by_two_rules(num_heads, num_kv_heads, num_ranks, rank):
+    if num_kv_heads < num_ranks:
+        return [rank // (num_ranks // num_kv_heads)]
+    each = num_kv_heads // num_ranks
+    return [rank * each + key for key in range(each)]
+
+
+def ring_bytes_by_counting(num_numbers, num_ranks, bytes_per_number):
+    sent = 0
+    for _round in ("sum", "hand out"):
+        for _step in range(num_ranks - 1):
+            sent += num_numbers // num_ranks * bytes_per_number
+    return sent
+
+
+def gradient_row_by_row(gradients, rows):
+    every = [g for g, n in zip(gradients, rows, strict=True) for _ in range(n)]
+    return torch.stack(every).mean(0)
 
 
 VARIANTS = {
@@ -1020,6 +1046,51 @@ VARIANTS = {
             ),
             None,
         ),
+    ],
+    "own_weights": [
+        lambda W_q, W_o, num_heads, num_ranks, rank: (
+            W_q.chunk(num_ranks)[rank],
+            torch.tensor_split(W_o, num_ranks, dim=1)[rank],
+        ),
+        lambda W_q, W_o, num_heads, num_ranks, rank: (
+            W_q.reshape(num_ranks, -1, W_q.shape[1])[rank],
+            W_o.unflatten(1, (num_ranks, -1))[:, rank],
+        ),
+        own_weights_head_by_head,
+    ],
+    "summed_output": [
+        lambda found, columns, bias: torch.cat(found, -1) @ torch.cat(columns, -1).T + bias,
+        lambda found, columns, bias: torch.einsum("rnw,rdw->nd", torch.stack(found), torch.stack(columns)) + bias,
+        lambda found, columns, bias: sum(
+            (x @ w.T + bias / len(found) for x, w in zip(found, columns, strict=True)), torch.zeros(())
+        ),
+    ],
+    "own_keys": [
+        lambda num_heads, num_kv_heads, num_ranks, rank: list(
+            parallel.places(num_heads, num_kv_heads, num_ranks)[rank][1]
+        ),
+        own_keys_by_two_rules,
+        lambda num_heads, num_kv_heads, num_ranks, rank: (
+            torch.arange(num_kv_heads)
+            .repeat_interleave(num_heads // num_kv_heads)
+            .chunk(num_ranks)[rank]
+            .unique()
+            .tolist()
+        ),
+    ],
+    "all_reduce_bytes": [
+        lambda num_numbers, num_ranks, bytes_per_number: (
+            2 * (num_ranks - 1) * (num_numbers // num_ranks) * bytes_per_number
+        ),
+        ring_bytes_by_counting,
+        lambda num_numbers, num_ranks, bytes_per_number: (
+            2 * num_numbers * bytes_per_number - 2 * num_numbers * bytes_per_number // num_ranks
+        ),
+    ],
+    "batch_gradient": [
+        lambda gradients, rows: torch.tensor(rows, dtype=torch.float) @ torch.stack(gradients) / sum(rows),
+        lambda gradients, rows: sum(g * (n / sum(rows)) for g, n in zip(gradients, rows, strict=True)),
+        gradient_row_by_row,
     ],
     "window_mask": [
         window_by_loops,

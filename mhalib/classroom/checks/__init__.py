@@ -50,6 +50,8 @@ from .chapter_25 import grown, read_pages, step_bytes
 from .chapter_25_keys import mended_rotary_step, rounded_keys
 from .chapter_26 import merged, updated
 from .chapter_26_tiles import mended_pass, needed_tiles, score_gradient
+from .chapter_28 import own_keys, own_weights, summed_output
+from .chapter_28_messages import all_reduce_bytes, batch_gradient
 
 EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise
@@ -80,6 +82,7 @@ EXERCISES: dict[str, Exercise] = {
         *(product_intensity, least_seconds, decoding_scores, batch_to_fill),
         *(step_bytes, grown, read_pages, rounded_keys, mended_rotary_step),
         *(updated, merged, mended_pass, score_gradient, needed_tiles),
+        *(own_weights, summed_output, own_keys, all_reduce_bytes, batch_gradient),
     )
 }
 """Every exercise by its name, in the order of the chapters."""
@@ -92,9 +95,11 @@ __all__ = [
     "Mistake",
     "absorbed_scores",
     "alignment_share",
+    "all_reduce_bytes",
     "attend",
     "balance_loss",
     "batch_to_fill",
+    "batch_gradient",
     "cache_numbers",
     "causal_mask",
     "choose_rates",
@@ -151,6 +156,8 @@ __all__ = [
     "offset_weight",
     "open_gates",
     "output_matrices",
+    "own_keys",
+    "own_weights",
     "padding_mask",
     "paired_interval",
     "pairs_to_halves",
@@ -176,6 +183,7 @@ __all__ = [
     "split_heads",
     "step_bytes",
     "strides_of_heads",
+    "summed_output",
     "talk",
     "talked_weights",
     "target_loss",

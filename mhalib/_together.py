@@ -1,0 +1,173 @@
+"""What processes that train one model tell each other, and how they save it together."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from .devices import best_device
+from .processes import rank, start
+
+_LOST = re.compile(r"gloo|nccl|connection (closed|reset)|broken pipe|socket", re.IGNORECASE)
+
+
+def average(tensors: Sequence[Tensor]) -> None:
+    """Replace the tensors by their means over all processes. They have one type and one device."""
+    flat = torch.cat([x.detach().flatten() for x in tensors])
+    dist.all_reduce(flat)
+    flat /= dist.get_world_size()
+    for x, mean in zip(tensors, flat.split([x.numel() for x in tensors]), strict=True):
+        x.detach().copy_(mean.view_as(x))
+
+
+def average_gradients(model: nn.Module) -> None:
+    """Make the gradients those of the mean loss of all processes, a loss with as many rows everywhere.
+
+    Gradients of a DTensor are left alone: whoever split the parameter, as `fully_shard` does, also sums them. One that
+    no process has stays `None`.
+    """
+    groups: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
+    for part in plain(model):
+        if part.requires_grad:
+            groups.setdefault((part.dtype, part.device), []).append(part)
+    for parts in groups.values():
+        used = parts[0].new_tensor([part.grad is not None for part in parts])
+        for part in parts:
+            part.grad = torch.zeros_like(part) if part.grad is None else part.grad
+        average([used, *(part.grad for part in parts if part.grad is not None)])
+        for part, one in zip(parts, used.tolist(), strict=True):
+            part.grad = part.grad if one else None
+
+
+def plain(model: nn.Module) -> list[Tensor]:
+    """The parameters that each process has whole."""
+    from torch.distributed.tensor import DTensor
+
+    return [part for part in model.parameters() if not isinstance(part, DTensor)]
+
+
+@torch.no_grad()
+def follow_first(model: nn.Module) -> None:
+    """Give every process the parameters and buffers of process 0, where each has them whole."""
+    from torch.distributed.tensor import DTensor
+
+    for part in [*plain(model), *model.buffers()]:
+        if not isinstance(part, DTensor):
+            dist.broadcast(part.detach(), src=0)
+
+
+def of_first(value: float) -> float:
+    """The number that process 0 has."""
+    held = torch.tensor([value], dtype=torch.float64, device=best_device())
+    dist.broadcast(held, src=0)
+    return float(held)
+
+
+@contextmanager
+def in_touch() -> Iterator[None]:
+    """Say in plain words that another process has ended: ConnectionError.
+
+    It is seen where the processes meet, or `torchrun` sees it first, and tells the others to end, too.
+    """
+    many = start()
+    if many == 1 or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    message = (
+        f"process {rank()} of {many} stops: another one has ended, and it cannot go on alone. Start them all again "
+        "with the same command; with checkpoint= training goes on from where it was last saved"
+    )
+
+    def told_to_end(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # so that there is time to say why
+        raise ConnectionError(message)
+
+    before = signal.signal(signal.SIGTERM, told_to_end)
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, dist.DistError) or _LOST.search(str(error)):
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            raise ConnectionError(message) from error
+        raise
+    finally:
+        if signal.getsignal(signal.SIGTERM) is told_to_end:
+            signal.signal(signal.SIGTERM, before)
+
+
+def save_folder(path: Path, together: dict[str, Any], own: dict[str, Any]) -> None:
+    """Save `together`, of which each process holds a part, and what process 0 holds of `own`, in one folder.
+
+    It is written beside `path` and moved there. The parts are those of `torch.distributed.checkpoint`.
+    """
+    from torch.distributed.checkpoint.state_dict_saver import save
+
+    many, mine, new = start(), rank(), path.with_name(path.name + ".part")
+    if mine == 0:
+        shutil.rmtree(new, ignore_errors=True)
+    _wait()
+    with _not_told_that_alone():
+        save(together, checkpoint_id=new, no_dist=many == 1)
+    if mine == 0:
+        torch.save(own, new / "own.pt")
+        old = path.with_name(path.name + ".old")
+        if path.exists():
+            os.replace(path, old)
+        os.replace(new, path)
+        remove(old)
+    _wait()
+
+
+def settle(path: Path) -> None:
+    """Finish what a process was doing that ended inside `save_folder`."""
+    new, old = (path.with_name(path.name + end) for end in (".part", ".old"))
+    if rank() == 0:
+        if not path.exists() and (new / "own.pt").exists():
+            os.replace(new, path)
+        if not path.exists() and old.exists():
+            os.replace(old, path)
+        remove(old)
+        if new.is_dir():
+            remove(new)
+    _wait()
+
+
+def load_folder(path: Path, together: dict[str, Any]) -> None:
+    """Fill `together` from a folder of `save_folder`, whatever number of processes saved it."""
+    from torch.distributed.checkpoint.state_dict_loader import load
+
+    with _not_told_that_alone():
+        load(together, checkpoint_id=path, no_dist=start() == 1)
+
+
+def remove(path: Path) -> None:
+    """A file or a folder, if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _not_told_that_alone() -> Iterator[None]:
+    """Without torch's warning that one process saves or loads by itself, which is what is wanted."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "torch.distributed is (disabled|unavailable)")
+        yield
+
+
+def _wait() -> None:
+    if start() > 1:
+        dist.barrier()

@@ -1,0 +1,256 @@
+"""What one of several processes does for `test_parallel.py`: `torchrun parallel_worker.py TASK FOLDER`.
+
+Process 0 writes what was found into FOLDER/found.json.
+"""
+
+import copy
+import json
+import os
+import signal
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.debug import CommDebugMode
+from torch.nn.parallel import DistributedDataParallel
+
+import mhalib
+from mhalib import _together, parallel, processes
+from mhalib.models import GPT
+from mhalib.train import fit
+
+STEPS, RATE = 9, 0.01
+
+
+def model():
+    """The same on all processes; two heads share a key."""
+    torch.manual_seed(0)
+    return GPT(11, 24, 4, 1, 40, norm="pre", attention={"name": "multi-head", "num_kv_heads": 2}).double()
+
+
+def loss_of(model, *, shared, forward=None):
+    torch.manual_seed(7)
+    data = torch.randint(11, (50, 9))
+
+    def loss():
+        ids = data[torch.randint(50, (8,))]
+        if shared:
+            ids = processes.share(ids)
+        logits, _ = (forward or model)(ids[:, :-1])
+        return nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+
+    return loss
+
+
+def by_hand(model, loss, clip=None):
+    """Training in one process, without `fit`."""
+    torch.manual_seed(3)
+    optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.01)
+    rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, STEPS, pct_start=0.3)
+    losses = []
+    for _ in range(STEPS):
+        value = loss()
+        optimizer.zero_grad()
+        value.backward()
+        if clip:
+            nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        rates.step()
+        losses.append(value.detach())
+    return torch.stack(losses)
+
+
+def whole(x):
+    return x.full_tensor() if isinstance(x, DTensor) else x
+
+
+def apart(one, other):
+    """The largest difference of their parameters."""
+    pairs = zip(one.parameters(), other.parameters(), strict=True)
+    return max(float((a - whole(b)).detach().abs().max()) for a, b in pairs)
+
+
+def apart_in_gradients(one, other):
+    pairs = zip(one.parameters(), other.parameters(), strict=True)
+    return max(float((a.grad - whole(b.grad)).abs().max()) for a, b in pairs)
+
+
+def compare(reference, part, call):
+    """A pass of both, forward and backward."""
+    expected = call(reference)
+    sum(x.square().sum() for x in expected[:-1]).backward()
+    with CommDebugMode() as counter:
+        found = call(part)
+        forward = counter.get_total_counts()
+        sum(x.square().sum() for x in found[:-1]).backward()
+    both = counter.get_total_counts()
+    return {
+        "output": max(float((a - b).detach().abs().max()) for a, b in zip(expected, found, strict=True)),
+        "gradients": apart_in_gradients(reference, part),
+        "counts": [forward, both - forward],
+    }
+
+
+def attention(over, **settings):
+    torch.manual_seed(1)
+    layer = mhalib.MultiHeadAttention(24, 4, **settings).double()
+    part = parallel.split(copy.deepcopy(layer), over)
+    queries, other = torch.randn(2, 5, 24).double(), torch.randn(2, 7, 24).double()
+    mask = torch.rand(1, 4, 5, 7) < 0.7
+    held = list(part.head_numbers)
+
+    def call(one):
+        x, y = (z.clone().requires_grad_() for z in (queries, other))
+        output, weights = one(x, y, y, mask=mask)
+        grads = torch.autograd.grad(output.square().sum(), (x, y), retain_graph=True)
+        return output, *grads, weights if len(weights[0]) == len(held) else weights[:, held]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        output, grad_x, grad_y, weights = call(layer)
+        found = call(part)
+        alike = [
+            float((a - b).detach().abs().max()) for a, b in zip((output, grad_x, grad_y, weights), found, strict=True)
+        ]
+        x = queries.requires_grad_()  # or nothing is sent back
+        own = compare(layer, part, lambda one: (*one(x, x, x)[:1], torch.zeros(1)))
+    everyone = [None] * over.size()
+    dist.all_gather_object(everyone, (part.head_numbers, part.kv_head_of, part.W_k.weight.to_local().shape[0]))
+    return {**own, "cross": max(alike), "held": everyone}
+
+
+def models(over):
+    found = {}
+    for name, settings in {"heads": {}, "sequence": {"sequence": True}}.items():
+        reference, part = model(), parallel.split(model(), over, **settings)
+        ids = torch.randint(11, (3, 8), generator=torch.Generator().manual_seed(0))
+        found[name] = compare(reference, part, lambda one, ids=ids: (one(ids)[0], torch.zeros(1)))
+    reference = model()
+    losses = by_hand(reference, loss_of(reference, shared=False), clip=0.5)
+    for name in ("data", "heads", "sequence", "fsdp"):
+        part = model()
+        if name in ("heads", "sequence"):
+            parallel.split(part, over, sequence=name == "sequence")
+        elif name == "fsdp":
+            from torch.distributed.fsdp import fully_shard  # since torch 2.6
+
+            for layer in part.decoder.layers:
+                fully_shard(layer, mesh=over)
+            fully_shard(part, mesh=over)
+        history = fit(part, loss_of(part, shared=name in ("data", "fsdp")), STEPS, RATE, seed=3, clip=0.5)
+        found[f"trained: {name}"] = [float((history.losses - losses).abs().max()), apart(reference, part)]
+    return found
+
+
+def as_torch_does():
+    """`fit` against torch's own data parallelism."""
+    one, other = model(), model()
+    history = fit(one, loss_of(one, shared=True), STEPS, RATE, seed=3)
+    wrapped = DistributedDataParallel(other)
+    losses = by_hand(other, loss_of(other, shared=True, forward=wrapped))
+    _together.average([losses])
+    return [float((history.losses - losses).abs().max()), apart(one, other)]
+
+
+def different_starts():
+    """Each process begins with other weights, draws other batches, and measures another goal."""
+    torch.manual_seed(processes.rank())
+    one = nn.Linear(3, 1)
+    x = torch.randn(4, 3)
+    seen = []
+
+    def goal():
+        seen.append(one.weight.tolist())
+        return float(processes.rank() == 0)
+
+    history = fit(one, lambda: one(x).square().mean(), 6, goal=goal, goal_every=4)
+    everyone = [None] * dist.get_world_size()
+    dist.all_gather_object(everyone, (seen, one.weight.tolist(), history.losses.tolist(), history.goals))
+    return all(each == everyone[0] for each in everyone), len(history)
+
+
+def broken_off(over, folder, name, steps):
+    """A run that stops after some steps, as if it had been killed, and what an unbroken one would end with."""
+    part = model()
+    if name == "heads":
+        parallel.split(part, over)
+    draw, calls = loss_of(part, shared=name == "data"), []
+
+    def loss():
+        calls.append(None)
+        if len(calls) > steps:
+            raise KeyboardInterrupt
+        return draw()
+
+    try:
+        history = fit(part, loss, STEPS, RATE, seed=3, checkpoint=folder / name, checkpoint_every=5)
+    except KeyboardInterrupt:
+        return sorted(each.name for each in (folder / name).iterdir() if each.suffix == ".pt")
+    reference = model()
+    losses = by_hand(reference, loss_of(reference, shared=False))
+    return [len(calls), float((history.losses - losses).abs().max()), apart(reference, part)]
+
+
+def refusals(over):
+    part = parallel.split(mhalib.MultiHeadAttention(24, 4), over)
+    odd = GPT(11, 24, 4, 1, 41)
+    tried = {
+        "keep": lambda: part.keep_heads([0]),
+        "again": lambda: parallel.split(part, over),
+        "variant": lambda: parallel.split(mhalib.variants.GatedAttention(24, 4), over),
+        "hidden": lambda: parallel.split(odd, over),
+        "sequence": lambda: parallel.split(mhalib.MultiHeadAttention(24, 4), over, sequence=True),
+        "tokens": lambda: parallel.split(model(), over, sequence=True)(torch.zeros(1, 7, dtype=torch.long)),
+        "share": lambda: processes.share(torch.zeros(5)),
+        "infinite": lambda: fit(odd, lambda: odd.readout.weight.sum() / (processes.rank() or 0.0), 3),
+    }
+    found = {}
+    for name, call in tried.items():
+        try:
+            call()
+        except (ValueError, TypeError, FloatingPointError) as error:
+            found[name] = f"{type(error).__name__}: {error}"
+    return found, isinstance(odd.decoder.layers[0].attention.W_q.weight, DTensor)
+
+
+def killed(folder):
+    """Process 1 is killed at step 8; the others must not wait for it for ever."""
+    one = model()
+    draw, calls = loss_of(one, shared=True), []
+
+    def loss():
+        calls.append(None)
+        if len(calls) == 8 and processes.rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return draw()
+
+    fit(one, loss, STEPS, RATE, seed=3, checkpoint=folder / "killed", checkpoint_every=5)
+
+
+def main(task, folder):
+    if task == "killed":
+        killed(folder)
+        return
+    over = parallel.mesh()
+    found = {
+        "attention": {str(g): attention(over, num_kv_heads=g, bias=True) for g in (4, 2, 1)},
+        "models": models(over),
+        "as torch does": as_torch_does(),
+        "different starts": different_starts(),
+        "refusals": refusals(over),
+        "broken": {name: broken_off(over, folder, name, 7 if task == "begin" else STEPS) for name in ("data", "heads")},
+    }
+    if task == "begin":
+        found["broken"]["one"] = broken_off(over, folder, "one", 7)
+        found["broken"]["file"] = broken_off(over, folder, "file", STEPS)
+    if processes.rank() == 0:
+        (folder / "found.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module|Full backward hook")
+    main(sys.argv[1], Path(sys.argv[2]))

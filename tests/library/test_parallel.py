@@ -1,0 +1,261 @@
+"""Many processes do what one does: heads, tokens or batches are split, and nothing but rounding changes.
+
+What several processes do stands in `parallel_worker.py`. They are started three times: two of them, then four, which go
+on from the checkpoints of the two, and two of which one is killed.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import parallel_worker as worker
+import pytest
+import torch
+import torch.distributed as dist
+
+from mhalib import _together, parallel, processes
+from mhalib.parallel import places
+from mhalib.train import fit
+
+CLOSE = 1e-13  # float64, numbers near 1
+TRAINED = 1e-10  # Adam divides by gradients that are nearly 0
+needs_torchrun = pytest.mark.skipif(
+    sys.platform == "win32" or not dist.is_available() or not dist.is_gloo_available() or torch.__version__ < "2.6",
+    reason="gloo, torchrun and torch's second FSDP are needed",
+)
+
+
+def _torchrun(many, task, folder):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={many}"]
+    return subprocess.run(
+        [*command, worker.__file__, task, str(folder)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "MHALIB_DEVICE": "cpu"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("processes")
+
+
+@pytest.fixture(scope="module")
+def runs(folder):
+    """What two processes found, then what four did, which went on from the checkpoints of the two."""
+    found = {}
+    _broken_off_alone(folder)
+    for many, task in ((2, "begin"), (4, "end")):
+        result = _torchrun(many, task, folder)
+        assert result.returncode == 0, result.stderr
+        found[many] = json.loads((folder / "found.json").read_text())
+        if task == "begin":
+            found["left alone"] = _on_alone(folder)
+    return found
+
+
+def _broken_off_alone(folder):
+    """One process saves, in a file."""
+    one = worker.model()
+    draw, calls = worker.loss_of(one, shared=False), []
+
+    def loss():
+        calls.append(None)
+        if len(calls) > 7:
+            raise KeyboardInterrupt
+        return draw()
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(one, loss, worker.STEPS, worker.RATE, seed=3, checkpoint=folder / "file", checkpoint_every=5)
+    assert (folder / "file").is_file()
+
+
+def _on_alone(folder):
+    """One process goes on from what two have saved."""
+    one = worker.model()
+    history = fit(
+        one, worker.loss_of(one, shared=False), worker.STEPS, worker.RATE, seed=3, checkpoint=folder / "one",
+        checkpoint_every=3,
+    )  # fmt: skip
+    expected = worker.model()
+    losses = worker.by_hand(expected, worker.loss_of(expected, shared=False))
+    return float((history.losses - losses).abs().max()), worker.apart(expected, one), (folder / "one").exists()
+
+
+BOTH = pytest.mark.parametrize("many", [2, 4])
+
+
+@needs_torchrun
+@BOTH
+@pytest.mark.parametrize("shared", ["4", "2", "1"])
+def test_a_split_layer_is_the_layer(runs, many, shared):
+    found = runs[many]["attention"][shared]
+    assert found["output"] < CLOSE
+    assert found["gradients"] < CLOSE
+    assert found["cross"] < CLOSE  # other keys than queries, a mask for each head; weights; gradients of the inputs
+
+
+@needs_torchrun
+@BOTH
+@pytest.mark.parametrize("shared", ["4", "2", "1"])
+def test_it_sends_one_sum_each_way(runs, many, shared):
+    copies = int(shared) < many
+    # a copied key has its gradients summed: of weight and bias, of keys and values
+    assert runs[many]["attention"][shared]["counts"] == [1, 1 + 4 * copies]
+
+
+@needs_torchrun
+@BOTH
+@pytest.mark.parametrize("shared", [4, 2, 1])
+def test_each_process_holds_its_own_heads(runs, many, shared):
+    held = runs[many]["attention"][str(shared)]["held"]
+    each = 4 // many
+    assert [numbers for numbers, _, _ in held] == [list(range(r * each, (r + 1) * each)) for r in range(many)]
+    for numbers, groups, rows in held:
+        kv_heads = sorted({head * shared // 4 for head in numbers})
+        assert groups == [kv_heads.index(head * shared // 4) for head in numbers]
+        assert rows == 6 * len(kv_heads)  # d = 6
+
+
+@needs_torchrun
+@BOTH
+@pytest.mark.parametrize(("name", "counts"), [("heads", 2), ("sequence", 5)])
+def test_a_split_gpt_is_the_gpt(runs, many, name, counts):
+    found = runs[many]["models"][name]
+    assert found["output"] < CLOSE
+    assert found["gradients"] < CLOSE
+    assert found["counts"][0] == counts  # two of the layer, and gathered before the readout
+
+
+@needs_torchrun
+@BOTH
+@pytest.mark.parametrize("name", ["data", "heads", "sequence", "fsdp"])
+def test_it_trains_as_one_process_does(runs, many, name):
+    losses, parameters = runs[many]["models"][f"trained: {name}"]
+    assert losses < CLOSE
+    assert parameters < TRAINED
+
+
+@needs_torchrun
+@BOTH
+def test_data_are_shared_as_torch_does(runs, many):
+    losses, parameters = runs[many]["as torch does"]
+    assert losses < CLOSE
+    assert parameters < TRAINED
+
+
+@needs_torchrun
+@BOTH
+def test_processes_that_start_apart_end_alike_and_together(runs, many):
+    assert runs[many]["different starts"] == [True, 4]  # all stop when process 0 has reached the goal
+
+
+@needs_torchrun
+@BOTH
+def test_what_cannot_be_split_is_refused(runs, many):
+    found, was_split = runs[many]["refusals"]
+    assert found == {
+        "keep": "ValueError: the layer is split over processes: remove heads before it is split",
+        "again": f"ValueError: layer has {4 // many} of its 4 heads: split before removing heads",
+        "variant": "TypeError: a GatedAttention cannot be split: only multi-head attention can",
+        "hidden": f"ValueError: ffn_num_hiddens=41 cannot be split evenly over {many} processes",
+        "sequence": "TypeError: sequence=True is for a GPT, got MultiHeadAttention",
+        "tokens": f"ValueError: tokens has 7 of them, which {many} processes cannot share evenly",
+        "share": f"ValueError: a batch of 5 cannot be dealt out evenly to {many} processes",
+        "infinite": "FloatingPointError: the loss of step 1 is inf: try a smaller rate",
+    }
+    assert not was_split
+
+
+@needs_torchrun
+@pytest.mark.parametrize("name", ["data", "heads"])
+def test_four_go_on_where_two_were_broken_off(runs, name):
+    steps, losses, parameters = runs[4]["broken"][name]
+    assert steps == worker.STEPS - 5  # two of the seven that were done were not saved
+    assert losses < CLOSE
+    assert parameters < TRAINED
+
+
+@needs_torchrun
+def test_two_go_on_where_one_was_broken_off(runs):
+    steps, losses, parameters = runs[2]["broken"]["file"]
+    assert steps == worker.STEPS - 5
+    assert losses < CLOSE
+    assert parameters < TRAINED
+
+
+@needs_torchrun
+def test_one_goes_on_where_two_were_broken_off(runs):
+    losses, parameters, is_left = runs["left alone"]
+    assert losses < CLOSE
+    assert parameters < TRAINED
+    assert not is_left
+
+
+@needs_torchrun
+def test_the_end_leaves_no_checkpoint(runs, folder):
+    assert sorted(path.name for path in folder.iterdir() if path.name != "killed") == ["found.json"]
+
+
+@needs_torchrun
+def test_a_killed_process_ends_all_with_a_message(tmp_path):
+    result = _torchrun(2, "killed", tmp_path)
+    assert result.returncode != 0
+    assert "Signal 9 (SIGKILL)" in result.stderr  # of torchrun
+    assert "ConnectionError: process 0 of 2 stops: another one has ended" in result.stderr
+    assert (tmp_path / "killed" / "own.pt").exists()
+
+
+def test_places_of_heads_and_keys():
+    assert places(8, 4, 2) == [(range(4), range(2)), (range(4, 8), range(2, 4))]
+    assert [place.kv_heads for place in places(8, 2, 4)] == [range(1), range(1), range(1, 2), range(1, 2)]
+    assert [place.heads for place in places(6, 1, 3)] == [range(2), range(2, 4), range(4, 6)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ((6, 6, 4), "num_heads=6 cannot be split evenly over 4 processes"),
+        ((12, 4, 6), "num_kv_heads=4 cannot be split evenly over 6 processes, nor 6 processes evenly over them"),
+        ((8, 3, 2), "num_heads=8 is not divisible by num_kv_heads=3"),
+        ((8, 8, 0), "num_ranks=0 must be at least 1"),
+    ],
+)
+def test_places_that_there_are_not(sizes, message):
+    with pytest.raises(ValueError, match=message):
+        places(*sizes)
+
+
+def test_alone_there_is_nobody_to_share_with():
+    x, y = torch.randn(5, 2), torch.arange(5)
+    assert processes.start() == 1
+    assert processes.rank() == 0
+    assert processes.share(x) is not None
+    assert torch.equal(processes.share(x), x)
+    assert all(map(torch.equal, processes.share(x, y), (x, y)))
+    with pytest.raises(ValueError, match=r"tensors\[1\] has shape \(4,\), but tensors\[0\] \(5, 2\)"):
+        processes.share(x, y[:4])
+    with pytest.raises(RuntimeError, match="start the program with torchrun"):
+        parallel.mesh()
+
+
+def test_a_folder_that_was_being_replaced_is_found_again(tmp_path):
+    """A process may end between any two of the moves."""
+    path = tmp_path / "run"
+    for left, expected in (({"part"}, "part"), ({"old"}, "old"), ({"part", "old"}, "part"), ({"run", "old"}, "run")):
+        for end in left:
+            at = path if end == "run" else path.with_name(f"run.{end}")
+            at.mkdir()
+            (at / "own.pt").write_text(end)
+        _together.settle(path)
+        assert (path / "own.pt").read_text() == expected
+        assert [each.name for each in tmp_path.iterdir()] == ["run"]
+        _together.remove(path)
+    half = Path(f"{path}.part")
+    half.mkdir()  # without its last file
+    _together.settle(path)
+    assert not list(tmp_path.iterdir())
