@@ -39,7 +39,7 @@ def cases_of(exercise: Exercise, seed: int = 0) -> list[dict]:
 def test_there_are_enough():
     assert len(EXERCISES) >= 30
     assert sum(len(exercise.mistakes) for exercise in EXERCISES.values()) >= 60
-    assert {exercise.chapter for exercise in EXERCISES.values()} == set(range(1, 25))
+    assert {exercise.chapter for exercise in EXERCISES.values()} == set(range(1, 29))
 
 
 def test_an_exercise_is_in_the_file_of_its_chapter_under_its_name_and_exported():
@@ -615,30 +615,6 @@ def line_through(narrow, wide):
     return [(narrow[1] + growth * (width - narrow[0]), width) for width in (-100, 200)]
 
 
-def flops_of(n, k, m):
-    return 2 * n * k * m
-
-
-def bytes_of(n, k, m, width):
-    return width * sum(a * b for a, b in ((n, k), (k, m), (n, m)))
-
-
-def decoding_scores_of_the_library(batch_size, h, g, d, num_tokens, bytes_per_number):
-    sizes = mhalib.costs.Sizes(h * d, h, g)
-    steps = mhalib.roofline.step_costs(sizes, "decoding", num_tokens, batch_size, bytes_per_number)
-    return steps[3].flops, steps[3].moved
-
-
-def batch_by_trying(num_hiddens, bytes_per_number, ridge):
-    """One more example at a time, until there are so many that one more would make no difference."""
-    batch = 1
-    while 2 / bytes_per_number / (1 / batch + 2 / num_hiddens) < ridge:
-        batch += 1
-        if batch > 10_000 * num_hiddens:
-            return None
-    return batch
-
-
 def interval_by_lists(ours, theirs, quantile):
     differences = [a - b for a, b in zip(ours.tolist(), theirs.tolist(), strict=True)]
     return [statistics.mean(differences), quantile * statistics.stdev(differences) / len(differences) ** 0.5]
@@ -690,6 +666,30 @@ def staying_by_sorting(quality, cost):
     return stays
 
 
+def flops_of(n, k, m):
+    return 2 * n * k * m
+
+
+def bytes_of(n, k, m, width):
+    return width * sum(a * b for a, b in ((n, k), (k, m), (n, m)))
+
+
+def decoding_scores_of_the_library(batch_size, h, g, d, num_tokens, bytes_per_number):
+    sizes = mhalib.costs.Sizes(h * d, h, g)
+    steps = mhalib.roofline.step_costs(sizes, "decoding", num_tokens, batch_size, bytes_per_number)
+    return steps[3].flops, steps[3].moved
+
+
+def batch_by_trying(num_hiddens, bytes_per_number, ridge):
+    """One more example at a time, until there are so many that one more would make no difference."""
+    batch = 1
+    while 2 / bytes_per_number / (1 / batch + 2 / num_hiddens) < ridge:
+        batch += 1
+        if batch > 10_000 * num_hiddens:
+            return None
+    return batch
+
+
 def read_by_terms(num_weights, num_layers, num_heads, num_kv_heads, head_dim, num_tokens, batch_size, bytes_per_number):
     keys = batch_size * num_layers * num_tokens * num_kv_heads * head_dim * bytes_per_number
     return num_weights * bytes_per_number + keys + keys
@@ -721,6 +721,58 @@ def rounded_key_by_key(k):
         scales[place] = max(abs(x) for x in k[place].tolist()) / 127
         codes[place] = (k[place] / scales[place]).round().to(torch.int8)
     return codes, scales
+
+
+def updated_by_loops(largest, total, scores):
+    new, sums = [], []
+    for m, z, row in zip(largest.tolist(), total.tolist(), scores.tolist(), strict=True):
+        best = max([m, *row])
+        terms = [math.exp(s - best) for s in row if s > -math.inf]
+        new.append(best)
+        sums.append(sum(terms) + (z * math.exp(m - best) if m > -math.inf else 0.0))
+    return torch.tensor(new), torch.tensor(sums)
+
+
+def updated_by_log_sum_exp(largest, total, scores):
+    new = torch.cat([largest[:, None], scores], 1).amax(1)
+    all_of_it = torch.logaddexp(largest + total.log(), scores.logsumexp(-1))
+    return new, torch.where(new > -math.inf, (all_of_it - new).exp(), 0.0)
+
+
+def merged_by_softmax(first, first_lse, second, second_lse):
+    both = torch.stack([first_lse, second_lse], -1)
+    weights = both.double().softmax(-1).nan_to_num(0.0)
+    return weights[:, :1] * first + weights[:, 1:] * second, both.logsumexp(-1)
+
+
+def merged_row_by_row(first, first_lse, second, second_lse):
+    outputs, sums = [], []
+    for a, x, b, y in zip(first, first_lse.tolist(), second, second_lse.tolist(), strict=True):
+        if max(x, y) == -math.inf:
+            outputs.append(torch.zeros_like(a))
+            sums.append(-math.inf)
+            continue
+        one, two = math.exp(x - max(x, y)), math.exp(y - max(x, y))
+        outputs.append((one * a + two * b) / (one + two))
+        sums.append(max(x, y) + math.log(one + two))
+    return torch.stack(outputs), torch.tensor(sums)
+
+
+def gradient_by_autograd(weights, values, output, grad):
+    scores = weights.log().requires_grad_()
+    return torch.autograd.grad(scores.softmax(-1) @ values, scores, grad)[0]
+
+
+def gradient_by_jacobians(weights, values, output, grad):
+    rows = [(torch.diag(w) - torch.outer(w, w)) @ (values @ g) for w, g in zip(weights, grad, strict=True)]
+    return torch.stack(rows)
+
+
+def needed_by_pairs(num_queries, num_kvpairs, rows, cols):
+    seen = torch.arange(num_kvpairs) <= torch.arange(num_queries)[:, None]
+    return torch.stack([torch.stack([part.any() for part in block.split(cols, 1)]) for block in seen.split(rows)])
+
+
 def own_weights_head_by_head(W_q, W_o, num_heads, num_ranks, rank):
     d = len(W_q) // num_heads
     heads = [head for head in range(num_heads) if head * num_ranks // num_heads == rank]
@@ -749,6 +801,50 @@ def gradient_row_by_row(gradients, rows):
 
 
 VARIANTS = {
+    "product_intensity": [
+        lambda n, k, m, bytes_per_number: 2 / bytes_per_number / (1 / n + 1 / k + 1 / m),
+        lambda n, k, m, bytes_per_number: flops_of(n, k, m) / bytes_of(n, k, m, bytes_per_number),
+        lambda n, k, m, bytes_per_number: np.float64(2 * n * k * m) / (n * k + k * m + n * m) / bytes_per_number,
+    ],
+    "least_seconds": [
+        lambda flops, moved, peak, bandwidth: sum(
+            max(f / peak, m / bandwidth) for f, m in zip(flops.tolist(), moved.tolist(), strict=True)
+        ),
+        lambda flops, moved, peak, bandwidth: (
+            torch.stack([flops / peak, moved / bandwidth]).max(0).values.sum().double()
+        ),
+        lambda flops, moved, peak, bandwidth: (
+            torch.where(flops * bandwidth > moved * peak, flops / peak, moved / bandwidth).sum().item()
+        ),
+    ],
+    "decoding_scores": [
+        lambda batch_size, h, g, d, num_tokens, bytes_per_number: (
+            batch_size * g * flops_of(h // g, d, num_tokens),
+            batch_size * g * bytes_of(h // g, d, num_tokens, bytes_per_number),
+        ),
+        lambda batch_size, h, g, d, num_tokens, bytes_per_number: [
+            batch_size * num_tokens * 2 * h * d,
+            batch_size * (h * d + num_tokens * (g * d + h)) * bytes_per_number,
+        ],
+        decoding_scores_of_the_library,
+    ],
+    "batch_to_fill": [
+        batch_by_trying,
+        lambda num_hiddens, bytes_per_number, ridge: (
+            None
+            if num_hiddens <= bytes_per_number * ridge
+            else -(-bytes_per_number * ridge * num_hiddens // (2 * (num_hiddens - bytes_per_number * ridge)))
+        ),
+        lambda num_hiddens, bytes_per_number, ridge: next(
+            (
+                batch
+                for batch in range(1, 10**5)
+                if flops_of(batch, num_hiddens, num_hiddens)
+                >= ridge * bytes_of(batch, num_hiddens, num_hiddens, bytes_per_number)
+            ),
+            None,
+        ),
+    ],
     "step_bytes": [
         read_by_terms,
         lambda w, layers, h, g, d, n, b, size: size * w + sum(2 * n * g * d * size for _ in range(layers * b)),
@@ -801,57 +897,8 @@ VARIANTS = {
         lambda q, k, held: (
             mhalib.attention.rotate(F.pad(q, (0, 0, held.shape[2], 0)))[:, :, held.shape[2] :]
             @ torch.cat([held, mhalib.attention.rotate(k, start=held.size(2))], 2).transpose(2, 3)
-def updated_by_loops(largest, total, scores):
-    new, sums = [], []
-    for m, z, row in zip(largest.tolist(), total.tolist(), scores.tolist(), strict=True):
-        best = max([m, *row])
-        terms = [math.exp(s - best) for s in row if s > -math.inf]
-        new.append(best)
-        sums.append(sum(terms) + (z * math.exp(m - best) if m > -math.inf else 0.0))
-    return torch.tensor(new), torch.tensor(sums)
-
-
-def updated_by_log_sum_exp(largest, total, scores):
-    new = torch.cat([largest[:, None], scores], 1).amax(1)
-    all_of_it = torch.logaddexp(largest + total.log(), scores.logsumexp(-1))
-    return new, torch.where(new > -math.inf, (all_of_it - new).exp(), 0.0)
-
-
-def merged_by_softmax(first, first_lse, second, second_lse):
-    both = torch.stack([first_lse, second_lse], -1)
-    weights = both.double().softmax(-1).nan_to_num(0.0)
-    return weights[:, :1] * first + weights[:, 1:] * second, both.logsumexp(-1)
-
-
-def merged_row_by_row(first, first_lse, second, second_lse):
-    outputs, sums = [], []
-    for a, x, b, y in zip(first, first_lse.tolist(), second, second_lse.tolist(), strict=True):
-        if max(x, y) == -math.inf:
-            outputs.append(torch.zeros_like(a))
-            sums.append(-math.inf)
-            continue
-        one, two = math.exp(x - max(x, y)), math.exp(y - max(x, y))
-        outputs.append((one * a + two * b) / (one + two))
-        sums.append(max(x, y) + math.log(one + two))
-    return torch.stack(outputs), torch.tensor(sums)
-
-
-def gradient_by_autograd(weights, values, output, grad):
-    scores = weights.log().requires_grad_()
-    return torch.autograd.grad(scores.softmax(-1) @ values, scores, grad)[0]
-
-
-def gradient_by_jacobians(weights, values, output, grad):
-    rows = [(torch.diag(w) - torch.outer(w, w)) @ (values @ g) for w, g in zip(weights, grad, strict=True)]
-    return torch.stack(rows)
-
-
-def needed_by_pairs(num_queries, num_kvpairs, rows, cols):
-    seen = torch.arange(num_kvpairs) <= torch.arange(num_queries)[:, None]
-    return torch.stack([torch.stack([part.any() for part in block.split(cols, 1)]) for block in seen.split(rows)])
-
-
-VARIANTS = {
+        ),
+    ],
     "updated": [
         updated_by_loops,
         updated_by_log_sum_exp,
@@ -892,6 +939,51 @@ VARIANTS = {
             torch.arange(0, num_kvpairs, cols)[None]
             < torch.tensor([*range(rows, num_queries, rows), num_queries]).unsqueeze(-1)
         ),
+    ],
+    "own_weights": [
+        lambda W_q, W_o, num_heads, num_ranks, rank: (
+            W_q.chunk(num_ranks)[rank],
+            torch.tensor_split(W_o, num_ranks, dim=1)[rank],
+        ),
+        lambda W_q, W_o, num_heads, num_ranks, rank: (
+            W_q.reshape(num_ranks, -1, W_q.shape[1])[rank],
+            W_o.unflatten(1, (num_ranks, -1))[:, rank],
+        ),
+        own_weights_head_by_head,
+    ],
+    "summed_output": [
+        lambda found, columns, bias: torch.cat(found, -1) @ torch.cat(columns, -1).T + bias,
+        lambda found, columns, bias: torch.einsum("rnw,rdw->nd", torch.stack(found), torch.stack(columns)) + bias,
+        lambda found, columns, bias: sum(
+            (x @ w.T + bias / len(found) for x, w in zip(found, columns, strict=True)), torch.zeros(())
+        ),
+    ],
+    "own_keys": [
+        lambda num_heads, num_kv_heads, num_ranks, rank: list(
+            parallel.places(num_heads, num_kv_heads, num_ranks)[rank][1]
+        ),
+        own_keys_by_two_rules,
+        lambda num_heads, num_kv_heads, num_ranks, rank: (
+            torch.arange(num_kv_heads)
+            .repeat_interleave(num_heads // num_kv_heads)
+            .chunk(num_ranks)[rank]
+            .unique()
+            .tolist()
+        ),
+    ],
+    "all_reduce_bytes": [
+        lambda num_numbers, num_ranks, bytes_per_number: (
+            2 * (num_ranks - 1) * (num_numbers // num_ranks) * bytes_per_number
+        ),
+        ring_bytes_by_counting,
+        lambda num_numbers, num_ranks, bytes_per_number: (
+            2 * num_numbers * bytes_per_number - 2 * num_numbers * bytes_per_number // num_ranks
+        ),
+    ],
+    "batch_gradient": [
+        lambda gradients, rows: torch.tensor(rows, dtype=torch.float) @ torch.stack(gradients) / sum(rows),
+        lambda gradients, rows: sum(g * (n / sum(rows)) for g, n in zip(gradients, rows, strict=True)),
+        gradient_row_by_row,
     ],
     "talk": [
         talk_by_loops,
@@ -1002,95 +1094,6 @@ VARIANTS = {
                 for q, c in zip(quality, cost, strict=True)
             ]
         ),
-    ],
-    "product_intensity": [
-        lambda n, k, m, bytes_per_number: 2 / bytes_per_number / (1 / n + 1 / k + 1 / m),
-        lambda n, k, m, bytes_per_number: flops_of(n, k, m) / bytes_of(n, k, m, bytes_per_number),
-        lambda n, k, m, bytes_per_number: np.float64(2 * n * k * m) / (n * k + k * m + n * m) / bytes_per_number,
-    ],
-    "least_seconds": [
-        lambda flops, moved, peak, bandwidth: sum(
-            max(f / peak, m / bandwidth) for f, m in zip(flops.tolist(), moved.tolist(), strict=True)
-        ),
-        lambda flops, moved, peak, bandwidth: (
-            torch.stack([flops / peak, moved / bandwidth]).max(0).values.sum().double()
-        ),
-        lambda flops, moved, peak, bandwidth: (
-            torch.where(flops * bandwidth > moved * peak, flops / peak, moved / bandwidth).sum().item()
-        ),
-    ],
-    "decoding_scores": [
-        lambda batch_size, h, g, d, num_tokens, bytes_per_number: (
-            batch_size * g * flops_of(h // g, d, num_tokens),
-            batch_size * g * bytes_of(h // g, d, num_tokens, bytes_per_number),
-        ),
-        lambda batch_size, h, g, d, num_tokens, bytes_per_number: [
-            batch_size * num_tokens * 2 * h * d,
-            batch_size * (h * d + num_tokens * (g * d + h)) * bytes_per_number,
-        ],
-        decoding_scores_of_the_library,
-    ],
-    "batch_to_fill": [
-        batch_by_trying,
-        lambda num_hiddens, bytes_per_number, ridge: (
-            None
-            if num_hiddens <= bytes_per_number * ridge
-            else -(-bytes_per_number * ridge * num_hiddens // (2 * (num_hiddens - bytes_per_number * ridge)))
-        ),
-        lambda num_hiddens, bytes_per_number, ridge: next(
-            (
-                batch
-                for batch in range(1, 10**5)
-                if flops_of(batch, num_hiddens, num_hiddens)
-                >= ridge * bytes_of(batch, num_hiddens, num_hiddens, bytes_per_number)
-            ),
-            None,
-        ),
-    ],
-    "own_weights": [
-        lambda W_q, W_o, num_heads, num_ranks, rank: (
-            W_q.chunk(num_ranks)[rank],
-            torch.tensor_split(W_o, num_ranks, dim=1)[rank],
-        ),
-        lambda W_q, W_o, num_heads, num_ranks, rank: (
-            W_q.reshape(num_ranks, -1, W_q.shape[1])[rank],
-            W_o.unflatten(1, (num_ranks, -1))[:, rank],
-        ),
-        own_weights_head_by_head,
-    ],
-    "summed_output": [
-        lambda found, columns, bias: torch.cat(found, -1) @ torch.cat(columns, -1).T + bias,
-        lambda found, columns, bias: torch.einsum("rnw,rdw->nd", torch.stack(found), torch.stack(columns)) + bias,
-        lambda found, columns, bias: sum(
-            (x @ w.T + bias / len(found) for x, w in zip(found, columns, strict=True)), torch.zeros(())
-        ),
-    ],
-    "own_keys": [
-        lambda num_heads, num_kv_heads, num_ranks, rank: list(
-            parallel.places(num_heads, num_kv_heads, num_ranks)[rank][1]
-        ),
-        own_keys_by_two_rules,
-        lambda num_heads, num_kv_heads, num_ranks, rank: (
-            torch.arange(num_kv_heads)
-            .repeat_interleave(num_heads // num_kv_heads)
-            .chunk(num_ranks)[rank]
-            .unique()
-            .tolist()
-        ),
-    ],
-    "all_reduce_bytes": [
-        lambda num_numbers, num_ranks, bytes_per_number: (
-            2 * (num_ranks - 1) * (num_numbers // num_ranks) * bytes_per_number
-        ),
-        ring_bytes_by_counting,
-        lambda num_numbers, num_ranks, bytes_per_number: (
-            2 * num_numbers * bytes_per_number - 2 * num_numbers * bytes_per_number // num_ranks
-        ),
-    ],
-    "batch_gradient": [
-        lambda gradients, rows: torch.tensor(rows, dtype=torch.float) @ torch.stack(gradients) / sum(rows),
-        lambda gradients, rows: sum(g * (n / sum(rows)) for g, n in zip(gradients, rows, strict=True)),
-        gradient_row_by_row,
     ],
     "window_mask": [
         window_by_loops,
