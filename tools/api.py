@@ -155,7 +155,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "24_counting": "measure_machine Machine=machine",
         "speed": "median_seconds=medians",
     },
-    "mhalib.roofline": {"24_counting": "step_costs StepCost=steps MACHINES=published PHASES=phases STEPS=steps"},
+    "mhalib.roofline": {"24_counting": "step_costs StepCost=steps MACHINES=GPUs PHASES=phases STEPS=steps"},
     "mhalib.classroom.checks": {
         "teaching": "EXERCISES=exercises Exercise=checker Mistake=mistake Finding=mistake CheckFailed=mistake"
     },
