@@ -170,6 +170,7 @@ def _split_attention(layer: MultiHeadAttention, over: DeviceMesh, sequence: bool
         layer.W_k, layer.W_v = _Copied(layer.W_k, grid), _Copied(layer.W_v, grid)
     parallelize_module(layer, over, plan)
     layer.hold_heads(place.heads, place.kv_heads)
+    layer.is_split = True
     layer.register_forward_pre_hook(_Enter(over, _between(sequence), place.heads), with_kwargs=True)
 
 

@@ -96,6 +96,9 @@ class MultiHeadAttention(nn.Module):
     is_variant = False
     """Whether a subclass has replaced a step of the pass. What must know the steps, such as a converter, refuses it."""
 
+    is_split = False
+    """Whether it has the heads of one process alone, see `mhalib.parallel.split`."""
+
     takes_layer_number = False
     """Whether the layer wants to know, as `layer_number`, which of its model's layers it is, counted from 0."""
 
@@ -337,7 +340,7 @@ class MultiHeadAttention(nn.Module):
                 no `keep_heads` of its own. One that has calls this one for the four projections.
         """
         heads = as_list("heads", heads)
-        if self.num_heads * self.head_dim != self.W_q.out_features:
+        if self.is_split:
             raise ValueError("the layer is split over processes: remove heads before it is split")
         for head in heads:
             self.head_slices(head)

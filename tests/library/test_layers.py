@@ -20,6 +20,7 @@ ALLOWED = {
     "reference/layers.py": "projections",  # D2L's layer has projections of the same names
     "reference/loops.py": "projections",  # computes them again, head by head
     "measures/importance.py": "projections",  # asks for their dtype and device
+    "parallel.py": "projections",  # splits them over processes
     "costs.py": "division",  # counts for sizes alone, without a layer
 }
 
