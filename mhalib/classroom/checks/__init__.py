@@ -44,6 +44,8 @@ from .chapter_22_gates import gated_output
 from .chapter_23 import equal_width, not_dominated
 from .chapter_23_corrections import holm
 from .chapter_23_seeds import choose_rates, paired_interval
+from .chapter_27 import clipped, normed_scores, rate_at
+from .chapter_27_scales import mended_update, next_scale
 
 EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise
@@ -71,6 +73,7 @@ EXERCISES: dict[str, Exercise] = {
         *(window_mask, span_shares, sparsemax_gradient, balance_loss, mended_router),
         *(composed_scores, composed_weights, differential_weights, second_weight, gated_output),
         *(equal_width, paired_interval, holm, choose_rates, not_dominated),
+        *(normed_scores, rate_at, clipped, mended_update, next_scale),
     )
 }
 """Every exercise by its name, in the order of the chapters."""
@@ -88,6 +91,7 @@ __all__ = [
     "cache_numbers",
     "causal_mask",
     "choose_rates",
+    "clipped",
     "composed_scores",
     "composed_weights",
     "converted_mask",
@@ -126,10 +130,13 @@ __all__ = [
     "mended_scale",
     "mended_step",
     "mended_tiling",
+    "mended_update",
     "mended_words",
     "merge_heads",
     "multi_head",
+    "next_scale",
     "next_token_probabilities",
+    "normed_scores",
     "not_dominated",
     "offset_weight",
     "open_gates",
@@ -141,6 +148,7 @@ __all__ = [
     "pooled",
     "positional_role",
     "prune",
+    "rate_at",
     "rotate",
     "row_of_fold",
     "scores",
