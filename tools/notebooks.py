@@ -77,6 +77,7 @@ OWN_NEEDS = {  # what one chapter needs beyond that
             "19_sharing_keys_and_values",
             "21_heads_that_are_chosen",
             "22_heads_composed_anew",
+            "27_training_that_holds",
             "instruments",
         ),
         ("anywidget",),

@@ -30,6 +30,7 @@ SECONDS = {  # of what takes 10 or more, on one of two cores; the order is what 
     "chapters/20_heads_that_talk.ipynb": 40,
     "chapters/22_heads_composed_anew.ipynb": 40,
     "chapters/23_bake_off.ipynb": 60,
+    "chapters/27_training_that_holds.ipynb": 30,
     "tests/book/test_reshape_stepper.py": 40,
     "chapters/17_are_heads_different.ipynb": 35,
     "chapters/03_why_more_than_one_head.ipynb": 35,
