@@ -262,6 +262,11 @@ def _gated(layer: variants.GatedAttention) -> Parts:
     return plain._replace(each_token=plain.each_token + layer.num_hiddens * gates)
 
 
+def _normed(layer: variants.QKNormAttention) -> Parts:
+    plain = _multi_head(layer)
+    return plain._replace(others=2 * layer.head_dim)
+
+
 _FORMULAS: dict[type[MultiHeadAttention], Callable[[Any], Parts]] = {
     MultiHeadAttention: _multi_head,
     variants.LatentAttention: _latent,
@@ -272,6 +277,7 @@ _FORMULAS: dict[type[MultiHeadAttention], Callable[[Any], Parts]] = {
     variants.ComposedAttention: _composed,
     variants.DifferentialAttention: _differential,
     variants.GatedAttention: _gated,
+    variants.QKNormAttention: _normed,
 }
 
 

@@ -49,6 +49,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
             "EntmaxAttention entmax SpanAttention SparseAttention MixtureOfHeads attend_in_windows"
         ),
         "22_heads_composed_anew": "ComposedAttention Composition DifferentialAttention GatedAttention",
+        "27_training_that_holds": "QKNormAttention",
     },
     "mhalib.shapes": {"06_shape_checks": "check_shape ledger Ledger=ledger Step=step"},
     "mhalib.reference": {

@@ -79,6 +79,7 @@ OWN_NEEDS = {  # what one chapter needs beyond that
             "22_heads_composed_anew",
             "24_counting",
             "25_token_by_token",
+            "27_training_that_holds",
             "instruments",
         ),
         ("anywidget",),

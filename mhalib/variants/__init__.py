@@ -1,5 +1,6 @@
-"""Layers in which heads share, talk, are chosen and are composed anew. Each is a subclass of `MultiHeadAttention` that
-replaces some steps of its pass, and models choose it by its name in `mhalib.attention.KINDS`."""
+"""Layers in which heads share, talk, are chosen, are composed anew and are held in check. Each is a subclass of
+`MultiHeadAttention` that replaces some steps of its pass, and models choose it by its name in `mhalib.attention.KINDS`.
+"""
 
 from .collaborative import CollaborativeAttention, compress
 from .composed import ComposedAttention, Composition
@@ -9,6 +10,7 @@ from .gated import GatedAttention
 from .grouped import align_heads, exchange_pairs, group_heads
 from .latent import LatentAttention
 from .mixture import MixtureOfHeads
+from .normed import QKNormAttention
 from .overlapping import OverlappingAttention
 from .span import SpanAttention
 from .sparse import SparseAttention, attend_in_windows
@@ -24,6 +26,7 @@ __all__ = [
     "LatentAttention",
     "MixtureOfHeads",
     "OverlappingAttention",
+    "QKNormAttention",
     "SpanAttention",
     "SparseAttention",
     "TalkingHeads",

@@ -83,6 +83,8 @@ CHOICES = [
     {"name": "differential", "num_kv_heads": 3, "head_dim": 5},
     "gated",
     {"name": "gated", "per_channel": True, "value_dim": 5},
+    "qk-norm",
+    {"name": "qk-norm", "norm": "rms", "num_kv_heads": 2, "head_dim": 5},
 ]
 
 

@@ -726,6 +726,7 @@ OWN = {
     V.ComposedAttention: {"rank": 2, "by_keys": True},
     V.DifferentialAttention: {"lambda_init": 0.3, "layer_number": 1, "normalise": True},
     V.GatedAttention: {"per_channel": True},
+    V.QKNormAttention: {"norm": "rms"},
     V.LatentAttention: {
         "latent_size": 5,
         "rotary_size": 2,

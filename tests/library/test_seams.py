@@ -143,6 +143,8 @@ LIBRARY = {
     "ComposedAttention": {"name": "composed"},
     "DifferentialAttention": {"name": "differential"},
     "GatedAttention": {"name": "gated", "per_channel": True},
+    "QKNormAttention": {"name": "qk-norm"},
+    "QKNormAttention, rms": {"name": "qk-norm", "norm": "rms"},
     "LatentAttention": {"name": "latent", "latent_size": 5},
     "latent, absorbed": {"name": "latent", "latent_size": 5, "absorbed": True},
     "EntmaxAttention": {"name": "entmax"},
@@ -153,7 +155,7 @@ BETWEEN = {"Talking", "Composed", "Unnormalised", "TalkingHeads", "ComposedAtten
     "EntmaxAttention",
     "SpanAttention",
 }
-PRUNED = {Routed, Unnormalised, *(KINDS[name] for name in ("gated", "entmax", "span", "sparse"))}
+PRUNED = {Routed, Unnormalised, *(KINDS[name] for name in ("gated", "entmax", "span", "sparse", "qk-norm"))}
 SETTINGS = {
     **{kind.__name__: {"name": f"a test's {kind.__name__}"} for kind in VARIANTS},
     **LIBRARY,

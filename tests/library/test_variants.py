@@ -10,7 +10,7 @@ from torch import nn
 
 from mhalib import Band, MultiHeadAttention, attend, causal_mask, variants
 from mhalib.attention import rotate
-from mhalib.models import GPT, Transformer, recomposed
+from mhalib.models import GPT, Transformer, ViT, recomposed
 
 D, H, d, Q, K, B = 24, 4, 6, 5, 7, 2
 EXACT = {"atol": 1e-12, "rtol": 1e-12}
@@ -446,6 +446,89 @@ def test_gates_of_a_half_halve_the_output():
     _same(layer, plain)
 
 
+# qk-norm
+
+
+@MASKS
+@pytest.mark.parametrize("norm", ["layer", "rms"])
+@pytest.mark.parametrize("settings", [{}, {"num_kv_heads": 2, "head_dim": 7, "value_dim": 5, "scale": 0.3}])
+def test_normed_queries_and_keys_are_the_loop(kind, norm, settings):
+    layer = _shaken(variants.QKNormAttention(D, H, bias=True, norm=norm, **settings))
+    width, group = layer.head_dim, H // layer.num_kv_heads
+
+    def normed(vector, gain):
+        middle = vector.mean() if norm == "layer" else 0.0
+        epsilon = 1e-5 if norm == "layer" else 1e-6
+        return (vector - middle) / ((vector - middle).pow(2).mean() + epsilon).sqrt() * gain
+
+    def loop(x, y, mask):
+        scores, values = torch.zeros(H, len(x), len(y)), []
+        for i in range(H):
+            q, k = _of_head(layer.W_q, i, width, x), _of_head(layer.W_k, i // group, width, y)
+            values.append(_of_head(layer.W_v, i // group, layer.value_dim, y))
+            for t in range(len(x)):
+                for s in range(len(y)):
+                    pair = normed(q[t], layer.norm_q.weight), normed(k[s], layer.norm_k.weight)
+                    scores[i, t, s] = pair[0] @ pair[1] * layer.scale
+        weights = _rows(scores, mask)
+        return _output(layer, weights, values), weights
+
+    _holds(layer, loop, kind)
+    if not settings:
+        _gradients(layer)
+
+
+@pytest.mark.parametrize("norm", ["layer", "rms"])
+def test_no_score_of_normed_queries_and_keys_exceeds_the_root_of_d(norm):
+    layer = variants.QKNormAttention(D, H, norm=norm)
+    layer.W_q.weight.data.mul_(1e6)
+    layer.W_k.weight.data.mul_(1e6)
+    x, y = _inputs()
+    q, k, _ = layer.project(x, y, y)
+    largest = layer.score(q, k).abs().max()
+    assert 0.5 * d**0.5 < largest <= d**0.5 + 1e-12
+    layer.W_k.weight.data.mul_(1e3)  # lengths do not matter
+    torch.testing.assert_close(layer.score(*layer.project(x, y, y)[:2]), layer.score(q, k), rtol=0, atol=1e-9)
+
+
+def test_queries_and_keys_that_are_normal_already_are_left_alone():
+    plain = _plain()
+    layer = _with_weights_of(variants.QKNormAttention, plain, norm="rms")
+    x, y = _inputs()
+    with torch.no_grad():  # as long as q and k are, the gains undo it for one token
+        q, k, _ = plain.project(x[:, :1], y[:, :1], y[:, :1])
+    found = layer.project(x[:, :1], y[:, :1], y[:, :1])
+    for ours, theirs in zip(found, (q, k), strict=False):
+        torch.testing.assert_close(ours * theirs.pow(2).mean(-1, keepdim=True).sqrt(), theirs, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("norm", ["layer", "rms"])
+def test_normed_scores_know_distances_only(norm):
+    """Norm, gains, then rotation: with the rotation first, gains and means would depend on the place."""
+    layer = _shaken(variants.QKNormAttention(D, H, norm=norm, positions="rotary"))
+    x = torch.randn(1, 6, D)
+    scores = []
+    for start in (0, 50):
+        q, k, _ = layer.project(x, x, x)
+        scores.append(layer.score(layer.place(q, start), layer.place(k, start)))
+    torch.testing.assert_close(*scores, atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("model", ["gpt", "transformer", "vit"])
+def test_models_choose_normed_queries_and_keys(model):
+    choice = {"name": "qk-norm", "norm": "rms"}
+    made = {
+        "gpt": lambda: GPT(5, D, H, attention=choice),
+        "transformer": lambda: Transformer(5, 7, D, H, attention=choice),
+        "vit": lambda: ViT(10, D, H, attention=choice),
+    }[model]()
+    layers = [layer for kind in made.attention_layers().values() for layer in kind]
+    assert layers
+    for layer in layers:
+        assert isinstance(layer.norm_q, nn.RMSNorm)
+        assert layer.norm_q.weight.shape == (layer.head_dim,)
+
+
 # latent
 
 
@@ -703,6 +786,7 @@ def test_pairs_are_exchanged_in_a_layer_that_lost_heads():
         (lambda: variants.DifferentialAttention(12, 4), "num_hiddens=12 is not divisible by 2 \\* num_heads=8"),
         (lambda: variants.DifferentialAttention(D, H, value_dim=3), "value_dim=3 cannot be"),
         (lambda: variants.LatentAttention(D, H, num_kv_heads=2), "num_kv_heads=2 cannot be"),
+        (lambda: variants.QKNormAttention(D, H, norm="batch"), "norm='batch' must be one of"),
         (lambda: variants.LatentAttention(D, H, rotary_size=2), "rotary_size=2 cannot be"),
         (lambda: variants.LatentAttention(D, H, rotary_size=3, positions="rotary"), "even rotary_size, got 3"),
         (lambda: variants.LatentAttention(D, H, key_size=5), "key_size=5 and value_size=24"),

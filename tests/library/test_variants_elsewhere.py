@@ -72,7 +72,7 @@ class Twin:
         )
         self.layer = library(getattr(modeling, f"{name}Attention"), self.config, number).eval()
         self.angles = library(getattr(modeling, f"{name}RotaryEmbedding"), self.config)
-        if "q_norm.weight" in self.layer.state_dict():  # our layer has no such norms
+        if "q_norm.weight" in self.layer.state_dict().keys() - weights.keys():  # our layer has no such norms
             self.layer.q_norm = self.layer.k_norm = nn.Identity()
         self.layer.load_state_dict(weights)  # nothing may be missing
 
@@ -260,6 +260,19 @@ def test_gates_of_channels_are_qwen_s_without_its_norms(library, x, num_kv_heads
     twin = Twin(
         library, "Qwen3Next", "qwen3_next", weights, layer_types=["full_attention"], num_hidden_layers=1, **settings
     )
+    _agree(layer(x, x, x, mask=Band()), twin(x), library.close)
+    _agree_in_steps(layer, twin, x, library.close)
+
+
+# norms of queries and keys: Qwen3Attention
+
+
+@pytest.mark.parametrize("num_kv_heads", [1, 2, H])
+def test_normed_queries_and_keys_are_qwen_s(library, x, num_kv_heads):
+    settings = {"head_dim": d, "num_kv_heads": num_kv_heads, **HALVES}
+    layer = _shaken(variants.QKNormAttention(D, H, norm="rms", **settings))
+    weights = _four(layer) | {f"{one}_norm.weight": getattr(layer, f"norm_{one}").weight.detach() for one in "qk"}
+    twin = Twin(library, "Qwen3", "qwen3", weights, num_key_value_heads=num_kv_heads, head_dim=d)
     _agree(layer(x, x, x, mask=Band()), twin(x), library.close)
     _agree_in_steps(layer, twin, x, library.close)
 

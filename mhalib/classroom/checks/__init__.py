@@ -52,6 +52,8 @@ from .chapter_26 import merged, updated
 from .chapter_26_tiles import mended_pass, needed_tiles, score_gradient
 from .chapter_28 import own_keys, own_weights, summed_output
 from .chapter_28_messages import all_reduce_bytes, batch_gradient
+from .chapter_27 import clipped, normed_scores, rate_at
+from .chapter_27_scales import mended_update, next_scale
 
 EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise
@@ -83,6 +85,7 @@ EXERCISES: dict[str, Exercise] = {
         *(step_bytes, grown, read_pages, rounded_keys, mended_rotary_step),
         *(updated, merged, mended_pass, score_gradient, needed_tiles),
         *(own_weights, summed_output, own_keys, all_reduce_bytes, batch_gradient),
+        *(normed_scores, rate_at, clipped, mended_update, next_scale),
     )
 }
 """Every exercise by its name, in the order of the chapters."""
@@ -103,6 +106,7 @@ __all__ = [
     "cache_numbers",
     "causal_mask",
     "choose_rates",
+    "clipped",
     "composed_scores",
     "composed_weights",
     "converted_mask",
@@ -146,12 +150,15 @@ __all__ = [
     "mended_scale",
     "mended_step",
     "mended_tiling",
+    "mended_update",
     "mended_words",
     "merge_heads",
     "merged",
     "multi_head",
     "needed_tiles",
+    "next_scale",
     "next_token_probabilities",
+    "normed_scores",
     "not_dominated",
     "offset_weight",
     "open_gates",
@@ -167,6 +174,7 @@ __all__ = [
     "product_intensity",
     "prune",
     "read_pages",
+    "rate_at",
     "rotate",
     "rounded_keys",
     "row_of_fold",

@@ -1,0 +1,63 @@
+"""Queries and keys that are normalised in each head, so that scores cannot grow without limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from torch import Tensor, nn
+
+from .._validate import require_choice
+from ..attention import MultiHeadAttention, register
+
+NORMS_OF_HEADS = ("layer", "rms")
+"""The norms that queries and keys may have."""
+
+
+@register("qk-norm")
+class QKNormAttention(MultiHeadAttention):
+    """The d channels of each query and of each key are normalised before the scores, and scaled by learned gains.
+
+    Rotary positions turn what is normalised, and the cache keeps keys that are normalised and turned. With gains of
+    1, as the layer begins, a query and a key have length √d at most, so no score exceeds √d in size.
+
+    Args:
+        num_hiddens, num_heads, dropout, bias: as in `MultiHeadAttention`, like all others.
+        norm: "layer" subtracts the mean of the d channels and divides by their standard deviation, as in ViT-22B;
+            "rms" only divides by their root mean square, as in OLMo 2 and Qwen3. All heads share their d gains, one
+            set for queries and one for keys; there is no bias.
+
+    Raises:
+        TypeError, ValueError: an argument is not of this kind.
+
+    Sources: Henry et al. 2020, Query-Key Normalization for Transformers, which divides by the length; Dehghani et al.
+    2023, Scaling Vision Transformers to 22 Billion Parameters, section 2, with layer norm.
+    """
+
+    def __init__(
+        self,
+        num_hiddens: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = False,
+        *,
+        norm: str = "layer",
+        **settings: Any,
+    ) -> None:
+        super().__init__(num_hiddens, num_heads, dropout, bias, **settings)
+        require_choice("norm", norm, NORMS_OF_HEADS)
+        self.norm_q = _norm(norm, self.head_dim)
+        self.norm_k = _norm(norm, self.head_dim)
+
+    def project(self, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """q (B, h, Q, d), k (B, num_kv_heads, K, d), both normalised, and v (B, num_kv_heads, K, value_dim)."""
+        q, k, v = super().project(queries, keys, values)
+        return self.norm_q(q).to(v.dtype), self.norm_k(k).to(v.dtype), v
+
+    def keep_heads(self, heads: Iterable[int]) -> None:
+        """As in `MultiHeadAttention`; the gains belong to no head, and stay."""
+        super().keep_heads(heads)
+
+
+def _norm(kind: str, width: int) -> nn.Module:
+    return nn.LayerNorm(width, bias=False) if kind == "layer" else nn.RMSNorm(width, eps=1e-6)
