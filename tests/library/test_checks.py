@@ -40,7 +40,6 @@ def test_there_are_enough():
     assert len(EXERCISES) >= 30
     assert sum(len(exercise.mistakes) for exercise in EXERCISES.values()) >= 60
     assert {exercise.chapter for exercise in EXERCISES.values()} == set(range(1, 29))
-    assert {exercise.chapter for exercise in EXERCISES.values()} == {*range(1, 24), 27}
 
 
 def test_an_exercise_is_in_the_file_of_its_chapter_under_its_name_and_exported():
@@ -774,6 +773,59 @@ def needed_by_pairs(num_queries, num_kvpairs, rows, cols):
     return torch.stack([torch.stack([part.any() for part in block.split(cols, 1)]) for block in seen.split(rows)])
 
 
+def normed_by_loops(q, k):
+    rows = [[row / math.sqrt(sum(float(value) ** 2 for value in row) / len(row)) for row in one] for one in (*q, *k)]
+    asks, answers = rows[: len(q)], rows[len(q) :]
+    width = q.shape[-1] ** 0.5
+    return torch.tensor(
+        [[[float(a @ b) / width for b in theirs] for a in ours] for ours, theirs in zip(asks, answers, strict=True)]
+    )
+
+
+def rate_by_a_list(step, steps, warm_up, max_lr):
+    rising = [max_lr * number / warm_up for number in range(1, warm_up + 1)]
+    falling = np.linspace(max_lr, 0, steps - warm_up + 2)[1:-1].tolist()
+    return (rising + falling)[step]
+
+
+def clipped_by_torch(gradients, max_norm):
+    parameters = [torch.nn.Parameter(torch.zeros_like(gradient)) for gradient in gradients]
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient.clone()
+    torch.nn.utils.clip_grad_norm_(parameters, max_norm)
+    return [parameter.grad for parameter in parameters]
+
+
+def clipped_as_one(gradients, max_norm):
+    whole = torch.cat([gradient.flatten() for gradient in gradients])
+    whole = whole / torch.clamp(whole.norm() / max_norm, min=1)
+    parts = whole.split([gradient.numel() for gradient in gradients])
+    return [part.view_as(gradient) for part, gradient in zip(parts, gradients, strict=True)]
+
+
+def next_by_torch(scale, good_steps, is_finite, interval):
+    found, steps = torch.tensor(scale), torch.tensor(good_steps, dtype=torch.int32)
+    torch._amp_update_scale_(found, steps, torch.tensor(float(not is_finite)), 2.0, 0.5, interval)
+    return float(found), int(steps)
+
+
+def next_by_one_line(scale, good_steps, is_finite, interval):
+    rises = is_finite and good_steps >= interval - 1
+    return scale * (2 if rises else 1 if is_finite else 0.5), (good_steps + 1) * (is_finite and not rises)
+
+
+def update_by_torch(scaled, scale, max_norm):
+    parameter = torch.nn.Parameter(torch.zeros_like(scaled))
+    parameter.grad = scaled / scale
+    norm = torch.nn.utils.clip_grad_norm_([parameter], max_norm)
+    return parameter.grad if norm.isfinite() else torch.zeros_like(scaled)
+
+
+def update_by_the_norm(scaled, scale, max_norm):
+    norm = float(scaled.norm()) / scale
+    return scaled / scale / max(1, norm / max_norm) if math.isfinite(norm) else torch.zeros(scaled.shape)
+
+
 def own_weights_head_by_head(W_q, W_o, num_heads, num_ranks, rank):
     d = len(W_q) // num_heads
     heads = [head for head in range(num_heads) if head * num_ranks // num_heads == rank]
@@ -941,6 +993,47 @@ VARIANTS = {
             < torch.tensor([*range(rows, num_queries, rows), num_queries]).unsqueeze(-1)
         ),
     ],
+    "normed_scores": [
+        normed_by_loops,
+        lambda q, k: torch.einsum(
+            "hqd,hkd->hqk",
+            F.rms_norm(q, q.shape[-1:], eps=1e-12),
+            F.rms_norm(k, k.shape[-1:], eps=1e-12) / q.shape[-1] ** 0.5,
+        ),
+        lambda q, k: F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT * q.shape[-1] ** 0.5,
+    ],
+    "rate_at": [
+        rate_by_a_list,
+        lambda step, steps, warm_up, max_lr: max_lr * min((step + 1) / warm_up, (steps - step) / (steps - warm_up + 1)),
+        lambda step, steps, warm_up, max_lr: float(
+            np.interp(step + 1, [0, warm_up, steps + 1], [0.0, max_lr, 0.0]),
+        ),
+    ],
+    "clipped": [
+        clipped_by_torch,
+        clipped_as_one,
+        lambda gradients, max_norm: [
+            one / max(1.0, math.hypot(*(float(each.norm()) for each in gradients)) / max_norm) for one in gradients
+        ],
+    ],
+    "next_scale": [
+        next_by_torch,
+        next_by_one_line,
+        lambda scale, good_steps, is_finite, interval: (
+            [scale / 2, 0]
+            if not is_finite
+            else [scale, good_steps + 1]
+            if good_steps + 1 < interval
+            else [2 * scale, 0]
+        ),
+    ],
+    "mended_update": [
+        update_by_torch,
+        update_by_the_norm,
+        lambda scaled, scale, max_norm: (
+            clipped_as_one([scaled / scale], max_norm)[0] if scaled.isfinite().all() else torch.zeros_like(scaled)
+        ),
+    ],
     "own_weights": [
         lambda W_q, W_o, num_heads, num_ranks, rank: (
             W_q.chunk(num_ranks)[rank],
@@ -985,101 +1078,6 @@ VARIANTS = {
         lambda gradients, rows: torch.tensor(rows, dtype=torch.float) @ torch.stack(gradients) / sum(rows),
         lambda gradients, rows: sum(g * (n / sum(rows)) for g, n in zip(gradients, rows, strict=True)),
         gradient_row_by_row,
-    ],
-def normed_by_loops(q, k):
-    rows = [[row / math.sqrt(sum(float(value) ** 2 for value in row) / len(row)) for row in one] for one in (*q, *k)]
-    asks, answers = rows[: len(q)], rows[len(q) :]
-    width = q.shape[-1] ** 0.5
-    return torch.tensor(
-        [[[float(a @ b) / width for b in theirs] for a in ours] for ours, theirs in zip(asks, answers, strict=True)]
-    )
-
-
-def rate_by_a_list(step, steps, warm_up, max_lr):
-    rising = [max_lr * number / warm_up for number in range(1, warm_up + 1)]
-    falling = np.linspace(max_lr, 0, steps - warm_up + 2)[1:-1].tolist()
-    return (rising + falling)[step]
-
-
-def clipped_by_torch(gradients, max_norm):
-    parameters = [torch.nn.Parameter(torch.zeros_like(gradient)) for gradient in gradients]
-    for parameter, gradient in zip(parameters, gradients, strict=True):
-        parameter.grad = gradient.clone()
-    torch.nn.utils.clip_grad_norm_(parameters, max_norm)
-    return [parameter.grad for parameter in parameters]
-
-
-def clipped_as_one(gradients, max_norm):
-    whole = torch.cat([gradient.flatten() for gradient in gradients])
-    whole = whole / torch.clamp(whole.norm() / max_norm, min=1)
-    parts = whole.split([gradient.numel() for gradient in gradients])
-    return [part.view_as(gradient) for part, gradient in zip(parts, gradients, strict=True)]
-
-
-def next_by_torch(scale, good_steps, is_finite, interval):
-    found, steps = torch.tensor(scale), torch.tensor(good_steps, dtype=torch.int32)
-    torch._amp_update_scale_(found, steps, torch.tensor(float(not is_finite)), 2.0, 0.5, interval)
-    return float(found), int(steps)
-
-
-def next_by_one_line(scale, good_steps, is_finite, interval):
-    rises = is_finite and good_steps >= interval - 1
-    return scale * (2 if rises else 1 if is_finite else 0.5), (good_steps + 1) * (is_finite and not rises)
-
-
-def update_by_torch(scaled, scale, max_norm):
-    parameter = torch.nn.Parameter(torch.zeros_like(scaled))
-    parameter.grad = scaled / scale
-    norm = torch.nn.utils.clip_grad_norm_([parameter], max_norm)
-    return parameter.grad if norm.isfinite() else torch.zeros_like(scaled)
-
-
-def update_by_the_norm(scaled, scale, max_norm):
-    norm = float(scaled.norm()) / scale
-    return scaled / scale / max(1, norm / max_norm) if math.isfinite(norm) else torch.zeros(scaled.shape)
-
-
-VARIANTS = {
-    "normed_scores": [
-        normed_by_loops,
-        lambda q, k: torch.einsum(
-            "hqd,hkd->hqk",
-            F.rms_norm(q, q.shape[-1:], eps=1e-12),
-            F.rms_norm(k, k.shape[-1:], eps=1e-12) / q.shape[-1] ** 0.5,
-        ),
-        lambda q, k: F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT * q.shape[-1] ** 0.5,
-    ],
-    "rate_at": [
-        rate_by_a_list,
-        lambda step, steps, warm_up, max_lr: max_lr * min((step + 1) / warm_up, (steps - step) / (steps - warm_up + 1)),
-        lambda step, steps, warm_up, max_lr: float(
-            np.interp(step + 1, [0, warm_up, steps + 1], [0.0, max_lr, 0.0]),
-        ),
-    ],
-    "clipped": [
-        clipped_by_torch,
-        clipped_as_one,
-        lambda gradients, max_norm: [
-            one / max(1.0, math.hypot(*(float(each.norm()) for each in gradients)) / max_norm) for one in gradients
-        ],
-    ],
-    "next_scale": [
-        next_by_torch,
-        next_by_one_line,
-        lambda scale, good_steps, is_finite, interval: (
-            [scale / 2, 0]
-            if not is_finite
-            else [scale, good_steps + 1]
-            if good_steps + 1 < interval
-            else [2 * scale, 0]
-        ),
-    ],
-    "mended_update": [
-        update_by_torch,
-        update_by_the_norm,
-        lambda scaled, scale, max_norm: (
-            clipped_as_one([scaled / scale], max_norm)[0] if scaled.isfinite().all() else torch.zeros_like(scaled)
-        ),
     ],
     "talk": [
         talk_by_loops,

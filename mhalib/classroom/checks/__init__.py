@@ -50,10 +50,10 @@ from .chapter_25 import grown, read_pages, step_bytes
 from .chapter_25_keys import mended_rotary_step, rounded_keys
 from .chapter_26 import merged, updated
 from .chapter_26_tiles import mended_pass, needed_tiles, score_gradient
-from .chapter_28 import own_keys, own_weights, summed_output
-from .chapter_28_messages import all_reduce_bytes, batch_gradient
 from .chapter_27 import clipped, normed_scores, rate_at
 from .chapter_27_scales import mended_update, next_scale
+from .chapter_28 import own_keys, own_weights, summed_output
+from .chapter_28_messages import all_reduce_bytes, batch_gradient
 
 EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise
@@ -101,8 +101,8 @@ __all__ = [
     "all_reduce_bytes",
     "attend",
     "balance_loss",
-    "batch_to_fill",
     "batch_gradient",
+    "batch_to_fill",
     "cache_numbers",
     "causal_mask",
     "choose_rates",
@@ -173,8 +173,8 @@ __all__ = [
     "positional_role",
     "product_intensity",
     "prune",
-    "read_pages",
     "rate_at",
+    "read_pages",
     "rotate",
     "rounded_keys",
     "row_of_fold",
