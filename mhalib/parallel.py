@@ -24,7 +24,7 @@ from .devices import best_device
 from .models import GPT
 from .models.blocks import FeedForward, SkipConnection
 
-AnyModel = TypeVar("AnyModel", bound=nn.Module)
+_AnyModel = TypeVar("_AnyModel", bound=nn.Module)
 
 
 class Place(NamedTuple):
@@ -83,7 +83,7 @@ def mesh() -> DeviceMesh:
     return init_device_mesh(best_device().type, (dist.get_world_size(),))
 
 
-def split(model: AnyModel, over: DeviceMesh, *, sequence: bool = False) -> AnyModel:
+def split(model: _AnyModel, over: DeviceMesh, *, sequence: bool = False) -> _AnyModel:
     """Split a layer, or the attention and feed-forward layers of a model, in place, over the processes of a mesh.
 
     Every process calls it with the same model; the weights of the mesh's first process count. Afterwards each layer
