@@ -293,6 +293,10 @@ PLACES = {
         lambda max_tokens, k, v: A.KeyValueCache(max_tokens).append(k, v),
         lambda: {"max_tokens": 3, "k": torch.randn(2, 3, 5, 4), "v": torch.randn(2, 3, 5, 4)},
     ),
+    "attention.QuantisedCache": (
+        lambda max_tokens, k, v: A.QuantisedCache(max_tokens).append(k, v),
+        lambda: {"max_tokens": 3, "k": torch.randn(2, 3, 5, 4), "v": torch.randn(2, 3, 5, 4)},
+    ),
     "attention.KeyValueCache.append": (
         lambda k, v: _cache().append(k, v),
         lambda: {"k": torch.randn(2, 3, 1, 4), "v": torch.randn(2, 3, 1, 4)},
@@ -567,6 +571,17 @@ PLACES = {
         lambda: {"functions": {"x": lambda: None}, "baseline": "x", "rounds": 1},
     ),
     "bench.median_seconds": (bench.median_seconds, lambda: {"functions": {"x": lambda: None}, "rounds": 1}),
+    "bench.measure_machine": (
+        bench.measure_machine,
+        lambda: {
+            "functions": {"x": lambda: None},
+            "device": "cpu",
+            "dtype": torch.float32,
+            "size": 4,
+            "num_bytes": 64,
+            "rounds": 1,
+        },
+    ),
     "bench.peak_bytes": (bench.peak_bytes, lambda: {"function": lambda: None, "device": "cpu"}),
     "train.fit": (
         _fit,
@@ -715,7 +730,7 @@ HARMLESS = {
     **dict.fromkeys(("Ledger", "Step", "Results", "Reading", "About", "Pin", "Pretrained"), "a record"),
     **dict.fromkeys(("Digits", "Meetings", "Pairs", "Repeats", "Sentences", "Sums", "Translations"), "a record"),
     **dict.fromkeys(("names",), "a function without arguments"),
-    **dict.fromkeys(("History",), "a record"),
+    **dict.fromkeys(("History", "Machine"), "a record"),
 }
 LAYER_SIZES = {"num_hiddens": 12, "num_heads": 3, "dropout": 0.0, "bias": True}
 OWN = {

@@ -84,8 +84,8 @@ EXERCISES: dict[str, Exercise] = {
         *(product_intensity, least_seconds, decoding_scores, batch_to_fill),
         *(step_bytes, grown, read_pages, rounded_keys, mended_rotary_step),
         *(updated, merged, mended_pass, score_gradient, needed_tiles),
-        *(own_weights, summed_output, own_keys, all_reduce_bytes, batch_gradient),
         *(normed_scores, rate_at, clipped, mended_update, next_scale),
+        *(own_weights, summed_output, own_keys, all_reduce_bytes, batch_gradient),
     )
 }
 """Every exercise by its name, in the order of the chapters."""
