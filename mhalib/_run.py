@@ -69,7 +69,7 @@ class Run:
             _together.follow_first(self.model)  # running means are each process's own
         if path is not None and processes.rank() == 0:
             _together.remove(path)
-            _together.remove(_beside(path))  # of a run that was stopped while it was saving
+            _together.remove(_together.beside(path))  # of a run that was stopped while it was saving
 
     def save(self, path: Path) -> None:
         """Written beside `path` and moved there, so that what stands at `path` is always whole."""
@@ -77,11 +77,11 @@ class Run:
             shapes = _shapes(self.model.state_dict())
             _together.save_folder(path, self._split(), {**self._about(), "shapes": shapes})
             return
-        with _beside(path).open("wb") as file:
+        with _together.beside(path).open("wb") as file:
             torch.save(self._whole(), file)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(_beside(path), path)
+        os.replace(_together.beside(path), path)
 
     def _split(self) -> dict[str, Any]:
         """What several processes may hold parts of, by names that do not depend on how many they are."""
@@ -124,7 +124,7 @@ class Run:
             raise ValueError(f"checkpoint={str(path)!r} is of another model: its parameters are {shapes}")
         if in_folder:
             self._join(path)
-        elif len(_together.plain(self.model)) < len(list(self.model.parameters())):
+        elif any(map(_together.is_split, self.model.parameters())):
             raise ValueError(f"checkpoint={str(path)!r} was saved by one process, but the model is split over several")
         else:
             self.model.load_state_dict(held["model"])
@@ -145,26 +145,18 @@ class Run:
         set_state_dict(self.model, self.optimizer, model_state_dict=split["model"], optim_state_dict=split["optimizer"])
 
 
-def _beside(path: Path) -> Path:
-    return path.with_name(path.name + ".part")
-
-
 def _shapes(state: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(value.shape) for name, value in state.items()}
 
 
 def _clip(model: nn.Module, largest: float) -> None:
     """As torch's `clip_grad_norm_`, which refuses parameters of which some are split and some are not."""
-    split, whole = [], _together.plain(model)
-    if len(whole) < len(list(model.parameters())):
-        known = {id(part) for part in whole}
-        split = [part for part in model.parameters() if id(part) not in known]
-    if not split:
+    if not any(map(_together.is_split, model.parameters())):
         nn.utils.clip_grad_norm_(model.parameters(), largest)
         return
-    norms = [part.grad.norm() for part in whole if part.grad is not None]
-    norms += [part.grad.norm().full_tensor() for part in split if part.grad is not None]  # type: ignore[operator]
+    grads = [part.grad for part in model.parameters() if part.grad is not None]
+    norms = [grad.norm() for grad in grads if not _together.is_split(grad)]
+    norms += [grad.norm().full_tensor() for grad in grads if _together.is_split(grad)]  # type: ignore[operator]
     factor = (largest / (torch.stack(norms).norm() + 1e-6)).clamp(max=1.0)
-    for part in model.parameters():
-        if part.grad is not None:
-            part.grad.mul_(float(factor))
+    for grad in grads:
+        grad.mul_(float(factor))

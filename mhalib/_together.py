@@ -38,9 +38,9 @@ def average_gradients(model: nn.Module) -> None:
     Gradients of a DTensor are left alone: whoever split the parameter, as `fully_shard` does, also sums them. One that
     no process has stays `None`.
     """
-    groups: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
-    for part in plain(model):
-        if part.requires_grad:
+    groups: dict[tuple[torch.dtype, torch.device], list[nn.Parameter]] = {}
+    for part in model.parameters():
+        if part.requires_grad and not is_split(part):
             groups.setdefault((part.dtype, part.device), []).append(part)
     for parts in groups.values():
         used = parts[0].new_tensor([part.grad is not None for part in parts])
@@ -51,20 +51,18 @@ def average_gradients(model: nn.Module) -> None:
             part.grad = part.grad if one else None
 
 
-def plain(model: nn.Module) -> list[Tensor]:
-    """The parameters that each process has whole."""
+def is_split(x: Tensor) -> bool:
+    """Whether a process holds only a part of `x`: it is a DTensor."""
     from torch.distributed.tensor import DTensor
 
-    return [part for part in model.parameters() if not isinstance(part, DTensor)]
+    return isinstance(x, DTensor)
 
 
 @torch.no_grad()
 def follow_first(model: nn.Module) -> None:
     """Give every process the parameters and buffers of process 0, where each has them whole."""
-    from torch.distributed.tensor import DTensor
-
-    for part in [*plain(model), *model.buffers()]:
-        if not isinstance(part, DTensor):
+    for part in [*model.parameters(), *model.buffers()]:
+        if not is_split(part):
             dist.broadcast(part.detach(), src=0)
 
 
@@ -114,7 +112,7 @@ def save_folder(path: Path, together: dict[str, Any], own: dict[str, Any]) -> No
     """
     from torch.distributed.checkpoint.state_dict_saver import save
 
-    many, mine, new = start(), rank(), path.with_name(path.name + ".part")
+    many, mine, new = start(), rank(), beside(path)
     if mine == 0:
         shutil.rmtree(new, ignore_errors=True)
     _wait()
@@ -122,7 +120,7 @@ def save_folder(path: Path, together: dict[str, Any], own: dict[str, Any]) -> No
         save(together, checkpoint_id=new, no_dist=many == 1)
     if mine == 0:
         torch.save(own, new / "own.pt")
-        old = path.with_name(path.name + ".old")
+        old = beside(path, ".old")
         if path.exists():
             os.replace(path, old)
         os.replace(new, path)
@@ -132,7 +130,7 @@ def save_folder(path: Path, together: dict[str, Any], own: dict[str, Any]) -> No
 
 def settle(path: Path) -> None:
     """Finish what a process was doing that ended inside `save_folder`."""
-    new, old = (path.with_name(path.name + end) for end in (".part", ".old"))
+    new, old = beside(path), beside(path, ".old")
     if rank() == 0:
         if not path.exists() and (new / "own.pt").exists():
             os.replace(new, path)
@@ -150,6 +148,11 @@ def load_folder(path: Path, together: dict[str, Any]) -> None:
 
     with _not_told_that_alone():
         load(together, checkpoint_id=path, no_dist=start() == 1)
+
+
+def beside(path: Path, end: str = ".part") -> Path:
+    """Where what will be `path` is written first, or with ".old" where what it replaces is put."""
+    return path.with_name(path.name + end)
 
 
 def remove(path: Path) -> None:

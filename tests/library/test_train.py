@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from mhalib import _run
+from mhalib import _together
 from mhalib.models import GPT
 from mhalib.train import fit
 
@@ -673,4 +673,4 @@ def test_wrong_settings_are_refused(settings, error, message):
 
 def test_the_part_beside_a_checkpoint_has_its_folder(tmp_path):
     """Moving a file in one piece needs one file system."""
-    assert _run._beside(tmp_path / "run.pt").parent == tmp_path
+    assert _together.beside(tmp_path / "run.pt").parent == tmp_path
