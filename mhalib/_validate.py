@@ -39,6 +39,12 @@ def require_count(name: str, value: object, minimum: int = 1) -> None:
         raise ValueError(f"{name}={value} must be at most {LARGEST}")
 
 
+def require_at_most(name: str, value: int, most: int) -> None:
+    """Raise ValueError if a number is too large."""
+    if value > most:
+        raise ValueError(f"{name}={value} must be at most {most}")
+
+
 def require_flag(name: str, value: object) -> None:
     """Raise TypeError unless `value` is True or False."""
     if not isinstance(value, (bool, np.bool_)):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .._arrays import real_array
 from .._tokens import legible
-from .._validate import require_count
+from .._validate import require_at_most, require_count
 from ..attention import attend, causal_mask, padding_mask
 from ._instrument import Instrument
 
@@ -148,9 +148,7 @@ class AttentionPlayground(Instrument):
     def _check_count(self, proposal: traitlets.Bunch) -> int:
         name, value = proposal["trait"].name, proposal["value"]
         require_count(name, value, minimum=0)
-        most = self._shapes["q"][0] - (name == "query")
-        if value > most:
-            raise ValueError(f"{name}={value} must be at most {most}")
+        require_at_most(name, value, self._shapes["q"][0] - (name == "query"))
         return int(value)
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 import traitlets
 
 from .. import costs as formulas
-from .._validate import require_choice, require_count, require_divisible, require_flag
+from .._validate import require_at_most, require_choice, require_count, require_divisible, require_flag
 from ..costs import Sizes
 from ._instrument import Instrument
 
@@ -287,7 +287,6 @@ def _filled(settings: dict[str, Any], num_hiddens: int, num_heads: int) -> dict[
 
 def _require_size(name: str, size: int) -> None:
     require_count(name, size, minimum=0 if name in MAY_BE_0 else 1)
-    if size > BOUNDS[name]:
-        raise ValueError(f"{name}={size} must be at most {BOUNDS[name]}")
+    require_at_most(name, size, BOUNDS[name])
     if name == "bytes_per_number" and size not in (1, 2, 4, 8):
         raise ValueError(f"bytes_per_number={size} must be 1, 2, 4 or 8")

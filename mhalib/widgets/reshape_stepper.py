@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import traitlets
 
-from .._validate import require_count, require_divisible
+from .._validate import require_at_most, require_count, require_divisible
 from ..plots import OWNER_COLOURS
 from ._instrument import Instrument
 
@@ -73,12 +73,12 @@ class ReshapeStepper(Instrument):
         sizes = dict(zip(BOUNDS, (batch_size, num_tokens, num_hiddens, num_heads), strict=True))
         for name, size in sizes.items():
             require_count(name, size)
-            _require_at_most(name, size, BOUNDS[name])
+            require_at_most(name, size, BOUNDS[name])
         require_divisible("num_hiddens", num_hiddens, num_heads)
         require_count("step", step, minimum=0)
-        _require_at_most("step", step, LAST_STEP)
+        require_at_most("step", step, LAST_STEP)
         require_count("cell", cell, minimum=0)
-        _require_at_most("cell", cell, batch_size * num_tokens * num_hiddens - 1)
+        require_at_most("cell", cell, batch_size * num_tokens * num_hiddens - 1)
         if not isinstance(skip_permute, bool):
             raise TypeError(f"skip_permute must be True or False, got {type(skip_permute).__name__}: {skip_permute!r}")
         super().__init__(**sizes, step=step, skip_permute=skip_permute, cell=cell, **kwargs)
@@ -138,8 +138,3 @@ class ReshapeStepper(Instrument):
             for number, stage in enumerate(self.stages())
         ]
         return caption, header, rows
-
-
-def _require_at_most(name: str, value: int, bound: int) -> None:
-    if value > bound:
-        raise ValueError(f"{name}={value} must be at most {bound}")

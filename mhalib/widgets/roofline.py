@@ -9,7 +9,7 @@ from typing import Any
 import traitlets
 
 from .. import roofline as formulas
-from .._validate import require_choice, require_count, require_divisible, require_kind
+from .._validate import require_at_most, require_choice, require_count, require_divisible, require_kind
 from ..bench import Machine
 from ..costs import Sizes
 from ._instrument import Instrument
@@ -160,5 +160,4 @@ def in_time(seconds: float) -> str:
 
 def _require_size(name: str, size: int) -> None:
     require_count(name, size)
-    if size > BOUNDS[name]:
-        raise ValueError(f"{name}={size} must be at most {BOUNDS[name]}")
+    require_at_most(name, size, BOUNDS[name])
