@@ -41,8 +41,13 @@ def fused(
 def scores(q: Tensor, k: Tensor, scale: float | None) -> Tensor:
     """(..., Q, d) and (..., K, d) -> (..., Q, K), times `scale`, or divided by √d."""
     # A batched product copies each operand that does not lie in one piece, k by columns; by rows it is faster.
-    # The scaled queries get no name, so that their memory is free as soon as they lie in one piece.
-    return (q / math.sqrt(q.shape[-1]) if scale is None else q * scale).contiguous() @ k.contiguous().mT
+    return scaled(q, scale) @ k.contiguous().mT
+
+
+def scaled(x: Tensor, scale: float | None) -> Tensor:
+    """x (..., d) times `scale`, or divided by √d, in one piece."""
+    copy = x.clone(memory_format=torch.contiguous_format)
+    return copy.div_(math.sqrt(x.shape[-1])) if scale is None else copy.mul_(scale)
 
 
 def average(weights: Tensor, v: Tensor, dropout: float) -> Tensor:

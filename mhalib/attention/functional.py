@@ -19,7 +19,7 @@ from .._validate import (
     require_scores,
     require_tensor,
 )
-from . import _fast
+from . import _fast, _kept
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
@@ -104,7 +104,7 @@ def attend(
     require_scale(scale)
     if not need_weights:
         return _fast.fused(q, k, v, mask, dropout, scale), None
-    weights = _fast.softmax_(_fast.scores(q, k, scale), mask)
+    weights = _kept.weights(q, k, mask, scale)
     return _fast.average(weights, v, dropout), weights
 
 

@@ -24,7 +24,7 @@ from .._validate import (
     require_scale,
     require_tensor,
 )
-from . import _fast
+from . import _fast, _kept
 from ._foreign import names_of_this_book
 from .cache import Cache, KeyValueCache, require_cache
 from .functional import _merge_heads, _split_heads
@@ -47,6 +47,7 @@ _STEPS = (
     "gate",
     "merge",
 )
+_SCORE_STEPS = ("score", "mix_scores", "softmax")
 HeadFunction = Callable[[Tensor], "Tensor | None"]
 
 
@@ -106,6 +107,7 @@ class MultiHeadAttention(nn.Module):
     """Whether the layer makes no sense where queries and keys are other tokens. Models then take multi-head attention
     for their cross-attention."""
 
+    _looks_at_scores = False
     _looks_between = False
     _mixes_heads = False
     _HEADS_OWN = frozenset(f"{name}.{part}" for name in ("W_q", "W_k", "W_v", "W_o") for part in ("weight", "bias"))
@@ -115,7 +117,8 @@ class MultiHeadAttention(nn.Module):
         replaced = {step for step in _STEPS if getattr(cls, step) is not getattr(MultiHeadAttention, step)}
         cls.is_variant = bool(replaced)
         cls._mixes_heads = not replaced <= {"_join_masks", "score", "softmax", "average", "gate"}
-        cls._looks_between = not replaced.isdisjoint(("score", "mix_scores", "softmax", "mix_weights", "average"))
+        cls._looks_at_scores = not replaced.isdisjoint(_SCORE_STEPS)
+        cls._looks_between = cls._looks_at_scores or not replaced.isdisjoint(("mix_weights", "average"))
 
     @names_of_this_book
     def __init__(
@@ -226,10 +229,8 @@ class MultiHeadAttention(nn.Module):
         if need_weights or self._looks_between:
             if self.num_kv_heads != self.num_heads:
                 k, v = self._for_each_head(k), self._for_each_head(v)
-            matrix = _matrix(mask, q, num_kvpairs)
-            # scores have no name here, so that their memory is free again, or used again, as soon as can be
             noted = self.note_keys(keys, cache)
-            weights = self.softmax(self.mix_scores(self.score(q, k), queries, noted), matrix)
+            weights = self._weigh(q, k, _matrix(mask, q, num_kvpairs), queries, noted)
             weights = self.mix_weights(weights, queries, noted)
             found = self.average(weights, v)
         else:
@@ -386,6 +387,12 @@ class MultiHeadAttention(nn.Module):
         handle = RemovableHandle(self._head_functions)
         self._head_functions[handle.id] = function
         return handle
+
+    def _weigh(self, q: Tensor, k: Tensor, mask: Tensor | None, queries: Tensor, keys: Tensor) -> Tensor:
+        if self._looks_at_scores or any(step in self.__dict__ for step in _SCORE_STEPS):
+            # scores have no name here, so that their memory is free again, or used again, as soon as can be
+            return self.softmax(self.mix_scores(self.score(q, k), queries, keys), mask)
+        return _kept.weights(q, k, mask, self._scale_given)
 
     def _for_each_head(self, x: Tensor) -> Tensor:
         """(B, num_kv_heads, K, width) -> (B, h, K, width)."""

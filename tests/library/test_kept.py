@@ -1,0 +1,131 @@
+"""Weights that are kept, against scores and softmax as autograd would take them back."""
+
+import pytest
+import torch
+from torch.autograd import forward_ad
+
+from mhalib import MultiHeadAttention, attend
+from mhalib.attention import _fast, _kept
+from mhalib.bench import peak_bytes
+
+
+def formulas(q, k, mask=None, scale=None):
+    return _fast.softmax_(_fast.scores(q, k, scale), mask)
+
+
+def problem(shape=(2, 3, 5, 4), num_keys=7, dtype=torch.float64, seed=0):
+    draw = torch.Generator().manual_seed(seed)
+    *leading, num_queries, width = shape
+    q = torch.randn(*leading, num_queries, width, generator=draw, dtype=dtype)
+    k = torch.randn(*leading, num_keys, width, generator=draw, dtype=dtype)
+    mask = torch.rand(num_queries, num_keys, generator=draw) < 0.6
+    mask[0] = False
+    return q, k, mask
+
+
+def weights_and_gradients(function, q, k, mask, scale):
+    q, k = q.clone().requires_grad_(), k.clone().requires_grad_()
+    weights = function(q, k, mask, scale)
+    weights.retain_grad()
+    upstream = torch.linspace(-1, 1, weights.numel(), dtype=q.dtype).view_as(weights)
+    (weights * upstream).sum().backward()
+    return weights, weights.grad, q.grad, k.grad
+
+
+@pytest.mark.parametrize("scale", [None, 0.3])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "num_keys", "dtype"),
+    [
+        ((2, 3, 5, 6), 7, torch.float32),
+        ((5, 4), 6, torch.float64),
+        ((2, 9, 150, 16), 130, torch.float32),  # in pieces of three matrices
+        ((1, 2, 300, 8), 260, torch.bfloat16),  # one by one
+        ((0, 3, 5, 4), 5, torch.float32),
+        ((2, 3, 0, 4), 5, torch.float32),
+    ],
+)
+def test_numbers_and_gradients_are_the_formulas_bit_for_bit(shape, num_keys, dtype, masked, scale):
+    q, k, mask = problem(shape, num_keys, dtype) if shape[-2] else (torch.ones(shape), torch.ones(2, 3, 5, 4), None)
+    mask = mask if masked else None
+    for ours, theirs in zip(
+        weights_and_gradients(_kept.weights, q, k, mask, scale),
+        weights_and_gradients(formulas, q, k, mask, scale),
+        strict=True,
+    ):
+        assert torch.equal(ours, theirs)
+
+
+def test_queries_and_keys_may_be_one_tensor():
+    q, _, _ = problem()
+    once, twice = q.clone().requires_grad_(), q.clone().requires_grad_()
+    for x, function in ((once, _kept.weights), (twice, formulas)):
+        (gradient,) = torch.autograd.grad(function(x, x, None, None).square().sum(), x, create_graph=True)
+        gradient.square().sum().backward()
+    assert torch.allclose(once.grad, twice.grad, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("wanted", [(True, True), (True, False), (False, True)])
+def test_the_gradient_has_a_gradient(wanted):
+    q, k, mask = problem((1, 2, 3, 2), 4)
+    mask[0, 0] = True
+    q, k = q.requires_grad_(wanted[0]), k.requires_grad_(wanted[1])
+    assert torch.autograd.gradcheck(lambda q, k: _kept.weights(q, k, mask, None), (q, k))
+    assert torch.autograd.gradgradcheck(lambda q, k: _kept.weights(q, k, mask, None), (q, k))
+
+
+def test_gradients_of_a_loss_for_its_weights():
+    """What attributions ask for: weights stand between q and the output, not beside it."""
+    q, k, _ = problem()
+    v = torch.randn(2, 3, 7, 2, dtype=q.dtype)
+    output, weights = attend(q.requires_grad_(), k, v)
+    (gradient,) = torch.autograd.grad(output.sum(), weights)
+    assert torch.allclose(gradient, v.sum(-1)[:, :, None].expand_as(weights))
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")  # torch looks up its own derivatives so
+def test_transforms_of_functions_take_the_formulas():
+    q, k, _ = problem()
+
+    def loss(q):
+        return _kept.weights(q, k, None, None).square().sum()
+
+    leaf = q.clone().requires_grad_()
+    loss(leaf).backward()
+    assert torch.allclose(torch.func.grad(loss)(q), leaf.grad)
+    by_example = torch.func.vmap(lambda q, k: _kept.weights(q, k, None, None))(q.requires_grad_(), k)
+    assert torch.allclose(by_example, formulas(q, k))
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(q.detach(), torch.ones_like(q))
+        tangent = forward_ad.unpack_dual(loss(dual.requires_grad_())).tangent
+    assert torch.allclose(tangent, leaf.grad.sum())
+
+
+def test_two_arrays_of_weights_there_and_back():
+    """Scores beside weights, or gradients of all scores beside those of all weights, would be a third."""
+    layer, x = MultiHeadAttention(16, 16), torch.randn(1, 256, 16)
+    one = 4 * 16 * 256 * 256
+
+    def both():
+        output, _ = layer(x, x, x)
+        output.sum().backward()
+        layer.zero_grad()
+
+    assert 2 * one < peak_bytes(both) < 2.5 * one
+    assert one < peak_bytes(lambda: layer(x, x, x)) < 1.5 * one
+
+
+def test_a_step_that_is_replaced_on_one_layer_is_taken():
+    layer, x = MultiHeadAttention(8, 2), torch.randn(1, 3, 8)
+    layer.softmax = lambda scores, mask: torch.zeros_like(scores)
+    assert not layer(x, x, x)[1].any()
+
+
+def test_autocast_decides_about_types_itself():
+    layer, x = MultiHeadAttention(8, 2), torch.randn(1, 3, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        _, weights = layer(x, x, x)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        _, again = layer(x, x, x)
+    assert weights.dtype == again.dtype
+    assert torch.equal(weights, again)
