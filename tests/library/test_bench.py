@@ -121,6 +121,7 @@ class Watch(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+@pytest.mark.parametrize("device", ["cpu", "meta"])
 def test_a_machine_is_measured_by_one_product_and_one_copy_of_the_sizes_asked_for(device, monkeypatch):
     watched = []
 
@@ -136,7 +137,7 @@ def test_a_machine_is_measured_by_one_product_and_one_copy_of_the_sizes_asked_fo
 
     monkeypatch.setattr("mhalib.bench.median_seconds", watch)
     machine, seconds = measure_machine({"none": int}, dtype=torch.bfloat16, device=device, **SMALL)
-    matrix, array = (torch.bfloat16, (64, 64), str(device)[:4]), (torch.uint8, (2**20,), str(device)[:4])
+    matrix, array = (torch.bfloat16, (64, 64), device), (torch.uint8, (2**20,), device)
     assert watched == [[("mm", [matrix] * 3)], [("copy_", [array] * 2)], [], 3]  # all in one call
     assert machine[1:] == (2 * 64**3 / 0.5, 2 * 2**20 / 0.25, 2)
     assert seconds == {"none": 1}
