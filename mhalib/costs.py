@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from . import variants
-from ._validate import require_count, require_divisible
+from ._validate import require_count, require_divisible, require_kind
 from .attention import MultiHeadAttention, make_attention
 
 
@@ -50,38 +50,42 @@ class Sizes(NamedTuple):
         require_count("num_kv_heads", shared)
         if self.num_heads % shared:
             raise ValueError(f"num_heads={self.num_heads} is not divisible by num_kv_heads={shared}")
-        return self.num_heads * d, shared * d
+        return int(self.num_heads) * int(d), int(shared) * int(d)  # an integer of numpy's would overflow
 
 
 def parameters(sizes: Sizes, *, bias: bool = False) -> int:
     """Weights of W_q, W_k, W_v, W_o: 2 D h d + 2 D g d, with g = `num_kv_heads`; biases are h d + 2 g d + D more."""
-    wide, shared = sizes.widths
-    weights = 2 * sizes.num_hiddens * (wide + shared)
-    return weights + (wide + 2 * shared + sizes.num_hiddens if bias else 0)
+    require_kind("sizes", sizes, Sizes)
+    (wide, shared), D = sizes.widths, int(sizes.num_hiddens)
+    return 2 * D * (wide + shared) + (wide + 2 * shared + D if bias else 0)
 
 
 def pair_flops(sizes: Sizes, num_tokens: int, batch_size: int = 1) -> int:
     """Operations of scores and averages, where every token meets every token: 4 N² h d for each example."""
+    require_kind("sizes", sizes, Sizes)
     _require(num_tokens=num_tokens, batch_size=batch_size)
-    return batch_size * 4 * num_tokens**2 * sizes.widths[0]
+    return int(batch_size) * 4 * int(num_tokens) ** 2 * sizes.widths[0]
 
 
 def flops(sizes: Sizes, num_tokens: int, batch_size: int = 1) -> int:
     """Operations of a forward pass: 2 N for each weight of the projections, and `pair_flops`, for each example."""
-    return batch_size * 2 * num_tokens * parameters(sizes) + pair_flops(sizes, num_tokens, batch_size)
+    _require(num_tokens=num_tokens, batch_size=batch_size)
+    return int(batch_size) * 2 * int(num_tokens) * parameters(sizes) + pair_flops(sizes, num_tokens, batch_size)
 
 
 def score_bytes(sizes: Sizes, num_tokens: int, batch_size: int = 1, bytes_per_number: int = 4) -> int:
     """Memory of the scores, where they are stored: B h N² numbers."""
+    require_kind("sizes", sizes, Sizes)
     _require(num_tokens=num_tokens, batch_size=batch_size, bytes_per_number=bytes_per_number)
     require_count("num_heads", sizes.num_heads)
-    return batch_size * sizes.num_heads * num_tokens**2 * bytes_per_number
+    return int(batch_size) * int(sizes.num_heads) * int(num_tokens) ** 2 * int(bytes_per_number)
 
 
 def cache_bytes(sizes: Sizes, num_tokens: int, batch_size: int = 1, bytes_per_number: int = 4) -> int:
     """Memory of the keys and values that one layer keeps for writing on: 2 B N g d numbers."""
+    require_kind("sizes", sizes, Sizes)
     _require(num_tokens=num_tokens, batch_size=batch_size, bytes_per_number=bytes_per_number)
-    return 2 * batch_size * num_tokens * sizes.widths[1] * bytes_per_number
+    return 2 * int(batch_size) * int(num_tokens) * sizes.widths[1] * int(bytes_per_number)
 
 
 class Costs(NamedTuple):

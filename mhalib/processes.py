@@ -53,13 +53,17 @@ def share(*tensors: Tensor) -> Any:
         (B / n, ...) each; a tuple if there is more than one.
 
     Raises:
-        TypeError: an argument is no tensor.
-        ValueError: n does not divide B, or the tensors are not equally long.
+        TypeError: an argument is no tensor, or there is none.
+        ValueError: n does not divide B, a tensor has no axis, or the tensors are not equally long.
     """
+    if not tensors:
+        raise TypeError("share needs at least one tensor")
     many, mine = start(), rank()
     for number, x in enumerate(tensors):
         require_tensor(f"tensors[{number}]", x)
-        if not x.dim() or len(x) != len(tensors[0]):
+        if not x.dim():
+            raise ValueError(f"tensors[{number}] has shape (), but a batch has an axis of examples")
+        if len(x) != len(tensors[0]):
             raise ValueError(f"tensors[{number}] has shape {tuple(x.shape)}, but tensors[0] {tuple(tensors[0].shape)}")
         if len(x) % many:
             raise ValueError(f"a batch of {len(x)} cannot be dealt out evenly to {many} processes")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ._validate import require_choice, require_count
+from ._validate import require_choice, require_count, require_kind
 from .bench import Machine
 from .costs import Sizes
 
@@ -67,13 +67,15 @@ def step_costs(
     Raises:
         TypeError, ValueError: a size is not a positive integer, or does not divide, or there is no such phase.
     """
+    require_kind("sizes", sizes, Sizes)
     require_choice("phase", phase, PHASES)
     for name, count in (("num_tokens", num_tokens), ("batch_size", batch_size), ("bytes_per_number", bytes_per_number)):
         require_count(name, count)
-    wide, shared = sizes.widths
-    D, g, d = sizes.num_hiddens, shared * sizes.num_heads // wide, wide // sizes.num_heads
+    num_tokens, batch_size, bytes_per_number = int(num_tokens), int(batch_size), int(bytes_per_number)
+    (wide, shared), D, h = sizes.widths, int(sizes.num_hiddens), int(sizes.num_heads)
+    g, d = shared * h // wide, wide // h
     new = 1 if phase == "decoding" else num_tokens  # tokens that the layer is given
-    rows, stacked = batch_size * new, new * sizes.num_heads // g  # queries that meet the same keys, one below the other
+    rows, stacked = batch_size * new, new * h // g  # queries that meet the same keys, one below the other
     products = {
         "W_q": (1, rows, D, wide),
         "W_k": (1, rows, D, shared),
@@ -83,7 +85,7 @@ def step_costs(
         "W_o": (1, rows, wide, D),
     }
     passes = 3 if phase == "training" else 1
-    num_scores = batch_size * sizes.num_heads * new * num_tokens
+    num_scores = batch_size * h * new * num_tokens
     found = []
     for name in STEPS:
         if name == "softmax":

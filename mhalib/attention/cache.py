@@ -174,6 +174,8 @@ class QuantisedCache:
             require_tensor("new", part)
             if not part.is_floating_point():
                 raise TypeError(f"new must hold floating-point numbers, got {part.dtype}")
+            if part.dim() and not part.shape[-1]:
+                raise ValueError(f"new has shape {tuple(part.shape)}: a vector without numbers has no scale")
         with torch.no_grad():
             both = [quantised(part) for part in new]
             held = self._held.append(*(codes for codes, _ in both), *(scales for _, scales in both))
@@ -186,9 +188,11 @@ class QuantisedCache:
 
 def quantised(x: Tensor) -> tuple[Tensor, Tensor]:
     """Codes (..., width) from -127 to 127, int8, and scales (..., 1): x is about codes * scales. A vector of zeros has
-    the scale 0."""
+    the scale 0. In float16, scales are no finer than 6e-8, so a vector below 0.008 loses more."""
     wide = torch.promote_types(x.dtype, torch.float32)  # a quotient in bfloat16 is no better than a whole number
     scales = (x.abs().amax(-1, keepdim=True).to(wide) / 127).to(x.dtype)
+    below = scales * (1 - torch.finfo(x.dtype).eps)
+    scales = scales.where((127 * scales).isfinite(), below)  # rounded up, the largest number would become infinite
     quotients = x.to(wide) / scales.where(scales > 0, 1)
     return quotients.round().clamp(-127, 127).to(torch.int8), scales
 

@@ -30,7 +30,7 @@ export function CostCalculator({ model, el }) {
     ["composed", "rank", "rank R", 1, 64],
     ["gated", "per_channel", "gates", "one for each head", "one for each channel"],
   ];
-  const VARIANTS = ["multi-head", "grouped", "multi-query", "latent", "talking", "collaborative", "overlapping", "mixture", "composed", "differential", "gated"];
+  const VARIANTS = ["multi-head", "grouped", "multi-query", "latent", "talking", "collaborative", "overlapping", "mixture", "composed", "differential", "gated", "qk-norm"];
   /** @type {[keyof ReturnType<typeof costs>, string, string, string][]} */
   const COSTS = [
     ["parameters", "parameters", "L · (2 D² + 2 D g d)", ""],
@@ -94,6 +94,7 @@ export function CostCalculator({ model, el }) {
       ],
       differential: [P, ["3 D / h", 3n * d], S, n],
       gated: [model.get("per_channel") ? ["5 D²", 5n * D * D] : ["4 D² + h D", D * (4n * D + h)], p, S, n],
+      "qk-norm": [P, ["2 D / h", 2n * d], S, n],
     };
     return all[variant];
   }

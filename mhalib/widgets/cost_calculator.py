@@ -41,6 +41,7 @@ SETTINGS_OF: dict[str, tuple[str, ...]] = {
     "composed": ("rank",),
     "differential": (),
     "gated": ("per_channel",),
+    "qk-norm": (),
 }
 """The variants that can be compared, and which of the settings each has."""
 MAY_BE_0 = ("rotary_size", "overlap", "num_shared", "num_chosen")
@@ -65,8 +66,8 @@ class CostCalculator(Instrument):
         batch_size: B.
         bytes_per_number: 4 for float32, 2 for bfloat16 and float16, 1 for 8-bit numbers.
         variant: "multi-head", "grouped" (with `num_kv_heads`; `None` then means a quarter of h, or half, or 1),
-            "multi-query", "latent", "talking", "collaborative", "overlapping", "mixture", "composed", "differential" or
-            "gated".
+            "multi-query", "latent", "talking", "collaborative", "overlapping", "mixture", "composed", "differential",
+            "gated" or "qk-norm".
         latent_size, rotary_size, absorbed: of "latent"; 2d, d/2 made even, and `False`. 0 is without rotary positions.
         shared_size: D~ of "collaborative"; D/2.
         overlap: o of "overlapping".

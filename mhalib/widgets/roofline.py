@@ -9,7 +9,15 @@ from typing import Any
 import traitlets
 
 from .. import roofline as formulas
-from .._validate import require_at_most, require_choice, require_count, require_divisible, require_kind
+from .._validate import (
+    require_at_most,
+    require_choice,
+    require_count,
+    require_divisible,
+    require_kind,
+    require_positive,
+    require_text,
+)
 from ..bench import Machine
 from ..costs import Sizes
 from ._instrument import Instrument
@@ -46,7 +54,7 @@ class Roofline(Instrument):
 
     Raises:
         TypeError, ValueError: a size is no integer, not positive, above its bound, or does not divide; there is no such
-            machine, variant, phase or step.
+            machine, variant, phase or step; a limit of the machine is no positive number.
     """
 
     script = "Roofline"
@@ -79,6 +87,8 @@ class Roofline(Instrument):
         known = dict(formulas.MACHINES)
         if not isinstance(machine, str):
             require_kind("machine", machine, Machine)
+            _require_limits(machine)
+            known.pop(machine.name, None)  # one of its own may have the name of another
             known = {machine.name: machine, **known}
             machine = machine.name
         require_choice("machine", machine, tuple(known))
@@ -93,6 +103,8 @@ class Roofline(Instrument):
             _require_size(name, size)
         self._known = known
         choices = {"machine": machine, "variant": variant, "phase": phase, "step": step}
+        for name, value in choices.items():
+            self._require_known(name, value)
         super().__init__(machines=[list(one) for one in known.values()], **sizes, **choices, **kwargs)
         self.costs()  # refuses what does not fit
 
@@ -104,10 +116,12 @@ class Roofline(Instrument):
 
     @traitlets.validate("machine", "variant", "phase", "step")
     def _check_choice(self, proposal: traitlets.Bunch) -> str:
-        name = proposal["trait"].name
-        known = {"machine": tuple(self._known), "variant": VARIANTS, "phase": formulas.PHASES, "step": formulas.STEPS}
-        require_choice(name, proposal["value"], known[name])
+        self._require_known(proposal["trait"].name, proposal["value"])
         return str(proposal["value"])
+
+    def _require_known(self, name: str, value: str) -> None:
+        known = {"machine": tuple(self._known), "variant": VARIANTS, "phase": formulas.PHASES, "step": formulas.STEPS}
+        require_choice(name, value, known[name])
 
     @traitlets.validate("machines")
     def _check_machines(self, proposal: traitlets.Bunch) -> list[list[Any]]:
@@ -156,6 +170,14 @@ def in_time(seconds: float) -> str:
     value = seconds * factor
     places = 2 - math.floor(math.log10(value))
     return f"{round(value, places):,.{max(0, places)}f} {unit}"
+
+
+def _require_limits(machine: Machine) -> None:
+    """Raise unless a machine has a name and limits that are positive numbers."""
+    require_text("machine.name", machine.name)
+    for name in ("peak", "bandwidth"):
+        require_positive(f"machine.{name}", getattr(machine, name))
+    require_count("machine.bytes_per_number", machine.bytes_per_number)
 
 
 def _require_size(name: str, size: int) -> None:

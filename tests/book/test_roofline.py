@@ -114,6 +114,38 @@ def test_a_step_is_chosen_by_keys_and_by_a_click(show: Callable) -> None:
     expect(page.locator("tr[aria-current]")).to_have_attribute("data-step", "softmax")
 
 
+def test_a_click_on_a_dot_of_several_steps_speaks_of_the_first(show: Callable) -> None:
+    page = show(Roofline()).page
+    several = page.locator("circle[data-steps*=' ']").first
+    first = str(several.get_attribute("data-steps")).split()[0]
+    several.click()
+    expect(page.get_by_role("status")).to_have_text(re.compile(f"^{first} is bound by"))
+
+
+def test_shares_are_those_of_the_layers_least_time(show: Callable) -> None:
+    roof = Roofline(variant="grouped", step="softmax")
+    page = show(roof).page
+    seconds = {one.name: roof.limits().seconds(*one[1:]) for one in roof.costs()}
+    total = sum(seconds.values())
+    waiting = sum(seconds[one.name] for one in roof.costs() if roof.limits().bound(*one[1:]) == "memory")
+
+    def percent(part: float) -> str:
+        return f"{100 * part / total:.{1 if part / total < 0.0995 else 0}f} %"
+
+    for row in page.locator("tr[data-step]").all():
+        name = str(row.get_attribute("data-step"))
+        assert row.locator("td").nth(5).inner_text() == percent(seconds[name])
+    own = (
+        f"takes {in_time(seconds['softmax'])} at least, {percent(seconds['softmax'])} of the layer's {in_time(total)}."
+    )
+    expect(page.get_by_role("status")).to_have_text(
+        f"softmax is bound by memory and {own} Steps bound by memory take {percent(waiting)}."
+    )
+    for step, row in zip(roof.costs(), page.locator("tr[data-step]").all(), strict=True):
+        shown = float(row.locator("td").nth(2).inner_text().replace(",", ""))
+        assert shown == pytest.approx(step.intensity, rel=5e-3)
+
+
 def test_explains_what_does_not_divide(show: Callable) -> None:
     page = show(Roofline(MINE, **SIZES, variant="grouped")).page
     page.locator("input[data-name=num_kv_heads]").fill("5")

@@ -1,9 +1,11 @@
 """Time and memory are measured, not guessed: known work and known allocations come out as known."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from mhalib.bench import measure_machine, median_seconds, peak_bytes, time_ratios
 
@@ -20,6 +22,14 @@ def test_every_function_is_called_in_every_round_in_turn():
     calls = []
     time_ratios({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, "b", rounds=3)
     assert calls == ["a", "b", "b", "a"] * 2  # one round goes before, uncounted; each begins with another one
+
+
+def test_the_median_leaves_out_the_first_round(monkeypatch):
+    clock = [0.0]
+    lasts = iter([100.0, 1.0, 9.0, 2.0])  # the mean of the last three is 4
+    monkeypatch.setattr("mhalib.bench.time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    found = median_seconds({"a": lambda: clock.__setitem__(0, clock[0] + next(lasts))}, rounds=3)
+    assert found == {"a": 2.0}
 
 
 def test_medians_are_seconds():
@@ -96,6 +106,41 @@ def test_a_machines_limits_are_those_of_a_product_and_a_copy(monkeypatch):
     monkeypatch.setattr("mhalib.bench.median_seconds", lambda functions, rounds: dict.fromkeys(functions, 0.5))
     machine, _ = measure_machine(dtype=torch.bfloat16, **SMALL)
     assert machine[1:] == (2 * 64**3 / 0.5, 2 * 2**20 / 0.5, 2)
+
+
+class Watch(TorchDispatchMode):
+    """What torch is asked for: operation, and type and shape of each tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        tensors = [x for x in (*args, *(kwargs or {}).values()) if isinstance(x, torch.Tensor)]
+        self.seen.append((func.overloadpacket.__name__, [(x.dtype, tuple(x.shape), x.device.type) for x in tensors]))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_a_machine_is_measured_by_one_product_and_one_copy_of_the_sizes_asked_for(device, monkeypatch):
+    watched = []
+
+    def watch(functions, rounds):
+        lasts = {}
+        for name, function in functions.items():
+            with Watch() as watch:
+                function()
+            lasts[name] = {"mm": 0.5, "copy_": 0.25}.get(watch.seen[0][0] if watch.seen else "", 1)
+            watched.append(watch.seen)
+        watched.append(rounds)
+        return lasts
+
+    monkeypatch.setattr("mhalib.bench.median_seconds", watch)
+    machine, seconds = measure_machine({"none": int}, dtype=torch.bfloat16, device=device, **SMALL)
+    matrix, array = (torch.bfloat16, (64, 64), device), (torch.uint8, (2**20,), device)
+    assert watched == [[("mm", [matrix] * 3)], [("copy_", [array] * 2)], [], 3]  # all in one call
+    assert machine[1:] == (2 * 64**3 / 0.5, 2 * 2**20 / 0.25, 2)
+    assert seconds == {"none": 1}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import torch
 
 from mhalib import KeyValueCache, MultiHeadAttention, causal_mask
 from mhalib.attention import QuantisedCache
+from mhalib.attention._fast import fused
 from mhalib.models import GPT, Captioner, DecoderCache, DecoderLayer, EncoderLayer, Transformer
 
 CHUNKS = [(1, 1, 1, 1, 1, 1, 1), (7,), (3, 4), (2, 1, 4), (5, 1, 1)]  # all of 7 tokens
@@ -250,6 +251,27 @@ def test_a_quantised_vector_is_off_by_half_its_scale_at_most(dtype):
     assert cache.num_bytes == 2 * 3 * 7 * (5 + 4 + 2 * k.element_size())
 
 
+def test_room_for_codes_and_scales_is_counted():
+    cache = QuantisedCache(max_tokens=4)
+    with torch.no_grad():
+        cache.append(torch.ones(2, 3, 3, 5), torch.ones(2, 3, 3, 4))
+    each = 2 * 3 * (5 + 4 + 2 * 4)  # two codes and two scales of a token
+    assert (cache.num_bytes, cache.num_bytes_taken) == (3 * each, 4 * each)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_the_largest_number_stays_finite(dtype):
+    largest = torch.finfo(dtype).max
+    k, _ = QuantisedCache().append(torch.tensor([[[[largest, -largest]]]], dtype=dtype), torch.ones(1, 1, 1, 2))
+    assert bool(k.isfinite().all())
+    torch.testing.assert_close(k.double() / largest, torch.tensor([[[[1.0, -1.0]]]]).double(), rtol=0, atol=0.01)
+
+
+def test_vectors_without_numbers_have_no_scale():
+    with pytest.raises(ValueError, match=re.escape("new has shape (1, 1, 2, 0)")):
+        QuantisedCache().append(torch.zeros(1, 1, 2, 0), torch.zeros(1, 1, 2, 3))
+
+
 def test_zeros_are_kept_as_zeros():
     cache = QuantisedCache()
     k, v = cache.append(torch.zeros(1, 1, 2, 3), torch.tensor([[[[0.0, 0.0], [0.0, 127.0]]]]))
@@ -329,3 +351,20 @@ def test_one_query_of_heads_that_share_keys_reads_them_as_rows(num_heads, num_kv
     found, _ = layer(new, new, new, cache=other, need_weights=False, **given)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
     assert seen == [((num_kv_heads, num_heads // num_kv_heads), num_kv_heads, False)]
+
+
+def test_one_query_has_a_mask_for_each_head():
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(30, 6, num_kv_heads=2)
+    x, new = torch.randn(2, 7, 30), torch.randn(2, 1, 30)
+    mask = torch.rand(2, 6, 1, 7) < 0.5
+    mask[..., 0] = True
+    found, _ = layer(new, x, x, mask=mask, need_weights=False)
+    torch.testing.assert_close(found, layer(new, x, x, mask=mask)[0], rtol=0, atol=1e-5)
+
+
+def test_one_causal_query_of_heads_that_share_keys_sees_the_first_key():
+    """Heads that are laid in rows are not queries one after the other."""
+    q, k, v = torch.randn(2, 6, 1, 5), torch.randn(2, 2, 7, 5), torch.randn(2, 2, 7, 4)
+    found = fused(q, k, v, None, 0.0, None, is_causal=True)
+    torch.testing.assert_close(found, v[:, :, :1].repeat_interleave(3, 1), rtol=0, atol=1e-6)

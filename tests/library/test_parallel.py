@@ -239,6 +239,10 @@ def test_alone_there_is_nobody_to_share_with():
     assert all(map(torch.equal, processes.share(x, y), (x, y)))
     with pytest.raises(ValueError, match=r"tensors\[1\] has shape \(4,\), but tensors\[0\] \(5, 2\)"):
         processes.share(x, y[:4])
+    with pytest.raises(ValueError, match=r"tensors\[0\] has shape \(\), but a batch has an axis"):
+        processes.share(torch.tensor(3))
+    with pytest.raises(TypeError, match="at least one tensor"):
+        processes.share()
     with pytest.raises(RuntimeError, match="start the program with torchrun"):
         parallel.mesh()
 

@@ -1,7 +1,9 @@
 """The seven steps cost what the ledger of a layer sees, and a machine needs the longer of two times."""
 
 import re
+from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -12,6 +14,7 @@ from mhalib.costs import Sizes
 from mhalib.roofline import MACHINES, PHASES, STEPS, step_costs
 
 B, N = 3, 7
+COUNTED = (costs.flops, costs.pair_flops, costs.score_bytes, costs.cache_bytes, partial(step_costs, phase="training"))
 SIZES = [Sizes(60, 5), Sizes(24, 1), Sizes(24, 6, 2), Sizes(24, 6, 1), Sizes(20, 4, 2, 16)]
 SHARED_TOO = pytest.mark.parametrize("sizes", SIZES, ids=str)
 
@@ -121,9 +124,39 @@ def test_machines_have_two_limits():
     assert machine.ridge == 10
     assert [machine.seconds(200, 5), machine.seconds(200, 30)] == [2, 3]
     assert [machine.bound(200, 5), machine.bound(200, 30), machine.bound(0, 1)] == ["arithmetic", "memory", "memory"]
+    assert machine.bound(100, 10) == "memory"  # at the ridge both end together
     for name, published in MACHINES.items():
         assert published.name == name
         assert 100 < published.ridge < 400  # FLOPs per byte, of all GPUs since 2018
+
+
+@pytest.mark.parametrize(
+    ("name", "units", "clock", "each", "lines", "rate"),
+    [
+        ("NVIDIA T4", 40, 1.59e9, 1024, 256, 10e9),
+        ("NVIDIA RTX 4090", 128, 2.52e9, 512, 384, 21e9),
+        ("NVIDIA A100 80 GB", 108, 1.41e9, 2048, 5120, 3.186e9),
+        ("NVIDIA H100 SXM", 132, 1.83e9, 4096, 5120, 5.235e9),
+        ("NVIDIA H200 SXM", 132, 1.83e9, 4096, 6144, 6.25e9),
+    ],
+)
+def test_published_limits_follow_from_the_chip(name, units, clock, each, lines, rate):
+    """Multiprocessors, cycles a second, FLOPs in a cycle without sparsity; lines to the memory, bits a second."""
+    assert MACHINES[name].peak == pytest.approx(units * clock * each, rel=2e-3)
+    assert MACHINES[name].bandwidth == pytest.approx(lines * rate / 8, rel=2e-3)
+
+
+@pytest.mark.parametrize("count", COUNTED)
+def test_integers_of_numpy_do_not_overflow(count):
+    sizes = Sizes(np.int32(60_000), np.int32(5))
+    assert count(sizes, num_tokens=np.int32(10**7)) == count(Sizes(60_000, 5), num_tokens=10**7)
+    assert costs.parameters(sizes) == costs.parameters(Sizes(60_000, 5))
+
+
+@pytest.mark.parametrize("count", [costs.parameters, *(partial(one, num_tokens=3) for one in COUNTED)])
+def test_what_is_no_sizes_is_refused(count):
+    with pytest.raises(TypeError, match=re.escape("sizes must be a Sizes, got tuple: (60, 5)")):
+        count((60, 5))
 
 
 @pytest.mark.parametrize(

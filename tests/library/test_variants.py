@@ -455,6 +455,7 @@ def test_gates_of_a_half_halve_the_output():
 def test_normed_queries_and_keys_are_the_loop(kind, norm, settings):
     layer = _shaken(variants.QKNormAttention(D, H, bias=True, norm=norm, **settings))
     width, group = layer.head_dim, H // layer.num_kv_heads
+    assert layer.norm_q.weight is not layer.norm_k.weight
 
     def normed(vector, gain):
         middle = vector.mean() if norm == "layer" else 0.0

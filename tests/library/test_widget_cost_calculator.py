@@ -96,6 +96,7 @@ VARIANTS = [
     ("differential", {}),
     ("gated", {}),
     ("gated", {"per_channel": True}),
+    ("qk-norm", {}),
 ]
 
 

@@ -35,6 +35,14 @@ def test_a_measured_machine_comes_first_and_is_chosen():
     assert [one[0] for one in Roofline().machines] == list(MACHINES)
 
 
+def test_a_machine_of_ones_own_may_have_a_known_name():
+    own = Machine("NVIDIA T4", 1e12, 1e11, 2)
+    roof = Roofline(own)
+    assert roof.limits() == own
+    assert roof.machines[0] == list(own)
+    assert len(roof.machines) == len(MACHINES)
+
+
 def test_what_a_cell_stores_is_the_numbers_and_not_the_script():
     roof = Roofline(MINE, 96, 12, num_tokens=50)
     data, _ = roof._repr_mimebundle_()
@@ -76,6 +84,14 @@ def test_a_trait_set_later_is_checked_too():
     [
         ({"machine": "abacus"}, ValueError, "machine='abacus'"),
         ({"machine": 3}, TypeError, "machine must be"),
+        ({"machine": Machine("mine", 0.0, 1.0, 4)}, ValueError, "machine.peak=0.0"),
+        ({"machine": Machine("mine", 1.0, float("nan"), 4)}, ValueError, "machine.bandwidth=nan"),
+        ({"machine": Machine("mine", 1.0, -1.0, 4)}, ValueError, "machine.bandwidth=-1.0"),
+        ({"machine": Machine("mine", "1", 1.0, 4)}, TypeError, "machine.peak must be"),
+        ({"machine": Machine(None, 1.0, 1.0, 4)}, TypeError, "machine.name must be a string"),
+        ({"machine": Machine("mine", 1.0, 1.0, 2.5)}, TypeError, "machine.bytes_per_number must be an integer"),
+        ({"variant": []}, ValueError, "variant=[] must be one of"),
+        ({"step": None}, ValueError, "step=None must be one of"),
         ({"num_hiddens": 100, "num_heads": 6}, ValueError, "num_hiddens=100 is not divisible by num_heads=6"),
         ({"variant": "grouped", "num_kv_heads": 5}, ValueError, "num_heads=32 is not divisible by num_kv_heads=5"),
         ({"num_tokens": 2.5}, TypeError, "num_tokens must be an integer"),
