@@ -38,7 +38,12 @@ def time_ratios(functions: Mapping[Any, Callable[[], object]], baseline: Any, ro
 
 
 def median_seconds(functions: Mapping[Any, Callable[[], object]], rounds: int = 15) -> dict[Any, float]:
-    """The median time of each function, all in one run.
+    """The median time of each function, all in one run: see `seconds_by_round`."""
+    return {name: statistics.median(times) for name, times in seconds_by_round(functions, rounds).items()}
+
+
+def seconds_by_round(functions: Mapping[Any, Callable[[], object]], rounds: int = 15) -> dict[Any, list[float]]:
+    """The times of each function, one for each round; those at one place belong to one round.
 
     Every round calls each function once, so that a slow moment of the machine hits all of them, and begins with
     another one, so that none always follows the same. One round goes before, uncounted.
@@ -63,7 +68,7 @@ def median_seconds(functions: Mapping[Any, Callable[[], object]], rounds: int = 
             _synchronise()
             if round_number:
                 seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(times) for name, times in seconds.items()}
+    return seconds
 
 
 class Machine(NamedTuple):

@@ -10,115 +10,87 @@ nothing else.
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt
-import seaborn as sns
+import bench_page
 import torch
-from PIL import Image
+from bench_case import D2L, FUSED, LOOP, MASKS, OURS, OURS_WEIGHTS, PASSES, TORCH, TORCH_WEIGHTS, Case, Size
 from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from mhalib import MultiHeadAttention, merge_heads, padding_mask, reference, split_heads
-from mhalib.bench import median_seconds, peak_bytes
-from mhalib.plots import DPI
-
-ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "chapters/speed.md"
-PLOT = ROOT / "chapters/_static/speed.png"
-BEGIN, END = "<!-- make bench writes from here -->", "<!-- make bench writes to here -->"
+from mhalib import Band, MultiHeadAttention, causal_mask, merge_heads, padding_mask, reference, split_heads
+from mhalib.attention import make_attention
+from mhalib.bench import measure_machine, median_seconds, peak_bytes, seconds_by_round
 
 SIZES = [(2, 6, 100, 5), (8, 128, 512, 8), (4, 512, 512, 8), (1, 2048, 512, 8)]  # B, N, D, h
-GPU_SIZES = [*SIZES, (1, 8192, 512, 8), (8, 4096, 1024, 16)]
+GPU_SIZES = [*SIZES, (1, 8192, 512, 8), (8, 4096, 1024, 16), (1, 65536, 512, 8)]
+NEVER_STORE = (FUSED, OURS)
+KEEPS_SCORES_UP_TO = 2**14  # tokens: whoever stores scores is left out beyond
 QUICK_SIZES = [(2, 6, 100, 5), (3, 16, 32, 4)]
-SECONDS = 5.0  # for the timing of one case, if its rounds are not too long for that
-PASSES = ("forward", "forward + backward")
-MASKS = {False: "no mask", True: "with `valid_lens`"}
-
-FUSED = "fused kernel, bare"
-OURS, OURS_WEIGHTS = "ours", "ours, with weights"
-TORCH, TORCH_WEIGHTS = "torch's layer", "torch's layer, with weights"
-D2L, LOOP = "D2L's form", "loop over heads"
-
+SECONDS = 8.0  # for the timing of one case, if its rounds are not too long for that
+VARIANTS: dict[str, str | dict[str, Any]] = {
+    "multi-head": "multi-head",
+    "grouped, 2 of 8": {"name": "multi-head", "num_kv_heads": 2},
+    "multi-query": {"name": "multi-head", "num_kv_heads": 1},
+    "latent": "latent",
+    "QK-norm": "qk-norm",
+    "gated": "gated",
+    "talking": "talking",
+    "differential": "differential",
+    "entmax": "entmax",
+}
+CACHED = 1024  # tokens before the one that is measured
 
 Contender = Callable[[Tensor], Tensor]
-Size = tuple[int, int, int, int]
-
-
-class Bar(NamedTuple):
-    """A promise: `contender` takes at most `limit` times what `against` takes."""
-
-    quantity: str
-    contender: str
-    against: str
-    limit: float
-
-
-BARS = (
-    Bar("time", OURS, FUSED, 1.05),
-    Bar("memory", OURS, FUSED, 1.0),
-    Bar("time", OURS_WEIGHTS, TORCH_WEIGHTS, 1.0),
-    Bar("memory", OURS_WEIGHTS, TORCH_WEIGHTS, 1.0),
-)
-
-
-class Case(NamedTuple):
-    """One size, one pass, masked or not, and what each contender took."""
-
-    size: Size
-    masked: bool
-    passes: str
-    seconds: dict[str, float]
-    peak: dict[str, int]
-
-    def ratio(self, quantity: str, contender: str, against: str = FUSED) -> float:
-        taken = self.seconds if quantity == "time" else self.peak
-        return taken[contender] / taken[against]
 
 
 def contenders(
-    layer: MultiHeadAttention, valid_lens: Tensor | None, compiled: bool = False
+    layer: MultiHeadAttention, mask: str, valid_lens: Tensor | None, compiled: bool = False
 ) -> tuple[dict[str, Contender], list[nn.Module]]:
     """By name, functions of x (B, N, D) that return (B, N, D), all with the weights of `layer`; and their modules.
 
-    Each makes its own mask from `valid_lens` when it is called, as whoever uses it has to.
+    Each makes its own mask when it is called, as whoever uses it has to.
     """
     twin = reference.to_torch(layer)
     d2l = reference.D2LMultiHeadAttention(layer.num_hiddens, layer.num_heads, bias=True).to(layer.W_q.weight)
     d2l.load_state_dict(reference.to_d2l(layer))
     d2l.train(layer.training)
+    causal = mask == "causal"
+    band = Band(after=0) if causal else None
 
     def torchs(x: Tensor, **choice: bool) -> Tensor:
         hidden = None if valid_lens is None else torch.arange(x.shape[1], device=x.device) >= valid_lens[:, None]
-        return twin(x, x, x, key_padding_mask=hidden, **choice)[0]
+        future = ~causal_mask(x.shape[1], device=x.device) if causal else None
+        return twin(x, x, x, key_padding_mask=hidden, attn_mask=future, is_causal=causal, **choice)[0]
+
+    def d2ls(x: Tensor) -> Tensor:
+        each = torch.arange(1, x.shape[1] + 1, device=x.device).expand(x.shape[:2]) if causal else valid_lens
+        return d2l(x, x, x, each)
 
     functions: dict[str, Contender] = {
-        FUSED: lambda x: fused(layer, x, valid_lens),
-        OURS: lambda x: layer(x, x, x, valid_lens, need_weights=False)[0],
-        OURS_WEIGHTS: lambda x: layer(x, x, x, valid_lens)[0],
+        FUSED: lambda x: fused(layer, x, valid_lens, causal),
+        OURS: lambda x: layer(x, x, x, valid_lens, mask=band, need_weights=False)[0],
+        OURS_WEIGHTS: lambda x: layer(x, x, x, valid_lens, mask=band)[0],
         TORCH: lambda x: torchs(x, need_weights=False),
         TORCH_WEIGHTS: lambda x: torchs(x, average_attn_weights=False),
-        D2L: lambda x: d2l(x, x, x, valid_lens),
-        LOOP: lambda x: loop(layer, x, valid_lens),
+        D2L: d2ls,
+        LOOP: lambda x: loop(layer, x, valid_lens, causal),
     }
     if compiled:
         torch.compiler.reset()  # or the next size would count as one more recompilation, of which few are allowed
         graph = torch.compile(layer)
-        functions["ours, compiled"] = lambda x: graph(x, x, x, valid_lens, need_weights=False)[0]
-        functions["ours, with weights, compiled"] = lambda x: graph(x, x, x, valid_lens)[0]
+        functions["ours, compiled"] = lambda x: graph(x, x, x, valid_lens, mask=band, need_weights=False)[0]
+        functions["ours, with weights, compiled"] = lambda x: graph(x, x, x, valid_lens, mask=band)[0]
     return functions, [layer, twin, d2l]
 
 
-def fused(layer: MultiHeadAttention, x: Tensor, valid_lens: Tensor | None) -> Tensor:
+def fused(layer: MultiHeadAttention, x: Tensor, valid_lens: Tensor | None, causal: bool = False) -> Tensor:
     """Projections, torch's fused kernel, nothing else: no module is called and nothing is checked."""
     mask = None
     if valid_lens is not None:
@@ -129,6 +101,7 @@ def fused(layer: MultiHeadAttention, x: Tensor, valid_lens: Tensor | None) -> Te
         F.linear(x, layer.W_k.weight, layer.W_k.bias).unflatten(-1, heads).transpose(1, 2),
         F.linear(x, layer.W_v.weight, layer.W_v.bias).unflatten(-1, heads).transpose(1, 2),
         attn_mask=mask,
+        is_causal=causal,
     )
     return F.linear(output.transpose(1, 2).flatten(2), layer.W_o.weight, layer.W_o.bias)
 
@@ -139,9 +112,11 @@ def fused_in_modules(layer: MultiHeadAttention, x: Tensor) -> Tensor:
     return layer.W_o(merge_heads(F.scaled_dot_product_attention(q, k, v)))
 
 
-def loop(layer: MultiHeadAttention, x: Tensor, valid_lens: Tensor | None) -> Tensor:
+def loop(layer: MultiHeadAttention, x: Tensor, valid_lens: Tensor | None, causal: bool = False) -> Tensor:
     """One head after the other: a matrix product each, for all examples and queries at once."""
     hidden = None if valid_lens is None else ~padding_mask(valid_lens, x.shape[1])[:, 0]  # (B, 1, K)
+    if causal:
+        hidden = ~causal_mask(x.shape[1], device=x.device)
     heads = []
     for q, k, v in zip(
         *(project(x).chunk(layer.num_heads, -1) for project in (layer.W_q, layer.W_k, layer.W_v)), strict=True
@@ -154,14 +129,14 @@ def loop(layer: MultiHeadAttention, x: Tensor, valid_lens: Tensor | None) -> Ten
 
 
 def problem(
-    size: Size, masked: bool, device: torch.device, dtype: torch.dtype
+    size: Size, mask: str, device: torch.device, dtype: torch.dtype
 ) -> tuple[MultiHeadAttention, Tensor, Tensor | None]:
     """A layer, x (B, N, D) and lengths of at least 1, since torch's layer gives NaN where there is no key."""
     batch_size, length, num_hiddens, num_heads = size
     torch.manual_seed(0)
     layer = MultiHeadAttention(num_hiddens, num_heads, bias=True).to(device, dtype).eval()
     x = torch.randn(batch_size, length, num_hiddens).to(device, dtype)
-    valid_lens = torch.randint(1, length + 1, (batch_size,)).to(device) if masked else None
+    valid_lens = torch.randint(1, length + 1, (batch_size,)).to(device) if "valid_lens" in mask else None
     return layer, x, valid_lens
 
 
@@ -193,10 +168,16 @@ def as_call(function: Contender, x: Tensor, passes: str, parameters: list[nn.Par
     return both
 
 
-def measure(size: Size, masked: bool, passes: str, device: torch.device, compiled: bool, budget: float) -> Case:
+def dtype_of(device: torch.device) -> torch.dtype:
+    return torch.bfloat16 if device.type == "cuda" else torch.float32
+
+
+def measure(size: Size, mask: str, passes: str, device: torch.device, compiled: bool, budget: float) -> Case:
     """Time and peak memory of every contender; `budget` is how many seconds the timing should take."""
-    layer, x, valid_lens = problem(size, masked, device, torch.bfloat16 if device.type == "cuda" else torch.float32)
-    functions, modules = contenders(layer, valid_lens, compiled)
+    layer, x, valid_lens = problem(size, mask, device, dtype_of(device))
+    functions, modules = contenders(layer, mask, valid_lens, compiled)
+    if size[1] > KEEPS_SCORES_UP_TO:
+        functions = {name: function for name, function in functions.items() if name in NEVER_STORE}
     check_agreement(functions, x)
     parameters = [parameter for module in modules for parameter in module.parameters()]
     calls = {name: as_call(function, x, passes, parameters) for name, function in functions.items()}
@@ -205,50 +186,12 @@ def measure(size: Size, masked: bool, passes: str, device: torch.device, compile
     for call in calls.values():
         call()
     rounds = int(budget / (time.perf_counter() - start))
-    return Case(size, masked, passes, median_seconds(calls, min(max(rounds, 7), 1000)), peak)
+    return Case(size, mask, passes, seconds_by_round(calls, min(max(rounds, 7), 1000)), peak)
 
 
-def in_units(seconds: float, peak: int) -> str:
-    number, unit = next(
-        (seconds / size, unit) for size, unit in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")) if seconds >= size
-    )
-    amount, name = (peak / 1e6, "MB") if peak >= 1e6 else (peak / 1e3, "kB")
-    return f"{number:.3g} {unit} · {amount:.3g} {name}"
-
-
-def table(cases: list[Case]) -> str:
-    """Markdown: one row for each contender, one column for each size; time · memory, as multiples of the first row."""
-    names = [name for name in cases[0].seconds if name != FUSED]
-    rows = [
-        ["", *(f"({', '.join(map(str, case.size))})" for case in cases)],  # no formula: it could not wrap on a phone
-        ["---", *("---:" for _ in cases)],
-        [FUSED, *(in_units(case.seconds[FUSED], case.peak[FUSED]) for case in cases)],
-        *(
-            [name, *(f"{case.ratio('time', name):.2f} · {case.ratio('memory', name):.2f}" for case in cases)]
-            for name in names
-        ),
-    ]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-def verdicts(cases: list[Case]) -> str:
-    """Markdown: in how many cases each bar holds, and where the ratio is largest. The bar is held to two digits."""
-    rows = ["| what, against what | at most | holds in | largest |", "| --- | ---: | ---: | --- |"]
-    for bar in BARS:
-        ratios = [round(case.ratio(bar.quantity, bar.contender, bar.against), 2) for case in cases]
-        held, largest = sum(ratio <= bar.limit for ratio in ratios), max(ratios)
-        worst = cases[ratios.index(largest)]
-        where = f"$({', '.join(map(str, worst.size))})$, {worst.passes}, {MASKS[worst.masked]}"
-        rows.append(
-            f"| {bar.quantity}: {bar.contender}, against {bar.against} | {bar.limit:.2f} "
-            f"| {held} of {len(cases)}{'' if held == len(cases) else ' ✗'} | {largest:.2f} at {where} |"
-        )
-    return "\n".join(rows)
-
-
-def overheads(size: Size, device: torch.device, rounds: int) -> str:
-    """Markdown: what stands between the bare kernel and the layer in a forward pass, in microseconds."""
-    layer, x, valid_lens = problem(size, True, device, torch.float32)
+def overheads(size: Size, device: torch.device, rounds: int) -> dict[str, float]:
+    """What stands between the bare kernel and the layer in a forward pass, in seconds."""
+    layer, x, valid_lens = problem(size, MASKS[1], device, torch.float32)
     assert valid_lens is not None
     steps: dict[str, Callable[[], object]] = {
         FUSED: lambda: fused(layer, x, None),
@@ -262,78 +205,44 @@ def overheads(size: Size, device: torch.device, rounds: int) -> str:
     with torch.no_grad():
         seconds = median_seconds({"": lambda: None} | steps, rounds)
     empty = seconds.pop("")  # what it takes to call a function and look at the clock
-    rows = [f"| {name} | {(taken - empty) * 1e6:.1f} |" for name, taken in seconds.items()]
-    return "\n".join([f"| forward at $({', '.join(map(str, size))})$ | µs |", "| --- | ---: |", *rows])
+    return {name: taken - empty for name, taken in seconds.items()}
 
 
-def report(cases: list[Case], device: torch.device, overhead: str) -> str:
-    """The part of the page that depends on the run, for one device."""
-    if device.type == "cuda":
-        where, dtype = "One GPU", "bfloat16"
-    else:
-        threads = torch.get_num_threads()
-        where, dtype = f"{threads} CPU core{'s' if threads > 1 else ''}", "float32"
-    parts = [
-        f"## {where}, torch {torch.__version__.split('+')[0]}, {dtype}",
-        "### The bars",
-        "A bar is a limit that this book sets for its own layer, as a ratio. A ✗ marks a bar that some case exceeds.",
-        verdicts(cases),
-        "### All of them",
-        f"Columns are $(B, N, D, h)$. A cell gives time · memory: the first row in units, all others as multiples of "
-        f"it. Below 1 is faster, or smaller, than *{FUSED}*.",
-    ]
-    for passes in PASSES:
-        for masked, mask_name in MASKS.items():
-            chosen = [case for case in cases if (case.passes, case.masked) == (passes, masked)]
-            parts += [f"**{passes.capitalize()}, {mask_name}**", table(chosen)]
-    parts += ["### What the layer adds to the kernel when there is little to compute", overhead]
-    return "\n\n".join(parts)
+def variants(size: Size, device: torch.device, num_cached: int, rounds: int) -> dict[str, dict[str, list[float]]]:
+    """For each kind of work, the seconds of every layer of `VARIANTS` in each round: training without weights and with
+    them, and one new token that meets a cache. All causal."""
+    batch_size, length, num_hiddens, num_heads = size
+    torch.manual_seed(0)
+    layers = {
+        name: make_attention(choice, num_hiddens, num_heads).to(device, dtype_of(device)).eval()
+        for name, choice in VARIANTS.items()
+    }
+    x = torch.randn(batch_size, length, num_hiddens).to(device, dtype_of(device))
+
+    def training(layer: MultiHeadAttention, need_weights: bool) -> Callable[[], object]:
+        function = functools.partial(_output, layer, need_weights)
+        return as_call(function, x, PASSES[1], list(layer.parameters()))
+
+    def decoding(layer: MultiHeadAttention) -> Callable[[], object]:
+        past, new = x.new_ones(batch_size, num_cached, num_hiddens), x[:, :1]
+        cache = layer.new_cache(num_cached + rounds + 1)
+        step = torch.no_grad()(lambda some: layer(some, some, some, mask=None, need_weights=False, cache=cache))
+        step(past)
+        return lambda: step(new)
+
+    kinds: dict[str, Callable[[MultiHeadAttention], Callable[[], object]]] = {
+        "training": lambda layer: training(layer, False),
+        "training, with weights": lambda layer: training(layer, True),
+        f"one token, {num_cached:,} in the cache": decoding,
+    }
+    return {
+        kind: seconds_by_round({name: make(layer) for name, layer in layers.items()}, rounds)
+        for kind, make in kinds.items()
+    }
 
 
-def draw(cases: list[Case], path: Path) -> None:
-    """Time and memory with `valid_lens`, as multiples of the bare fused kernel, on logarithmic axes."""
-    names = [name for name in cases[0].seconds if name != FUSED]
-    colours = sns.color_palette("colorblind", len(names))
-    sizes = list(dict.fromkeys(case.size for case in cases))
-    figure, grid = plt.subplots(2, 2, figsize=(9, 7), dpi=DPI, layout="constrained", sharex=True, sharey="row")
-    for row, quantity in zip(grid, ("time", "memory"), strict=True):
-        for ax, passes in zip(row, PASSES, strict=True):
-            chosen = [case for case in cases if (case.passes, case.masked) == (passes, True)]
-            for name, colour, marker in zip(
-                names, colours, "osD^vXP*"[: len(names)].ljust(len(names), "."), strict=True
-            ):
-                ratios = [case.ratio(quantity, name) for case in chosen]
-                style = "--" if "with weights" in name else "-"
-                ax.plot(ratios, style, marker=marker, color=colour, label=name, markersize=7, alpha=0.9)
-            ax.axhline(1.0, color="0.3", linewidth=1.0)
-            ax.set_yscale("log", base=2)
-            ax.yaxis.set_major_formatter("{x:g}")
-            ax.grid(axis="y", color="0.9")
-            ax.set(title=f"{quantity}, {passes}")
-            labels = [f"N={length}\nB={batch_size}, D={width}, h={heads}" for batch_size, length, width, heads in sizes]
-            ax.set_xticks(range(len(sizes)), labels, fontsize="x-small")
-        row[0].set_ylabel(f"{quantity}, bare fused kernel = 1")
-    for ax in grid[-1]:
-        ax.set_xlabel("size of the problem")
-    figure.suptitle("Seven ways to compute one layer, with valid_lens")
-    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize="small")
-    figure.savefig(path)
-    plt.close(figure)
-    with Image.open(path) as picture:
-        picture.convert("RGB").quantize(64).save(path, optimize=True)  # a third of the bytes
-
-
-def rewrite(page: Path, text: str) -> None:
-    """Put `text` between the markers of `page`.
-
-    Raises:
-        ValueError: `page` does not hold each marker once, in order.
-    """
-    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end) or BEGIN in rest or END in after:
-        raise ValueError(f"{page.name} needs the lines {BEGIN!r} and {END!r}, once each and in this order")
-    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
+def _output(layer: MultiHeadAttention, need_weights: bool, x: Tensor) -> Tensor:
+    return layer(x, x, x, mask=Band(after=0), need_weights=need_weights)[0]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -341,8 +250,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--compile", action="store_true", help="measure our layer under torch.compile, too")
     parser.add_argument("--quick", action="store_true", help="tiny sizes and few rounds: does it run at all?")
     parser.add_argument("--device", action="append", help="cpu or cuda; can be given twice (default: all there are)")
-    parser.add_argument("--page", type=Path, default=PAGE, help="whose part between the markers is rewritten")
-    parser.add_argument("--plot", type=Path, default=PLOT, help="the picture of the first device")
+    parser.add_argument(
+        "--page", type=Path, default=bench_page.PAGE, help="whose part between the markers is rewritten"
+    )
+    parser.add_argument("--plot", type=Path, default=bench_page.PLOT, help="the picture of the first device")
     chosen = parser.parse_args(arguments)
     try:
         devices = [torch.device(name) for name in chosen.device or ["cpu", *["cuda"] * torch.cuda.is_available()]]
@@ -351,20 +262,27 @@ def main(arguments: list[str] | None = None) -> None:
     reports = []
     for number, device in enumerate(devices):
         sizes = QUICK_SIZES if chosen.quick else GPU_SIZES if device.type == "cuda" else SIZES
-        plan = [(size, masked, passes) for size in sizes for masked in MASKS for passes in PASSES]
+        plan = [(size, mask, passes) for size in sizes for mask in MASKS for passes in PASSES]
         budget = 0.0 if chosen.quick else SECONDS
+        square = 64 if chosen.quick else 8192 if device.type == "cuda" else 2048
+        machine, _ = measure_machine(
+            device=device, dtype=dtype_of(device), size=square, num_bytes=2**20 if chosen.quick else 2**28
+        )
         cases = [
-            measure(size, masked, passes, device, chosen.compile, budget)
-            for size, masked, passes in tqdm(plan, desc=device.type, mininterval=1.0)
+            measure(size, mask, passes, device, chosen.compile, budget)
+            for size, mask, passes in tqdm(plan, desc=device.type, mininterval=1.0)
         ]
+        typical = sizes[1] if chosen.quick else sizes[2]
+        rounds = 7 if chosen.quick else 21
+        kinds = variants(typical, device, 8 if chosen.quick else CACHED, rounds)
         overhead = overheads(sizes[0], device, rounds=7 if chosen.quick else 3000)
-        reports.append(report(cases, device, overhead))
+        reports.append(bench_page.report(cases, device, machine, kinds, typical, overhead, sizes[0]))
         if number == 0:
-            draw(cases, chosen.plot)
+            bench_page.draw(cases, chosen.plot)
     if all(device.type == "cpu" for device in devices):
-        reports.append("This was not run on a GPU.")
+        reports.append("GPU columns are missing: this was not run on a GPU.")
     print("\n\n".join(reports))
-    rewrite(chosen.page, "\n\n".join(reports))
+    bench_page.rewrite(chosen.page, "\n\n".join(reports))
 
 
 if __name__ == "__main__":
