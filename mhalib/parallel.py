@@ -42,7 +42,7 @@ def places(num_heads: int, num_kv_heads: int, num_ranks: int) -> list[Place]:
     Args:
         num_heads: h.
         num_kv_heads: heads with keys and values of their own, g; divides h.
-        num_ranks: how many processes there are.
+        num_ranks: how many processes there are, G.
 
     Raises:
         TypeError, ValueError: a size is no positive integer, `num_ranks` does not divide h, or of `num_ranks` and g
@@ -88,12 +88,12 @@ def split(model: _AnyModel, over: DeviceMesh, *, sequence: bool = False) -> _Any
 
     Every process calls it with the same model; the weights of the mesh's first process count. Afterwards each layer
     has the heads of its process alone: `num_heads`, `head_numbers` and `kv_head_of` say which, and weights
-    (B, h / n, Q, K) are theirs. What goes in and comes out of the layer is the same on all processes.
+    (B, h / G, Q, K) are theirs. What goes in and comes out of the layer is the same on all processes.
 
     Args:
         model: a `MultiHeadAttention`, a `FeedForward`, or a model that contains some.
-        over: a mesh with one axis, n processes. Where n is larger than the number of keys, it holds all processes.
-        sequence: for a GPT: between its layers each process has N / n of the tokens only, so that norms and skip
+        over: a mesh with one axis, G processes. Where G is larger than the number of keys, it holds all processes.
+        sequence: for a GPT: between its layers each process has N / G of the tokens only, so that norms and skip
             connections are split, too (Korthikanti et al. 2022, section 4.2.2).
 
     Returns:

@@ -43,18 +43,18 @@ def rank() -> int:
 def share(*tensors: Tensor) -> Any:
     """This process's rows of a batch that all processes have drawn alike.
 
-    Process r of n takes rows r B/n to (r + 1) B/n. The mean over the processes of the means of their shares is the
+    Process r of G takes rows r B/G to (r + 1) B/G. The mean over the processes of the means of their shares is the
     mean of the batch, because the shares are equally long.
 
     Args:
         tensors: (B, ...) each, the same on all processes: drawn with the same seed.
 
     Returns:
-        (B / n, ...) each; a tuple if there is more than one.
+        (B / G, ...) each; a tuple if there is more than one.
 
     Raises:
-        TypeError: an argument is no tensor, or there is none.
-        ValueError: n does not divide B, a tensor has no axis, or the tensors are not equally long.
+        TypeError: an argument is no tensor.
+        ValueError: G does not divide B, or the tensors are not equally long.
     """
     if not tensors:
         raise TypeError("share needs at least one tensor")
