@@ -154,5 +154,5 @@ def test_a_page_without_its_markers_is_refused(text: str, tmp_path) -> None:
 def test_the_page_of_the_book_can_be_rewritten() -> None:
     text = bench_page.PAGE.read_text(encoding="utf-8")
     assert text.index(bench_page.BEGIN) < text.index(bench_page.END)
-    assert bench.PLOT.name in text
-    assert bench.PLOT.stat().st_size < 100_000
+    assert bench_page.PLOT.name in text
+    assert bench_page.PLOT.stat().st_size < 100_000
