@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import statistics
 import tempfile
 import time
@@ -45,8 +46,8 @@ def median_seconds(functions: Mapping[Any, Callable[[], object]], rounds: int = 
 def seconds_by_round(functions: Mapping[Any, Callable[[], object]], rounds: int = 15) -> dict[Any, list[float]]:
     """The times of each function, one for each round; those at one place belong to one round.
 
-    Every round calls each function once, so that a slow moment of the machine hits all of them, and begins with
-    another one, so that none always follows the same. One round goes before, uncounted.
+    Every round calls each function once, so that a slow moment of the machine hits all of them, in an order of its
+    own, so that none always follows the same and finds the memory that it left. One round goes before, uncounted.
 
     Args:
         functions: by name; each is called without arguments.
@@ -59,9 +60,9 @@ def seconds_by_round(functions: Mapping[Any, Callable[[], object]], rounds: int 
     require_count("rounds", rounds)
     names = list(functions)
     seconds: dict[Any, list[float]] = {name: [] for name in names}
+    order = random.Random(0)
     for round_number in range(rounds + 1):
-        first = round_number % len(names)
-        for name in names[first:] + names[:first]:
+        for name in order.sample(names, len(names)):
             _synchronise()
             start = time.perf_counter()
             functions[name]()

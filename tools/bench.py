@@ -33,7 +33,7 @@ GPU_SIZES = [*SIZES, (1, 8192, 512, 8), (8, 4096, 1024, 16), (1, 65536, 512, 8)]
 NEVER_STORE = (FUSED, OURS)
 KEEPS_SCORES_UP_TO = 2**14  # tokens: whoever stores scores is left out beyond
 QUICK_SIZES = [(2, 6, 100, 5), (3, 16, 32, 4)]
-SECONDS = 8.0  # for the timing of one case, if its rounds are not too long for that
+SECONDS = 6.0  # for the timing of one case, if its rounds are not too long for that
 VARIANTS: dict[str, str | dict[str, Any]] = {
     "multi-head": "multi-head",
     "grouped, 2 of 8": {"name": "multi-head", "num_kv_heads": 2},

@@ -18,10 +18,13 @@ def test_ratio_is_of_medians_and_the_baseline_is_one():
     assert 2 < ratios["ten times"] < 50
 
 
-def test_every_function_is_called_in_every_round_in_turn():
+def test_every_function_is_called_in_every_round_and_follows_another_each_time():
     calls = []
-    time_ratios({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, "b", rounds=3)
-    assert calls == ["a", "b", "b", "a"] * 2  # one round goes before, uncounted; each begins with another one
+    time_ratios({name: lambda name=name: calls.append(name) for name in "abc"}, "b", rounds=20)
+    rounds = ["".join(calls[i : i + 3]) for i in range(0, len(calls), 3)]
+    assert len(rounds) == 21  # one goes before, uncounted
+    assert {"".join(sorted(one)) for one in rounds} == {"abc"}
+    assert len(set(rounds)) == 6
 
 
 def test_the_median_leaves_out_the_first_round(monkeypatch):
