@@ -9,6 +9,7 @@ PASSES = ("forward", "forward + backward")
 MASKS = ("no mask", "with `valid_lens`", "causal")
 
 FUSED = "fused kernel, bare"
+AGAIN = "the same, a second time"
 OURS, OURS_WEIGHTS = "ours", "ours, with weights"
 TORCH, TORCH_WEIGHTS = "torch's layer", "torch's layer, with weights"
 D2L, LOOP = "D2L's form", "loop over heads"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +14,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import seaborn as sns
 import torch
-from bench_case import FUSED, MASKS, OURS, OURS_WEIGHTS, PASSES, TORCH, TORCH_WEIGHTS, Case, Size
+from bench_case import AGAIN, FUSED, MASKS, OURS, OURS_WEIGHTS, PASSES, TORCH, TORCH_WEIGHTS, Case, Size
 from PIL import Image
 
 from mhalib.bench import Machine
@@ -88,26 +89,23 @@ def compared(bar: Bar, case: Case) -> str:
 
 def verdicts(cases: list[Case]) -> str:
     """Markdown: how large the ratio of each bar is at most, and at the smallest size, which no bar on time covers. The
-    bar is held to two digits."""
+    bar is held to two digits. The last row compares the kernel with itself: what noise alone does."""
     rows = [["what, against what", "limit", "largest", "where", "within", "smallest size"]]
     smallest = cases[0].size
-    for bar in BARS:
+
+    def row(bar: Bar, title: str) -> list[str]:
         known = [case for case in cases if {bar.contender, bar.against} <= case.seconds.keys()]
         covered = [case for case in known if case.size != smallest or bar.quantity == "memory"]
         ratio = {case[:3]: round(case.ratio(bar.quantity, bar.contender, bar.against), 2) for case in known}
         worst = max(covered, key=lambda case: ratio[case[:3]])
         held = sum(ratio[case[:3]] <= bar.limit for case in covered)
         aside = max((case for case in known if case.size == smallest), key=lambda case: ratio[case[:3]])
-        rows.append(
-            [
-                f"{bar.quantity}: {bar.contender}, against {bar.against}",
-                f"{bar.limit:.2f}",
-                compared(bar, worst),
-                f"{written(worst.size)}, {worst.passes}, {worst.mask}",
-                f"{held} of {len(covered)}",
-                compared(bar, aside),
-            ]
-        )
+        where = f"{written(worst.size)}, {worst.passes}, {worst.mask}"
+        limit = "none" if math.isinf(bar.limit) else f"{bar.limit:.2f}"
+        return [title, limit, compared(bar, worst), where, f"{held} of {len(covered)}", compared(bar, aside)]
+
+    rows += [row(bar, f"{bar.quantity}: {bar.contender}, against {bar.against}") for bar in BARS]
+    rows.append(row(Bar("time", AGAIN, FUSED, math.inf), f"control: time of {FUSED}, against {AGAIN}"))
     return markdown(rows)
 
 
@@ -192,7 +190,8 @@ def report(
         "### What this book promises, and what it measures",
         "A limit is what this book allows its own layer, as a ratio. Limits on time leave out the smallest size, "
         f"$({', '.join(map(str, smallest))})$, where calls cost more than arithmetic. Its largest ratio stands in the "
-        "last column. In brackets: half of the rounds lie between these two.",
+        "last column. In brackets: half of the rounds lie between these two. The last row sets the "
+        "kernel against itself: what noise alone does.",
         verdicts(cases),
         "### Share of the peak",
         "FLOPs of the layer's seven steps, forward · forward + backward, divided by time and by the peak. No mask.",
@@ -222,7 +221,7 @@ def draw(cases: list[Case], path: Path) -> None:
     """Bars, without a mask: time at all sizes but the smallest, and memory at the last, against the bare kernel."""
     sizes = list(dict.fromkeys(case.size for case in cases))[1:]
     by_place = {(case.size, case.passes): case for case in cases if case.mask == MASKS[0]}
-    names = [name for name in cases[0].seconds if name != FUSED]
+    names = [name for name in cases[0].seconds if name not in (FUSED, AGAIN)]
     colours = dict(zip(PASSES, sns.color_palette("colorblind", 2), strict=True))
     figure, axes = plt.subplots(
         len(sizes) + 1, 1, figsize=(4.2, 1.0 + 1.9 * (len(sizes) + 1)), dpi=DPI, layout="constrained"

@@ -18,7 +18,7 @@ def test_contenders_give_the_same(size: bench.Size, mask: str) -> None:
     layer, x, valid_lens = bench.problem(size, mask, torch.device("cpu"), torch.float32)
     assert (valid_lens is None) == ("valid_lens" not in mask)
     functions, _ = bench.contenders(layer, mask, valid_lens)
-    assert len(functions) == 7
+    assert len(functions) == 8
     bench.check_agreement(functions, x)
     with torch.no_grad():
         torch.testing.assert_close(bench.fused_in_modules(layer, x), bench.fused(layer, x, None))
@@ -96,7 +96,7 @@ def test_quick_run_rewrites_page_and_picture(tmp_path, capsys) -> None:
     tables = re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE)
     bars, shares, variants, *each, overhead = tables
     assert len(each) == 2 * len(bench.PASSES) * len(bench.MASKS)
-    assert bars.count(" of 6 |") == 2
+    assert bars.count(" of 6 |") == 3
     assert bars.count(" of 12 |") == 2
     assert shares.count("%") == 5 * 2 * 2
     assert all(f"\n| {name} |" in variants for name in bench.VARIANTS)
@@ -111,7 +111,7 @@ def test_quick_run_rewrites_page_and_picture(tmp_path, capsys) -> None:
 
 
 def _case(size, mask, ours, rounds=(0.9, 1.0, 1.1)):
-    names = (bench.FUSED, bench.OURS, bench.OURS_WEIGHTS, bench.TORCH_WEIGHTS)
+    names = (bench.FUSED, bench.AGAIN, bench.OURS, bench.OURS_WEIGHTS, bench.TORCH_WEIGHTS)
     seconds = {name: [1.0] * 3 for name in names} | {bench.OURS: [ours * each for each in rounds]}
     return bench_case.Case(size, mask, "forward", seconds, dict.fromkeys(names, 100))
 
