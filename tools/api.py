@@ -154,7 +154,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     "mhalib.bench": {
         "04_mathematics": "time_ratios peak_bytes",
         "24_counting": "measure_machine Machine=machine",
-        "speed": "median_seconds=medians",
+        "speed": "median_seconds=median seconds_by_round=round",
     },
     "mhalib.roofline": {"24_counting": "step_costs StepCost=steps MACHINES=GPUs PHASES=phases STEPS=steps"},
     "mhalib.classroom.checks": {

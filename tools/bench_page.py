@@ -15,11 +15,11 @@ import matplotlib.pyplot as plt
 import seaborn as sns
 import torch
 from bench_case import AGAIN, FUSED, MASKS, OURS, OURS_WEIGHTS, PASSES, TORCH, TORCH_WEIGHTS, Case, Size
+from matplotlib.ticker import LogLocator
 from PIL import Image
 
 from mhalib.bench import Machine
 from mhalib.costs import Sizes
-from mhalib.plots import DPI
 from mhalib.roofline import step_costs
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -224,7 +224,7 @@ def draw(cases: list[Case], path: Path) -> None:
     names = [name for name in cases[0].seconds if name not in (FUSED, AGAIN)]
     colours = dict(zip(PASSES, sns.color_palette("colorblind", 2), strict=True))
     figure, axes = plt.subplots(
-        len(sizes) + 1, 1, figsize=(4.2, 1.0 + 1.9 * (len(sizes) + 1)), dpi=DPI, layout="constrained"
+        len(sizes) + 1, 1, figsize=(4.2, 1.0 + 1.9 * (len(sizes) + 1)), dpi=150, layout="constrained"
     )
     for ax, size in zip(axes, [*sizes, sizes[-1]], strict=True):
         quantity = "memory" if ax is axes[-1] else "time"
@@ -241,6 +241,7 @@ def draw(cases: list[Case], path: Path) -> None:
                 if quantity == "time":
                     ax.plot(quartiles(case.ratios(name)), [y, y], color="0.15", linewidth=1.2)
         ax.set_xscale("log", base=2)
+        ax.xaxis.set_major_locator(LogLocator(2, subs=(1.0, 1.5) if quantity == "time" else (1.0,)))
         ax.xaxis.set_major_formatter("{x:g}")
         ax.axvline(1, color="0.3", linewidth=1)
         ax.set_yticks(range(len(names)), names, fontsize="small")
@@ -248,7 +249,9 @@ def draw(cases: list[Case], path: Path) -> None:
         ax.grid(axis="x", color="0.9")
         ax.set_axisbelow(True)
         batch_size, length, width, heads = size
-        ax.set_title(f"{quantity}, B={batch_size}, N={length}, D={width}, h={heads}", fontsize="medium")
+        ax.set_title(f"{quantity}, B={batch_size}, N={length}, D={width}, h={heads}", fontsize="small", loc="right")
+    for ax in axes[1:-1]:
+        ax.sharex(axes[0])  # one scale for all times
     axes[-1].set_xlabel("bare fused kernel = 1")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize="small")
     figure.savefig(path)

@@ -571,6 +571,7 @@ PLACES = {
         lambda: {"functions": {"x": lambda: None}, "baseline": "x", "rounds": 1},
     ),
     "bench.median_seconds": (bench.median_seconds, lambda: {"functions": {"x": lambda: None}, "rounds": 1}),
+    "bench.seconds_by_round": (bench.seconds_by_round, lambda: {"functions": {"x": lambda: None}, "rounds": 1}),
     "bench.measure_machine": (
         bench.measure_machine,
         lambda: {
