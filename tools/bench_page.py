@@ -250,8 +250,9 @@ def draw(cases: list[Case], path: Path) -> None:
         ax.set_axisbelow(True)
         batch_size, length, width, heads = size
         ax.set_title(f"{quantity}, B={batch_size}, N={length}, D={width}, h={heads}", fontsize="small", loc="right")
-    for ax in axes[1:-1]:
-        ax.sharex(axes[0])  # one scale for all times
+    edges = [edge for ax in axes[:-1] for edge in ax.get_xlim()]
+    for ax in axes[:-1]:  # one scale for all times
+        ax.set_xlim(min(edges), max(edges))
     axes[-1].set_xlabel("bare fused kernel = 1")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize="small")
     figure.savefig(path)

@@ -24,7 +24,8 @@ def fused(
         grouped and q.shape[2] == 1 and not is_causal and (mask is None or mask.dim() < 3 or mask.shape[-3] == 1)
     )
     if one_query:  # the heads of a group become rows of one product: each key is read once, not once for each head
-        q = q.reshape(q.shape[0], k.shape[1], q.shape[1] // k.shape[1], q.shape[3])
+        products = k.shape[1] * _products_of_a_group(q, k)
+        q = q.reshape(q.shape[0], products, q.shape[1] // products, q.shape[3])
     found = F.scaled_dot_product_attention(
         q,
         k,
@@ -33,9 +34,20 @@ def fused(
         dropout_p=dropout,
         is_causal=is_causal,
         scale=scale,
-        enable_gqa=grouped and not one_query,
+        enable_gqa=q.dim() == 4 and k.shape[1] != q.shape[1],
     )
     return found.flatten(1, 2)[:, :, None] if one_query else found
+
+
+def _products_of_a_group(q: Tensor, k: Tensor) -> int:
+    """Into how many products the heads of a group are cut. A CPU's kernel gives each product to one thread, so one for
+    each group would leave threads without work where examples and groups are few."""
+    group = q.shape[1] // k.shape[1]
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or not q.is_cpu:  # type: ignore[attr-defined]
+        return 1
+    wanted = torch.get_num_threads()
+    enough = (cut for cut in range(1, group) if group % cut == 0 and q.shape[0] * k.shape[1] * cut >= wanted)
+    return next(enough, group)
 
 
 def scores(q: Tensor, k: Tensor, scale: float | None) -> Tensor:

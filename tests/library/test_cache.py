@@ -330,9 +330,16 @@ def test_no_gradient_passes_a_quantised_cache_and_integers_are_refused():
 
 
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize(("num_heads", "num_kv_heads"), [(6, 2), (6, 3), (6, 1), (5, 1)])
-def test_one_query_of_heads_that_share_keys_reads_them_as_rows(num_heads, num_kv_heads, masked, device, monkeypatch):
-    """The fused kernel gets no head twice, and says what the path with weights says."""
+@pytest.mark.parametrize(
+    ("num_heads", "num_kv_heads", "num_threads", "products"),
+    [(6, 2, 1, 2), (6, 3, 1, 3), (6, 1, 1, 1), (5, 1, 2, 1), (6, 1, 3, 2), (6, 1, 5, 3), (6, 2, 7, 6), (5, 1, 64, 5)],
+)
+def test_one_query_of_heads_that_share_keys_reads_them_as_rows(
+    num_heads, num_kv_heads, num_threads, products, masked, device, monkeypatch
+):
+    """The fused kernel gets one product for each key, or as many as keep the threads of a CPU at work for two examples,
+    and says what the path with weights says."""
+    products = products if device.type == "cpu" else num_kv_heads
     torch.manual_seed(0)
     layer = MultiHeadAttention(30, num_heads, num_kv_heads=num_kv_heads).to(device)
     x, new = torch.randn(2, 7, 30, device=device), torch.randn(2, 1, 30, device=device)
@@ -343,6 +350,7 @@ def test_one_query_of_heads_that_share_keys_reads_them_as_rows(num_heads, num_kv
     for cache in (one, other):
         layer(x, x, x, cache=cache)
     expected, _ = layer(new, new, new, cache=one, **given)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: num_threads)
     monkeypatch.setattr(
         torch.nn.functional,
         "scaled_dot_product_attention",
@@ -350,7 +358,7 @@ def test_one_query_of_heads_that_share_keys_reads_them_as_rows(num_heads, num_kv
     )
     found, _ = layer(new, new, new, cache=other, need_weights=False, **given)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
-    assert seen == [((num_kv_heads, num_heads // num_kv_heads), num_kv_heads, False)]
+    assert seen == [((products, num_heads // products), num_kv_heads, products != num_kv_heads)]
 
 
 def test_one_query_has_a_mask_for_each_head():
