@@ -15,7 +15,7 @@ from torch import Tensor
 
 from . import _fast
 
-SMALL = 2**18  # bytes of scores for which the way back needs no pieces
+SMALL = 2**18  # bytes of scores up to which the formulas are faster, since Python takes no part in their way back
 
 
 def weights(q: Tensor, k: Tensor, mask: Tensor | None, scale: float | None) -> Tensor:
@@ -25,7 +25,8 @@ def weights(q: Tensor, k: Tensor, mask: Tensor | None, scale: float | None) -> T
     """
     scaled, k = _fast.scaled(q, scale), k.contiguous()
     del q
-    if _autograd_alone_watches(scaled, k):
+    num_bytes = scaled.itemsize * math.prod(scaled.shape[:-1]) * k.shape[-2]
+    if num_bytes > SMALL and _autograd_alone_watches(scaled, k):
         try:
             return _Weights.apply(scaled, k, mask)
         except RuntimeError:  # vmap and forward-mode differentiation need the formulas themselves
@@ -80,8 +81,7 @@ def _gradients(scaled: Tensor, k: Tensor, weights: Tensor, d_weights: Tensor) ->
     """Those of scaled queries and of keys, from those of their weights, a few heads at a time."""
     number = math.prod(weights.shape[:-2])
     queries, keys, weights, d_weights = (x.reshape(number, *x.shape[-2:]) for x in (scaled, k, weights, d_weights))
-    in_pieces = weights.is_cpu and weights.nbytes > SMALL
-    at_once = -(-number // 8) if in_pieces else max(1, number)
+    at_once = max(1, -(-number // 8) if weights.is_cpu else number)
     room = torch.empty_like(weights[:at_once])
     d_queries, d_keys = torch.empty_like(queries), torch.empty_like(keys.mT, memory_format=torch.contiguous_format)
     for first in range(0, number, at_once):

@@ -13,6 +13,11 @@ def formulas(q, k, mask=None, scale=None):
     return _fast.softmax_(_fast.scores(q, k, scale), mask)
 
 
+@pytest.fixture(autouse=True)
+def _nothing_is_small(monkeypatch):
+    monkeypatch.setattr(_kept, "SMALL", -1)
+
+
 def problem(shape=(2, 3, 5, 4), num_keys=7, dtype=torch.float64, seed=0):
     draw = torch.Generator().manual_seed(seed)
     *leading, num_queries, width = shape
@@ -129,3 +134,10 @@ def test_autocast_decides_about_types_itself():
         _, again = layer(x, x, x)
     assert weights.dtype == again.dtype
     assert torch.equal(weights, again)
+
+
+@pytest.mark.parametrize(("num_keys", "name"), [(64, "_WeightsBackward"), (63, "SoftmaxBackward0")])
+def test_small_weights_take_the_formulas(num_keys, name, monkeypatch):
+    monkeypatch.setattr(_kept, "SMALL", 4 * 2 * 3 * 63)
+    q, k, _ = problem((2, 3, 4), num_keys, torch.float32)
+    assert _kept.weights(q.requires_grad_(), k, None, None).grad_fn.name() == name
