@@ -208,7 +208,7 @@ def report(
         for mask in MASKS:
             chosen = [case for case in cases if (case.passes, case.mask) == (passes, mask)]
             title = f"{passes.capitalize()}, {mask}"
-            parts.append(f"```{{dropdown}} {title}\n{times(chosen)}\n\n{memory(chosen)}\n```")
+            parts.append(f":::{{dropdown}} {title}\n{times(chosen)}\n\n{memory(chosen)}\n:::")
     rows = [
         [f"forward at {written(smallest)}", "µs"],
         *([name, f"{taken * 1e6:.1f}"] for name, taken in overhead.items()),

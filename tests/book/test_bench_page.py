@@ -103,6 +103,7 @@ def test_quick_run_rewrites_page_and_picture(tmp_path, capsys) -> None:
     for name in (bench.FUSED, bench.OURS_WEIGHTS, bench.LOOP):
         assert all(f"\n| {name} |" in one for one in each)
     assert "µs" in overhead
+    assert text.count(":::{dropdown} ") == len(bench.PASSES) * len(bench.MASKS)  # ``` takes no ` in a title
     assert "this was not run on a GPU." in text
     assert bars in capsys.readouterr().out
     height, width, _ = plt.imread(plot).shape
