@@ -22,7 +22,6 @@ ALLOWED = {
     "measures/importance.py": "projections",  # asks for their dtype and device
     "parallel.py": "projections",  # splits them over processes
     "costs.py": "division",  # counts for sizes alone, without a layer
-    "roofline.py": "division",  # as costs.py does
 }
 
 
