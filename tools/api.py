@@ -156,7 +156,10 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "24_counting": "measure_machine Machine=machine",
         "speed": "median_seconds=median seconds_by_round=round",
     },
-    "mhalib.roofline": {"24_counting": "step_costs StepCost=steps MACHINES=GPUs PHASES=phases STEPS=steps"},
+    "mhalib.roofline": {
+        "24_counting": "step_costs StepCost=steps MACHINES=GPUs PHASES=phases STEPS=steps",
+        "instruments": "latent_step_costs LATENT_STEPS=latent",
+    },
     "mhalib.classroom.checks": {
         "teaching": "EXERCISES=exercises Exercise=checker Mistake=mistake Finding=mistake CheckFailed=mistake"
     },

@@ -1,6 +1,6 @@
 // @ts-check
 /* What all instruments share: elements made one by one, controls with labels, tables, keys, and traits written and heard. */
-/** @import { Attributes, ChoiceOptions, Model, NumberOptions } from "./types" */
+/** @import { Attributes, ChoiceOptions, Control, Model, NumberOptions } from "./types" */
 
 /** The whole numbers from `from` to before `to`. @type {(from: number, to: number) => number[]} */
 export const range = (from, to) => Array.from({ length: to - from }, (_, i) => from + i);
@@ -176,6 +176,35 @@ export function writer(model) {
   return (/** @type {Partial<State>} */ changes) => {
     for (const [name, value] of Object.entries(changes)) model.set(name, value);
     model.save_changes();
+  };
+}
+
+/**
+ * Makers of controls for traits, under their labels: `field` for a whole number, `chooser` for one of [value, text], where 0 and 1
+ * are false and true. `refresh()` shows what the trait has become.
+ * @template State
+ * @param {Model<State>} model
+ * @param {HTMLElement} said
+ */
+export function fieldsOf(model, said) {
+  const put = writer(model);
+  const write = (/** @type {string} */ name, /** @type {unknown} */ value) => put(/** @type {Partial<State>} */ ({ [name]: value }));
+  /** @type {(name: keyof State & string) => string} */
+  const now = (name) => String(typeof model.get(name) === "boolean" ? Number(model.get(name)) : model.get(name));
+  return {
+    /** @type {(name: keyof State & string, label: string, min: number, max: number) => Control} */
+    field(name, label, min, max) {
+      const { input, show } = numberInput({ value: Number(now(name)), min, max, changed: (value) => write(name, value), said, "data-name": name });
+      return { input, row: labelled(label, input), refresh: () => show(Number(now(name))) };
+    },
+    /** @type {(name: keyof State & string, label: string, options: (string | number)[][], read?: (value: string) => unknown) => Control} */
+    chooser(name, label, options, read = String) {
+      const input = choice({ value: now(name), options, changed: (value) => write(name, read(value)), "data-name": name });
+      const refresh = () => {
+        input.value = now(name);
+      };
+      return { input, row: labelled(label, input), refresh };
+    },
   };
 }
 

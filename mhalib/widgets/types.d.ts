@@ -38,6 +38,13 @@ export interface ChoiceOptions {
   [attribute: string]: unknown;
 }
 
+/** A control under its label, and what shows in it the value that its trait has. */
+export interface Control {
+  input: HTMLInputElement | HTMLSelectElement;
+  row: HTMLElement;
+  refresh: () => void;
+}
+
 export interface Playground {
   tokens: string[];
   q: number[][];
@@ -83,6 +90,8 @@ export interface Roof {
   num_heads: number;
   variant: string;
   num_kv_heads: number;
+  latent_size: number;
+  rotary_size: number;
   num_tokens: number;
   batch_size: number;
   phase: string;

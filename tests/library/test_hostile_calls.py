@@ -115,6 +115,10 @@ def _weights(num_queries=5, num_kvpairs=5):
     return torch.randn(2, 3, num_queries, num_kvpairs).softmax(-1)
 
 
+def _run():
+    return {"phase": "decoding", "num_tokens": 5, "batch_size": 2, "bytes_per_number": 4}
+
+
 def _layer():
     return A.MultiHeadAttention(12, 3)
 
@@ -216,6 +220,11 @@ PLACES = {
     "mhalib.attention_on_picture": (
         _on_all_axes(mhalib.attention_on_picture),
         lambda: {"image": torch.rand(4, 4), "weights": torch.rand(4), "vmax": 1.0, "title": "x"},
+    ),
+    "roofline.step_costs": (mhalib.roofline.step_costs, lambda: {"sizes": mhalib.costs.Sizes(12, 3), **_run()}),
+    "roofline.latent_step_costs": (
+        mhalib.roofline.latent_step_costs,
+        lambda: {"choice": "latent", "num_hiddens": 12, "num_heads": 3, **_run()},
     ),
     "attention.attend": (
         A.attend,
@@ -731,7 +740,7 @@ HARMLESS = {
     **dict.fromkeys(("Ledger", "Step", "Results", "Reading", "About", "Pin", "Pretrained"), "a record"),
     **dict.fromkeys(("Digits", "Meetings", "Pairs", "Repeats", "Sentences", "Sums", "Translations"), "a record"),
     **dict.fromkeys(("names",), "a function without arguments"),
-    **dict.fromkeys(("History", "Machine"), "a record"),
+    **dict.fromkeys(("History", "Machine", "StepCost"), "a record"),
 }
 LAYER_SIZES = {"num_hiddens": 12, "num_heads": 3, "dropout": 0.0, "bias": True}
 OWN = {
@@ -799,7 +808,7 @@ PLACES |= {
 }
 MODULES = (
     *("attention", "bench", "data", "decoding", "evaluation", "measures", "models", "plots", "pretrained"),
-    *("reference", "results", "saved", "shapes", "train", "variants"),
+    *("reference", "results", "roofline", "saved", "shapes", "train", "variants"),
 )
 
 
