@@ -251,6 +251,24 @@ def test_a_quantised_vector_is_off_by_half_its_scale_at_most(dtype):
     assert cache.num_bytes == 2 * 3 * 7 * (5 + 4 + 2 * k.element_size())
 
 
+@pytest.mark.parametrize(
+    ("dtype", "share"), [(torch.float64, 0.5), (torch.float32, 0.5001), (torch.bfloat16, 1.0), (torch.float16, 0.6)]
+)
+def test_small_vectors_lose_no_more_of_the_scale_that_is_held(dtype, share):
+    """Down to the smallest number of float16, 6e-8, where a scale is rounded to a whole number of these."""
+    torch.manual_seed(0)
+    sizes = torch.logspace(-8, 0, 400, dtype=torch.float64)[:, None]
+    x = (2 * torch.rand(3, 1, 400, 16, dtype=torch.float64) - 1).mul_(sizes).to(dtype)
+    cache = QuantisedCache()
+    found, _ = cache.append(x, x)
+    scales = cache.held[2]
+    assert scales.dtype == dtype
+    assert bool(((found.double() - x.double()).abs() <= share * scales.double()).all())
+    assert bool((scales == 0).eq((x == 0).all(-1, keepdim=True)).all())
+    held = (127 * scales.double() <= 1.01 * x.double().abs().amax(-1, keepdim=True) + 127 * 6e-8).all()
+    assert bool(held)  # and no larger than needed
+
+
 def test_room_for_codes_and_scales_is_counted():
     cache = QuantisedCache(max_tokens=4)
     with torch.no_grad():
