@@ -20,6 +20,8 @@ def fused(
     """Torch's kernel, which never stores the weights. A head of k and v may serve several of q, in equal groups."""
     if mask is not None and mask.dim() < 2:
         mask = torch.atleast_2d(mask)  # the kernel takes no mask of shape (K,) or ()
+    if mask is not None and mask.dim() == 3 and q.dim() == 4:
+        mask = mask[None]  # with three axes it would store all scores
     grouped = q.dim() == 4 and k.shape[1] != q.shape[1]
     one_query = (
         grouped and q.shape[2] == 1 and not is_causal and (mask is None or mask.dim() < 3 or mask.shape[-3] == 1)
