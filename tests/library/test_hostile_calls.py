@@ -592,6 +592,10 @@ PLACES = {
             "rounds": 1,
         },
     ),
+    "bench.Machine": (
+        bench.Machine,
+        lambda: {"name": "mine", "peak": 1e12, "bandwidth": 1e11, "bytes_per_number": 2},
+    ),
     "bench.peak_bytes": (bench.peak_bytes, lambda: {"function": lambda: None, "device": "cpu"}),
     "train.fit": (
         _fit,
@@ -740,7 +744,7 @@ HARMLESS = {
     **dict.fromkeys(("Ledger", "Step", "Results", "Reading", "About", "Pin", "Pretrained"), "a record"),
     **dict.fromkeys(("Digits", "Meetings", "Pairs", "Repeats", "Sentences", "Sums", "Translations"), "a record"),
     **dict.fromkeys(("names",), "a function without arguments"),
-    **dict.fromkeys(("History", "Machine", "StepCost"), "a record"),
+    **dict.fromkeys(("History", "StepCost"), "a record"),
 }
 LAYER_SIZES = {"num_hiddens": 12, "num_heads": 3, "dropout": 0.0, "bias": True}
 OWN = {
