@@ -26,10 +26,13 @@ from mhalib.train import fit
 STEPS, RATE = 9, 0.01
 
 
-def model():
+GATED = {"norm_kind": "rms", "ffn_kind": "swiglu", "ffn_bias": False}
+
+
+def model(**described):
     """The same on all processes; two heads share a key."""
     torch.manual_seed(0)
-    return GPT(11, 24, 4, 1, 40, norm="pre", attention={"name": "multi-head", "num_kv_heads": 2}).double()
+    return GPT(11, 24, 4, 1, 40, norm="pre", attention={"name": "multi-head", "num_kv_heads": 2}, **described).double()
 
 
 def loss_of(model, *, shared, forward=None):
@@ -125,8 +128,14 @@ def attention(over, **settings):
 
 def models(over):
     found = {}
-    for name, settings in {"heads": {}, "sequence": {"sequence": True}}.items():
-        reference, part = model(), parallel.split(model(), over, **settings)
+    cases = {
+        "heads": ({}, {}),
+        "sequence": ({"sequence": True}, {}),
+        "heads, gated": ({}, {**GATED, "parallel": True}),
+        "sequence, gated": ({"sequence": True}, GATED),
+    }
+    for name, (settings, described) in cases.items():
+        reference, part = model(**described), parallel.split(model(**described), over, **settings)
         ids = torch.randint(11, (3, 8), generator=torch.Generator().manual_seed(0))
         found[name] = compare(reference, part, lambda one, ids=ids: (one(ids)[0], torch.zeros(1)))
     reference = model()
@@ -204,6 +213,7 @@ def refusals(over):
         "variant": lambda: parallel.split(mhalib.variants.GatedAttention(24, 4), over),
         "hidden": lambda: parallel.split(odd, over),
         "sequence": lambda: parallel.split(mhalib.MultiHeadAttention(24, 4), over, sequence=True),
+        "tied": lambda: parallel.split(model(readout="tied"), over, sequence=True),
         "tokens": lambda: parallel.split(model(), over, sequence=True)(torch.zeros(1, 7, dtype=torch.long)),
         "share": lambda: processes.share(torch.zeros(5)),
         "infinite": lambda: fit(odd, lambda: odd.readout.weight.sum() / (processes.rank() or 0.0), 3),
