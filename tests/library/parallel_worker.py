@@ -27,10 +27,13 @@ from mhalib.train import fit
 STEPS, RATE = 9, 0.01
 
 
-def model():
+GATED = {"norm_kind": "rms", "ffn_kind": "swiglu", "ffn_bias": False}
+
+
+def model(**described):
     """The same on all processes; two heads share a key."""
     torch.manual_seed(0)
-    return GPT(11, 24, 4, 1, 40, norm="pre", attention={"name": "multi-head", "num_kv_heads": 2}).double()
+    return GPT(11, 24, 4, 1, 40, norm="pre", attention={"name": "multi-head", "num_kv_heads": 2}, **described).double()
 
 
 def loss_of(model, *, shared, forward=None):
@@ -178,8 +181,14 @@ def gradients():
 
 def models(over):
     found = {}
-    for name, settings in {"heads": {}, "sequence": {"sequence": True}}.items():
-        reference, part = model(), model()
+    cases = {
+        "heads": ({}, {}),
+        "sequence": ({"sequence": True}, {}),
+        "heads, gated": ({}, {**GATED, "parallel": True}),
+        "sequence, gated": ({"sequence": True}, GATED),
+    }
+    for name, (settings, described) in cases.items():
+        reference, part = model(**described), model(**described)
         with torch.no_grad():
             for x in part.parameters():
                 x += processes.rank()  # those of the first count
@@ -272,6 +281,7 @@ def refusals(over):
         "with one more": lambda: parallel.split(more, over),
         "hidden": lambda: parallel.split(odd, over),
         "sequence": lambda: parallel.split(mhalib.MultiHeadAttention(24, 4), over, sequence=True),
+        "tied": lambda: parallel.split(model(readout="tied"), over, sequence=True),
         "tokens": lambda: parallel.split(model(), over, sequence=True)(torch.zeros(1, 7, dtype=torch.long)),
         "share": lambda: processes.share(torch.zeros(5)),
         "infinite": lambda: fit(odd, lambda: odd.readout.weight.square().sum() / (processes.rank() or 0.0), 3),

@@ -123,7 +123,9 @@ def test_each_process_holds_its_own_heads(runs, many, shared):
 
 @needs_torchrun
 @BOTH
-@pytest.mark.parametrize(("name", "counts"), [("heads", 2), ("sequence", 5)])
+@pytest.mark.parametrize(
+    ("name", "counts"), [("heads", 2), ("sequence", 5), ("heads, gated", 2), ("sequence, gated", 6)]
+)
 def test_a_split_gpt_is_the_gpt(runs, many, name, counts):
     found = runs[many]["models"][name]
     assert found["output"] < CLOSE
@@ -194,6 +196,7 @@ def test_what_cannot_be_split_is_refused(runs, many):
         "with one more": "TypeError: a MultiHeadAttention cannot be split: only multi-head attention can",
         "hidden": f"ValueError: ffn_num_hiddens=41 cannot be split evenly over {many} processes",
         "sequence": "TypeError: sequence=True is for a GPT, got MultiHeadAttention",
+        "tied": "ValueError: sequence=True needs a readout of its own, but the model's is tied to the tokens' vectors",
         "tokens": f"ValueError: tokens has 7 of them, which {many} processes cannot share evenly",
         "share": f"ValueError: a batch of 5 cannot be dealt out evenly to {many} processes",
         "infinite": "FloatingPointError: the loss of step 1 is inf: try a smaller rate",
