@@ -56,6 +56,7 @@ SECONDS = {  # of what takes 10 or more, on one of two cores; the order is what 
     "tests/book/test_statements.py": 15,
     "tests/book/test_cost_calculator.py": 15,
     "tests/book/test_roofline.py": 15,
+    "tests/book/test_saved_page.py": 20,
     "chapters/16_what_heads_look_at.ipynb": 15,
     "tests/library/test_plots.py": 15,
     "chapters/07_per_head_heatmaps.ipynb": 15,
