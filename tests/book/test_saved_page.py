@@ -18,6 +18,7 @@ from mhalib.widgets import (
     AttentionPlayground,
     CostCalculator,
     HeadExplorer,
+    HeadWall,
     Instrument,
     ReshapeStepper,
     Roofline,
@@ -41,6 +42,7 @@ def make(name: str) -> Instrument:
         "AttentionPlayground": lambda: AttentionPlayground(tokens=HOSTILE, q=VECTORS, k=VECTORS, v=VECTORS),
         "CostCalculator": CostCalculator,
         "HeadExplorer": lambda: HeadExplorer(WEIGHTS, HOSTILE),
+        "HeadWall": lambda: HeadWall([WEIGHTS] * 2, HOSTILE, numbers={HOSTILE[0]: torch.rand(2, 4)}),
         "ReshapeStepper": ReshapeStepper,
         "Roofline": Roofline,
     }[name]()
