@@ -127,7 +127,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "07_per_head_heatmaps": "HeadExplorer",
         "24_counting": "Roofline",
         "instruments": (
-            "Instrument=instruments page_script=instruments script_file=instruments scripts=instruments "
+            "HeadWall Instrument=instruments page_script=instruments script_file=instruments scripts=instruments "
             "source=instruments STYLE=instruments joinable=instruments"
         ),
     },
