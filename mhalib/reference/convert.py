@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .._validate import require_kind, require_tensor
+from .._validate import require_kind, require_probability, require_tensor
 from ..attention import MultiHeadAttention
 from ._known import require_known, require_no_turning
+from .arrays import BIASES, MATRICES, Arrays, require_arrays
 
 D2L_NAMES = ("W_q", "W_k", "W_v", "W_o")
 HARVARD_NAMES = ("linears.0", "linears.1", "linears.2", "linears.3")
@@ -159,6 +161,53 @@ def from_harvard(state_dict: Mapping[str, Tensor], num_heads: int, dropout: floa
         ValueError: an entry is missing, unknown or of the wrong shape, or `num_heads` does not divide D.
     """
     return _from_state_dict(state_dict, HARVARD_NAMES, num_heads, dropout)
+
+
+def to_arrays(layer: MultiHeadAttention) -> Arrays:
+    """The weights of `layer` as NumPy arrays, which every other framework takes; see `Arrays`.
+
+    Raises:
+        TypeError: `layer` is no `MultiHeadAttention`, or a variant of it.
+        ValueError: the arrays cannot express it: the input widths are not all `num_hiddens`, heads share keys and
+            values, are not D / h wide or have another scale, or positions are rotary.
+    """
+    _require_usual(layer, "a layer of other frameworks")
+    found = {}
+    for name, bias in zip(MATRICES, BIASES, strict=True):
+        projection = getattr(layer, name)
+        if projection.weight.shape[1] != layer.num_hiddens:
+            raise ValueError(
+                f"arrays are (D, D) with D = num_hiddens={layer.num_hiddens}, but {name} takes "
+                f"{projection.weight.shape[1]}"
+            )
+        found[name] = projection.weight.detach().cpu().numpy().copy()
+        if projection.bias is not None:
+            found[bias] = projection.bias.detach().cpu().numpy().copy()
+    return found
+
+
+def from_arrays(arrays: Mapping[str, np.ndarray], num_heads: int, dropout: float = 0.0) -> MultiHeadAttention:
+    """This book's layer with these weights, in their dtype.
+
+    Args:
+        arrays: what `Arrays` describes.
+        num_heads: h, which the arrays do not say.
+        dropout: of the layer that is made.
+
+    Raises:
+        TypeError: `arrays` is no mapping, or an entry is no array of floating-point numbers.
+        ValueError: an entry is missing, unknown or of the wrong shape, or `num_heads` does not divide D.
+    """
+    require_probability("dropout", dropout)
+    D, has_bias = require_arrays(arrays, num_heads)
+    layer = MultiHeadAttention(D, num_heads, dropout, has_bias).to(torch.from_numpy(arrays["W_o"].copy()))
+    with torch.no_grad():
+        for name, bias in zip(MATRICES, BIASES, strict=True):
+            projection = getattr(layer, name)
+            projection.weight.copy_(torch.from_numpy(arrays[name].copy()))
+            if has_bias:
+                projection.bias.copy_(torch.from_numpy(arrays[bias].copy()))
+    return layer
 
 
 def _require_usual(layer: MultiHeadAttention, other: str) -> None:

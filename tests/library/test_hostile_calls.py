@@ -564,6 +564,15 @@ PLACES = {
         lambda entry: reference.from_d2l(reference.to_d2l(_layer()) | {"W_q.weight": entry}, 3),
         lambda: {"entry": torch.zeros(12, 12)},
     ),
+    "reference.to_arrays": (reference.to_arrays, lambda: {"layer": _layer()}),
+    "reference.from_arrays": (
+        reference.from_arrays,
+        lambda: {"arrays": reference.to_arrays(_layer()), "num_heads": 3, "dropout": 0.0},
+    ),
+    "reference.from_arrays with a hostile entry": (
+        lambda entry: reference.from_arrays(reference.to_arrays(_layer()) | {"W_q": entry}, 3),
+        lambda: {"entry": np.zeros((12, 12))},
+    ),
     "reference.D2LMultiHeadAttention": (
         reference.D2LMultiHeadAttention,
         lambda: {"num_hiddens": 12, "num_heads": 3, "dropout": 0.0, "bias": True},
@@ -791,6 +800,7 @@ HARMLESS = {
         ("Cache", "SymbolicMask", "HeadSlices", "Positions", "Head", "HeadRole", "Model", "DecoderCache", "Weights"),
         "a type",
     ),
+    "Arrays": "a type",
     **dict.fromkeys(("Ledger", "Step", "Results", "Reading", "About", "Pin", "Pretrained", "Memory"), "a record"),
     **dict.fromkeys(("Digits", "Meetings", "Pairs", "Repeats", "Sentences", "Sums", "Translations"), "a record"),
     **dict.fromkeys(("names",), "a function without arguments"),

@@ -17,7 +17,11 @@ PROJECTIONS = {"W_q", "W_k", "W_v", "W_o"}
 OWNERS = ("attention/", "variants/", "classroom/checks/")  # the checkers hold the book's mistakes, written out
 ALLOWED = {
     "reference/convert.py": "projections",  # carries the weights over
-    "reference/layers.py": "projections",  # D2L's layer has projections of the same names
+    "reference/in_flax.py": "projections",  # layers of other frameworks have projections of the same names
+    "reference/in_keras.py": "division projections",
+    "reference/in_mxnet.py": "projections",
+    "reference/in_tensorflow.py": "division",
+    "reference/layers.py": "projections",  # so has D2L's
     "reference/loops.py": "projections",  # computes them again, head by head
     "measures/importance.py": "projections",  # asks for their dtype and device
     "parallel.py": "projections",  # splits them over processes
