@@ -156,8 +156,8 @@ def _read(model: nn.Module, ids: Tensor) -> tuple[Tensor, Tensor]:
 
 def _foreign(folder: Path, config: dict[str, Any], dtype: torch.dtype) -> tuple[nn.Module, _Run]:
     transformers = optional("transformers")
-    names = config.get("architectures") or [""]
-    has_logits = str(names[0]).endswith(("ForCausalLM", "LMHeadModel"))
+    names = config.get("architectures")
+    has_logits = isinstance(names, list) and str(names[:1]).endswith(("ForCausalLM']", "LMHeadModel']"))
     kind = transformers.AutoModelForCausalLM if has_logits else transformers.AutoModel
     if config.get("is_encoder_decoder"):
         raise ValueError(f"model_type={config.get('model_type')!r} reads one text and writes another, and is not run")

@@ -50,6 +50,8 @@ def memory(
 ) -> Memory:
     """What a model takes in our layers. Only its config.json is read, and for a name on the hub fetched.
 
+    While `load` reads, the files are mapped into memory, too: pages that the system takes back where it needs them.
+
     Args:
         source, revision, offline: as in `load`.
         num_tokens: N, how long a text is.

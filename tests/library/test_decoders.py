@@ -3,15 +3,19 @@
 import copy
 import functools
 import json
+import math
 import re
 import sys
+import traceback
 import types
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from torch.nn import functional as F
 
+import mhalib
 from mhalib import Head, gated, heads_of, ledger, pretrained, saved, switched_off
 from mhalib.decoding import sample
 from mhalib.measures import head_importance, head_roles, induction_score, prune_heads
@@ -20,11 +24,13 @@ from mhalib.pretrained import DECODERS
 from mhalib.pretrained import memory as count
 from mhalib.pretrained.convert import FAMILIES, UNREAD
 from mhalib.pretrained.decoders import build_decoder, settings_of
+from mhalib.pretrained.room import on_meta
 
 theirs = pytest.importorskip("decoders_of_transformers")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 
+WRONG = (None, "x", [[]], {"x": 1}, -1, 0, 1.5, math.nan)
 CLOSE = 1e-5
 """Of the largest logit; of weights, of 1."""
 KIND = "decoder self"
@@ -553,6 +559,25 @@ def test_what_our_blocks_cannot_hold_is_refused_by_name(name, changed, message, 
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match=re.escape(message)):
         pretrained.load(tmp_path)
+
+
+@FAMILY
+def test_a_config_with_any_wrong_entry_is_read_or_refused_by_name(name):
+    told = theirs.config_of(name).to_dict()
+    rope = told.get("rope_parameters") or {}
+    changes = [{key: value} for key in (*told, "quantization_config", "rope_scaling") for value in WRONG]
+    changes += [{"rope_parameters": {**rope, key: value}} for key in rope for value in WRONG]
+    refused = []
+    for change in changes:
+        try:
+            on_meta({**told, **change})
+        except (ValueError, TypeError) as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            refused.append((last.filename, last.line, change, error))
+    package = str(Path(mhalib.__file__).parent)
+    leaks = [one for one in refused if not (one[0].startswith(package) and one[1].startswith("raise "))]
+    assert not leaks
+    assert len(refused) > 50
 
 
 @pytest.mark.parametrize("kind", UNREAD)
