@@ -130,7 +130,8 @@ export function HeadWall({ model, el }) {
     const ticks = showsNumber() ? ends : ["0", "0.25", "1"];
     const scale = make("span", { class: css("bar") }, barOf(colours, css("scale")), make("span", { class: css("ticks") }, ...ticks.map((text) => make("span", { text }))));
     const odd = swatch(ODD, showsNumber() ? "no number" : "no weight from 0 to 1");
-    legend.replaceChildren(scale, ...(showsNumber() ? [`${names[at()]}, from the lowest to the highest`, odd] : [mapWords, swatch(MASKED, "masked"), odd]));
+    const dots = model.get("detailed").length < L * H ? ["dot: strongest keys are stored"] : [];
+    legend.replaceChildren(scale, ...(showsNumber() ? [`${names[at()]}, from the lowest to the highest`, odd] : [mapWords, swatch(MASKED, "masked"), odd]), ...dots);
   }
 
   function drawWall() {

@@ -228,11 +228,11 @@ class HeadWall(Instrument):
             told = next(one for one in self._told if one.name == self.number)
             name, texts, ranks = told.name, [told.written(index) for index in range(L * h)], told.highest()
         if h <= WIDE_TABLE:
-            rows = [[f"layer {one}", *texts[one * h : (one + 1) * h]] for one in range(L)]
-            return f"{size}: {name}", ["", *(f"head {one}" for one in range(h))], rows
+            rows = [[str(one), *texts[one * h : (one + 1) * h]] for one in range(L)]
+            return f"{size}: {name}", ["layer", *(f"head {one}" for one in range(h))], rows
         best = [[index for index in ranks if index // h == one][:3] for one in range(L)]
-        rows = [[f"layer {one}", ", ".join(f"head {i % h}: {texts[i]}" for i in best[one])] for one in range(L)]
-        return f"{size}: {name}, the three highest of each layer", ["", "heads"], rows
+        rows = [[str(one), ", ".join(f"head {i % h}: {texts[i]}" for i in best[one])] for one in range(L)]
+        return f"{size}: {name}, the three highest of each layer", ["layer", "heads"], rows
 
     def _largest(self) -> NDArray[np.float64]:
         """The largest weight that each map shows."""

@@ -281,6 +281,7 @@ def test_without_strongest_keys_it_says_so_and_what_the_map_says(
     page = show(made(detail=[(2, 3)])).page
     dots = page.locator(f"{ROOT}-detailed")
     assert [one.get_attribute("data-place") for one in dots.all()] == ["0", "11"]
+    expect(page.locator(f"{ROOT}-legend")).to_contain_text("dot: strongest keys are stored")
     page.locator("input[data-name=query]").fill("4")
     page.get_by_role("gridcell", name="layer 1, head 0").click()
     row = WEIGHTS[1, 0, 4]

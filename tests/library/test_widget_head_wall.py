@@ -106,6 +106,14 @@ def test_strongest_keys_and_the_share_that_they_hold(count: int) -> None:
             assert abs(share - 1000 * sum(float(row[k]) for k, _ in found)) <= 0.5 + 1e-6
 
 
+@pytest.mark.filterwarnings("ignore:.*sum to 1")
+def test_the_share_is_of_what_the_row_holds() -> None:
+    weights = rows(1, 1, 4, 8) / 2
+    for query, (found, share) in enumerate(detail(HeadWall(weights, top_keys=2), 0)):
+        row = weights[0, 0, query]
+        assert abs(share - 1000 * sum(float(row[k]) for k, _ in found) / float(row.sum())) <= 0.5 + 1e-6
+
+
 def test_takes_layers_in_every_form_and_of_every_precision() -> None:
     weights = causal(3, 2, 9, 9).to(torch.bfloat16)
     wall = HeadWall(weights, causal=True)
@@ -158,8 +166,8 @@ def test_numbers_are_whole_in_a_unit_and_have_four_digits() -> None:
     wall.number = "plain"
     caption, header, body = wall.table()
     assert caption == "2 layers of 3 heads: plain"
-    assert list(header) == ["", "head 0", "head 1", "head 2"]
-    assert body == [["layer 0", "0.9876", "0.0625", "no number"], ["layer 1", "0.5000", "−0.2500", "0.1000"]]
+    assert list(header) == ["layer", "head 0", "head 1", "head 2"]
+    assert body == [["0", "0.9876", "0.0625", "no number"], ["1", "0.5000", "−0.2500", "0.1000"]]
 
 
 def test_without_numbers_of_its_own_it_measures_how_sure_heads_are() -> None:
@@ -179,8 +187,8 @@ def test_models_of_many_heads_have_a_table_of_the_highest() -> None:
     table = torch.arange(80, dtype=torch.float64).reshape(2, 40)
     wall = HeadWall(rows(2, 40, 2, 2), numbers={"n": table})
     assert wall.table()[2] == [
-        ["layer 0", "head 39: 39.00, head 38: 38.00, head 37: 37.00"],
-        ["layer 1", "head 39: 79.00, head 38: 78.00, head 37: 77.00"],
+        ["0", "head 39: 39.00, head 38: 38.00, head 37: 37.00"],
+        ["1", "head 39: 79.00, head 38: 78.00, head 37: 77.00"],
     ]
 
 
