@@ -4,7 +4,7 @@ BIN    := .venv/bin
 READY  := .venv/.installed
 PORT   ?= 8000
 
-.PHONY: help book test quick serve notebooks rehearse results exercises chapter bench lab lint javascript clean
+.PHONY: help book test quick serve notebooks rehearse results exercises chapter bench frameworks lab lint javascript clean
 .DELETE_ON_ERROR:
 
 help: ## list these commands
@@ -63,6 +63,9 @@ chapter: $(READY) ## begin a chapter: make chapter NAME=rotary_positions TITLE="
 
 bench: $(READY) ## time and memory against other layers; rewrites chapters/speed.md and its picture
 	$(BIN)/python tools/bench.py
+
+frameworks: $(READY) ## the layer in TensorFlow, MXNet and all others, against one answer; environments of 2 GB, once
+	$(BIN)/python tools/frameworks.py --install
 
 lab: $(READY) ## open the notebooks in JupyterLab
 	$(BIN)/jupyter lab chapters

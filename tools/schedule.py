@@ -33,6 +33,7 @@ SECONDS = {  # of what takes 10 or more, on one of two cores; the order is what 
     "chapters/25_token_by_token.ipynb": 35,
     "chapters/28_many_devices.ipynb": 60,
     "tests/library/test_parallel.py": 40,
+    "tests/library/test_frameworks.py": 90,
     "chapters/27_training_that_holds.ipynb": 30,
     "tests/book/test_reshape_stepper.py": 40,
     "chapters/17_are_heads_different.ipynb": 35,

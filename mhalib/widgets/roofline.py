@@ -9,15 +9,7 @@ from typing import Any
 import traitlets
 
 from .. import roofline as formulas
-from .._validate import (
-    require_at_most,
-    require_choice,
-    require_count,
-    require_divisible,
-    require_kind,
-    require_positive,
-    require_text,
-)
+from .._validate import require_at_most, require_choice, require_count, require_divisible, require_kind
 from ..bench import Machine
 from ..costs import Sizes
 from ._instrument import Instrument
@@ -105,7 +97,6 @@ class Roofline(Instrument):
         known = dict(formulas.MACHINES)
         if not isinstance(machine, str):
             require_kind("machine", machine, Machine)
-            _require_limits(machine)
             known.pop(machine.name, None)  # one of its own may have the name of another
             known = {machine.name: machine, **known}
             machine = machine.name
@@ -203,14 +194,6 @@ def in_time(seconds: float) -> str:
     value = seconds * factor
     places = 2 - math.floor(math.log10(value))
     return f"{round(value, places):,.{max(0, places)}f} {unit}"
-
-
-def _require_limits(machine: Machine) -> None:
-    """Raise unless a machine has a name and limits that are positive numbers."""
-    require_text("machine.name", machine.name)
-    for name in ("peak", "bandwidth"):
-        require_positive(f"machine.{name}", getattr(machine, name))
-    require_count("machine.bytes_per_number", machine.bytes_per_number)
 
 
 def _require_size(name: str, size: int) -> None:
