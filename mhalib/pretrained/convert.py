@@ -95,8 +95,9 @@ UNREAD = {
     **dict.fromkeys(("gemma2",), "its scores are capped, and it has norms behind its sublayers, too"),
     **dict.fromkeys(("gemma3", "gemma3_text"), "its layers have different windows and rotary bases"),
     **dict.fromkeys(("bloom", "mpt"), "its positions are a number for each distance and head, ALiBi"),
-    **dict.fromkeys(("mixtral", "qwen2_moe", "qwen3_moe"), "a mixture of feed-forward networks"),
-    **dict.fromkeys(("deepseek_v2", "deepseek_v3"), "its rotary keys are stored in another order"),
+    **dict.fromkeys(
+        ("mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3"), "a mixture of feed-forward networks"
+    ),
     **dict.fromkeys(("gptj", "phi"), "one norm before attention and feed-forward network, which stand side by side"),
     **dict.fromkeys(("mamba", "mamba2", "rwkv"), "it has no attention"),
 }

@@ -134,6 +134,19 @@ def test_a_cache_goes_with_padding_before_the_text(name, stored, ours):
     _close(torch.cat(found, 1)[is_real], logits[is_real])
 
 
+@TWO
+def test_it_is_the_same_on_every_device(name, stored, device):
+    """With padding, and with a cache."""
+    model = pretrained.load(stored(name)[1], device=device).model.requires_grad_(False)
+    assert {one.device.type for one in model.parameters()} == {device.type}
+    is_real, tokens = _padding("left").to(device), _tokens().to(device)
+    logits, _ = theirs.answer(stored(name)[0], _tokens(), _padding("left"))
+    caches = model.new_caches()
+    parts = [model(tokens[:, a:b], is_real=is_real[:, :b], caches=caches)[0] for a, b in ((0, 5), (5, 9))]
+    for found in (model(tokens, is_real=is_real)[0], torch.cat(parts, 1)):
+        _close(found[is_real].cpu(), logits[_padding("left")])
+
+
 @FAMILY
 def test_a_head_that_is_off_is_one_whose_columns_are_nothing(name, stored, ours):
     model = copy.deepcopy(stored(name)[0])
