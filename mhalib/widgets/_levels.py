@@ -40,9 +40,9 @@ def grid_of(num_queries: int, num_keys: int, cells: int) -> Grid:
     return Grid(math.ceil(num_queries / tall), math.ceil(num_keys / wide), tall, wide)
 
 
-def cells_that_fit(num_heads: int) -> int:
+def cells_that_fit(num_maps: int) -> int:
     """How many cells down and across, so that the maps of all heads fit into `MAP_LETTERS`."""
-    return max(1, min(MOST_CELLS, math.isqrt(MAP_LETTERS // num_heads)))
+    return max(1, min(MOST_CELLS, math.isqrt(MAP_LETTERS // num_maps)))
 
 
 def pooled(table: Table, seen: Cells, grid: Grid, pool: str) -> Codes:
