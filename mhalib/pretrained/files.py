@@ -35,10 +35,11 @@ PINS = {
 }
 """What `load` takes where it is told no other. The commit says where to look; the hash says whether it was found."""
 
-CONFIG, WEIGHTS, TOKENIZER = FILES = ("config.json", "model.safetensors", "tokenizer.json")
+FILES = ("config.json", "model.safetensors", "tokenizer.json")
 """What `load` reads of a model's repository. In place of model.safetensors there may be several files, and `INDEX`."""
 INDEX = "model.safetensors.index.json"
 """The file that says which of several files holds a tensor."""
+CONFIG, WEIGHTS, TOKENIZER = FILES
 
 
 class Place:

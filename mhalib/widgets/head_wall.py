@@ -49,7 +49,8 @@ class HeadWall(Instrument):
     many heads are marked, a negative number for the lowest.
 
     Args:
-        weights: (L, h, Q, K), or layers of (h, Q, K) or (1, h, Q, K) as a list or an iterator; rows are queries.
+        weights: (L, h, Q, K), or layers of (h, Q, K) or (1, h, Q, K) as a list or an iterator; rows are queries. An
+            array (h, Q, K) is one layer.
         queries: Q tokens; `None` numbers them.
         keys: K tokens; `None` takes `queries` where Q = K.
         mask: boolean, broadcasts to (h, Q, K), `True` = may attend.

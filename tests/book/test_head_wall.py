@@ -233,6 +233,8 @@ def test_heads_are_sorted_within_their_layer(show: Callable) -> None:
     page.get_by_role("gridcell").nth(0).focus()
     page.keyboard.press("ArrowRight")
     assert voice(page).startswith("layer 0, head 3,")
+    page.get_by_role("gridcell").nth(4).click()
+    assert voice(page).startswith("layer 1, head 2,")
     pick(page, "order", "lowest")
     assert order(page)[7].startswith("layer 1, head 1, induction no number")
     assert order(page)[0].startswith("layer 0, head 0,")
@@ -348,6 +350,8 @@ LIVE = """(state) => {
         says.push(said());
     }
     const framed = el.querySelectorAll(".mhalib-head-wall-marked").length;
+    el.querySelector("[data-place='3']").click();  // what was sent is another head's
+    says.push(said());
     stop();
     return { says, saved: [layer, head], framed, left: Object.values(heard).flat().length };
 }"""
@@ -366,6 +370,7 @@ def test_follows_python_which_sends_what_is_asked_for(show: Callable, monkeypatc
     assert found["says"][0].startswith(start + asked)
     assert found["says"][1:5] == [start + sentence(1, 2, 0), *[start + sentence(1, 2, 5)] * 3]
     assert found["says"][5] == f"layer 1, head 2, entropy 0.636, rank 6 of 12. {sentence(1, 2, 5)}"
+    assert "The kernel has been asked for the strongest keys of this head." in found["says"][6]
     assert (found["saved"], found["framed"], found["left"]) == ([1, 2], 2, 0)
 
 
@@ -394,6 +399,11 @@ def test_svg_holds_the_picture_and_a_name_for_every_head(show: Callable, tmp_pat
         data = base64.b64decode(image.get("href").partition("base64,")[2])
         drawn = matplotlib.image.imread(io.BytesIO(data), format="png") * 255
         assert np.abs(drawn[..., :3] - pixels(page, "picture")[..., :3])[drawn[..., 3] > 0].max() < 1
+        step = float(image.get("width")) / 4  # of three layers of four heads
+        framed = [one for one in tree.findall("{*}rect") if one.find("{*}title") is not None]
+        places = [(float(str(one.get("x"))), float(str(one.get("y")))) for one in framed]
+        left, top = (float(str(image.get(part))) + 1 for part in ("x", "y"))
+        assert places == [(left + step * (place % 4), top + step * (place // 4)) for place in range(12)]
         texts = [one.text for one in tree.findall("{*}text")]
         assert {"layer 2", "framed: the 2 highest by <b>&\"'"} <= set(texts)
         assert len([one for one in tree.findall("{*}rect") if one.get("stroke") == "#d55e00"]) == 2

@@ -114,6 +114,16 @@ def test_the_share_is_of_what_the_row_holds() -> None:
         assert abs(share - 1000 * sum(float(row[k]) for k, _ in found) / float(row.sum())) <= 0.5 + 1e-6
 
 
+@pytest.mark.filterwarnings("ignore:.*sum to 1")
+def test_weights_that_would_be_written_as_nothing_are_left_out() -> None:
+    weights = np.array([[[[0.9994, 0.0004, 0.0002], [0.5, 0.4994, 0.0006], [0.0, 0.0, 0.0]]]])
+    assert detail(HeadWall(weights), 0) == [
+        ([(0, 999)], 999),
+        ([(0, 500), (1, 499), (2, 1)], 1000),
+        ([(0, 0)], 65535),
+    ]
+
+
 def test_takes_layers_in_every_form_and_of_every_precision() -> None:
     weights = causal(3, 2, 9, 9).to(torch.bfloat16)
     wall = HeadWall(weights, causal=True)
