@@ -99,10 +99,17 @@ def grade_class(
     return ordered
 
 
+def _runs(numbers: Sequence[int]) -> str:
+    """Rising numbers in words: 1 to 28, 31."""
+    starts = [i for i, number in enumerate(numbers) if i == 0 or number > numbers[i - 1] + 1]
+    runs = [numbers[start:stop] for start, stop in zip(starts, [*starts[1:], len(numbers)], strict=True)]
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
 def _choose(submissions: Iterable[tuple[str, Path]], chapters: Sequence[int]) -> list[Exercise]:
     known = sorted({exercise.chapter for exercise in EXERCISES.values()})
     if not set(chapters) <= set(known):
-        raise ValueError(f"chapters={list(chapters)}: there are exercises for {known[0]} to {known[-1]}")
+        raise ValueError(f"chapters={list(chapters)}: there are exercises for {_runs(known)}")
     if chapters:
         return [exercise for exercise in EXERCISES.values() if exercise.chapter in chapters]
     named: Counter[str] = Counter()
