@@ -9,14 +9,21 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from ._validate import require_count, require_device, require_function, require_kind
+from ._validate import (
+    require_count,
+    require_device,
+    require_function,
+    require_kind,
+    require_positive,
+    require_text,
+)
 
 
 def time_ratios(functions: Mapping[Any, Callable[[], object]], baseline: Any, rounds: int = 15) -> dict[Any, float]:
@@ -72,19 +79,42 @@ def seconds_by_round(functions: Mapping[Any, Callable[[], object]], rounds: int 
     return seconds
 
 
-class Machine(NamedTuple):
-    """The two limits of a processor that a roofline draws.
-
-    name: what it is called.
-    peak: FLOPs per second, of numbers of `bytes_per_number` bytes.
-    bandwidth: bytes per second between the processor and its memory, read and written together.
-    bytes_per_number: 4 for float32, 2 for bfloat16 and float16.
-    """
-
+class _Limits(NamedTuple):
     name: str
     peak: float
     bandwidth: float
     bytes_per_number: int
+
+
+class Machine(_Limits):
+    """The two limits of a processor that a roofline draws.
+
+    Args:
+        name: what it is called.
+        peak: FLOPs per second, of numbers of `bytes_per_number` bytes.
+        bandwidth: bytes per second between the processor and its memory, read and written together.
+        bytes_per_number: 4 for float32, 2 for bfloat16 and float16.
+
+    Raises:
+        TypeError, ValueError: the name is no text or empty, a limit is no positive and finite number, or
+            `bytes_per_number` is no positive integer.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, name: str, peak: float, bandwidth: float, bytes_per_number: int) -> Machine:
+        require_text("name", name)
+        if not name.strip():
+            raise ValueError(f"name={name!r} must say what the machine is called")
+        require_positive("peak", peak)
+        require_positive("bandwidth", bandwidth)
+        require_count("bytes_per_number", bytes_per_number)
+        return super().__new__(cls, name, peak, bandwidth, bytes_per_number)
+
+    @classmethod
+    def _make(cls, iterable: Iterable[Any]) -> Machine:  # type: ignore[override]
+        """As of every named tuple, and `_replace` calls it: so both check, too."""
+        return cls(*iterable)
 
     @property
     def ridge(self) -> float:
@@ -124,10 +154,10 @@ def measure_machine(
         rounds: rounds that count.
 
     Raises:
-        TypeError, ValueError: a size is no positive integer, the device is not there, `dtype` holds no floating-point
-            numbers, or what `median_seconds` says.
+        TypeError, ValueError: a size is no positive integer, the device is not there or is "meta", `dtype` holds no
+            floating-point numbers, or what `median_seconds` says.
     """
-    require_device("device", device)
+    _require_memory("device", device)
     for name, count in (("size", size), ("num_bytes", num_bytes)):
         require_count(name, count)
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
@@ -154,10 +184,10 @@ def peak_bytes(function: Callable[[], object], device: torch.device | str = "cpu
         device: where its tensors live; what is allocated elsewhere does not count.
 
     Raises:
-        TypeError, ValueError: `function` cannot be called, or there is no such device.
+        TypeError, ValueError: `function` cannot be called, or there is no such device, or it is "meta".
     """
     require_function("function", function)
-    require_device("device", device)
+    _require_memory("device", device)
     function()
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize(device)
@@ -181,6 +211,13 @@ def _require_functions(functions: Mapping[Any, Callable[[], object]]) -> None:
         raise ValueError("functions is empty")
     for name, function in functions.items():
         require_function(f"functions[{name!r}]", function)
+
+
+def _require_memory(name: str, device: torch.device | str) -> None:
+    """Raise unless `device` is one (TypeError) that is here and holds numbers (ValueError)."""
+    require_device(name, device)
+    if device is not None and torch.device(device).type == "meta":
+        raise ValueError(f"{name}={str(device)!r} has shapes and no numbers: nothing on it takes time or memory")
 
 
 def _allocations(trace: profile) -> list[int]:

@@ -201,7 +201,7 @@ def _described(choice: str | Mapping[str, Any], num_hiddens: int, num_heads: int
         layer = make_attention(choice, num_hiddens, num_heads)
     if type(layer) not in _FORMULAS:
         raise ValueError(f"choice={choice!r:.80} is a {type(layer).__name__}, for which there is no formula")
-    if "W_o.bias" in dict(layer.named_parameters()):
+    if not {"W_q.bias", "W_o.bias"}.isdisjoint(dict(layer.named_parameters())):
         raise ValueError(f"choice={choice!r:.80} has biases, which the formulas leave out")
     if {layer.query_size, layer.key_size, layer.value_size} != {layer.num_hiddens}:
         raise ValueError(f"choice={choice!r:.80} has inputs of several widths, and the formulas are for one")

@@ -101,7 +101,8 @@ def split(model: _AnyModel, over: DeviceMesh, *, sequence: bool = False) -> _Any
 
     Raises:
         TypeError: an attention layer is a variant, or `sequence` is asked of another model than a `GPT`.
-        ValueError: the heads, keys or hidden units of a layer cannot be split evenly, see `places`.
+        ValueError: the heads, keys or hidden units of a layer cannot be split evenly, see `places`, or `sequence` is
+            asked of a GPT whose readout is tied.
 
     Source: Shoeybi et al. 2019, Megatron-LM, section 3.
     """
@@ -112,6 +113,8 @@ def split(model: _AnyModel, over: DeviceMesh, *, sequence: bool = False) -> _Any
         raise ValueError(f"over has {over.ndim} axes, but heads are split along one: write over['name of the axis']")
     if sequence and not isinstance(model, GPT):
         raise TypeError(f"sequence=True is for a GPT, got {type(model).__name__}")
+    if isinstance(model, GPT) and sequence and model.readout is None:
+        raise ValueError("sequence=True needs a readout of its own, but the model's is tied to the tokens' vectors")
     layers = [part for part in model.modules() if isinstance(part, (MultiHeadAttention, FeedForward))]
     for layer in layers:  # before anything is changed
         _check(layer, over)
@@ -233,13 +236,15 @@ def _split_feed_forward(layer: FeedForward, over: DeviceMesh, sequence: bool) ->
         "widen": ColwiseParallel(input_layouts=between),
         "narrow": RowwiseParallel(output_layouts=between),
     }
+    if layer.gate is not None:
+        plan["gate"] = ColwiseParallel(input_layouts=between)
     parallelize_module(layer, over, plan)
 
 
 def _split_tokens(model: GPT, over: DeviceMesh) -> None:
     """Deal the tokens out before the first layer, and collect them after the last."""
     norms = [part.norm for part in model.modules() if isinstance(part, SkipConnection)]
-    if isinstance(model.decoder.norm, nn.LayerNorm):
+    if not isinstance(model.decoder.norm, nn.Identity):
         norms.append(model.decoder.norm)
     for norm in norms:
         parallelize_module(norm, over, SequenceParallel(use_local_output=True))
@@ -254,5 +259,6 @@ def _split_tokens(model: GPT, over: DeviceMesh) -> None:
         parts = DTensor.from_local(inputs[0], over, [Shard(1)], run_check=False)
         return (parts.redistribute(placements=[Replicate()]).to_local(), *inputs[1:])
 
+    assert model.readout is not None
     model.tokens.register_forward_hook(deal_out)
     model.readout.register_forward_pre_hook(collect)

@@ -93,7 +93,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "16_what_heads_look_at": (
             "load load_maps about_maps About=about_maps Reading=load_maps marked stacked SENTENCES=sentences "
             "read_maps=load_maps write_maps=load_maps ERROR=load_maps MINILM=MiniLM Pretrained=load "
-            "Pin=load PINS=load FILES=load"
+            "Pin=load PINS=load FILES=load INDEX=load DECODERS=load memory=load Memory=load"
         ),
     },
     "mhalib.parallel": {"28_many_devices": "places mesh split Place=places"},
@@ -128,7 +128,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "07_per_head_heatmaps": "HeadExplorer",
         "24_counting": "Roofline",
         "instruments": (
-            "Instrument=instruments page_script=instruments script_file=instruments scripts=instruments "
+            "HeadWall Instrument=instruments page_script=instruments script_file=instruments scripts=instruments "
             "source=instruments STYLE=instruments joinable=instruments"
         ),
     },
@@ -157,7 +157,10 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "24_counting": "measure_machine Machine=machine",
         "speed": "median_seconds=median seconds_by_round=round",
     },
-    "mhalib.roofline": {"24_counting": "step_costs StepCost=steps MACHINES=GPUs PHASES=phases STEPS=steps"},
+    "mhalib.roofline": {
+        "24_counting": "step_costs StepCost=steps MACHINES=GPUs PHASES=phases STEPS=steps",
+        "instruments": "latent_step_costs LATENT_STEPS=latent",
+    },
     "mhalib.classroom.checks": {
         "teaching": "EXERCISES=exercises Exercise=checker Mistake=mistake Finding=mistake CheckFailed=mistake"
     },

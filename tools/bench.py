@@ -39,6 +39,7 @@ VARIANTS: dict[str, str | dict[str, Any]] = {
     "grouped, 2 of 8": {"name": "multi-head", "num_kv_heads": 2},
     "multi-query": {"name": "multi-head", "num_kv_heads": 1},
     "latent": "latent",
+    "latent, absorbed": {"name": "latent", "absorbed": True},
     "QK-norm": "qk-norm",
     "gated": "gated",
     "talking": "talking",

@@ -7,6 +7,7 @@ So what works on scores may write over them; a name that ends in an underscore d
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -19,6 +20,8 @@ def fused(
     """Torch's kernel, which never stores the weights. A head of k and v may serve several of q, in equal groups."""
     if mask is not None and mask.dim() < 2:
         mask = torch.atleast_2d(mask)  # the kernel takes no mask of shape (K,) or ()
+    if mask is not None and mask.dim() == 3 and q.dim() == 4:
+        mask = mask[None]  # with three axes it would store all scores
     grouped = q.dim() == 4 and k.shape[1] != q.shape[1]
     one_query = (
         grouped and q.shape[2] == 1 and not is_causal and (mask is None or mask.dim() < 3 or mask.shape[-3] == 1)
@@ -52,8 +55,7 @@ def _products_of_a_group(q: Tensor, k: Tensor) -> int:
 
 def scores(q: Tensor, k: Tensor, scale: float | None) -> Tensor:
     """(..., Q, d) and (..., K, d) -> (..., Q, K), times `scale`, or divided by √d."""
-    # A batched product copies each operand that does not lie in one piece, k by columns; by rows it is faster.
-    return scaled(q, scale) @ k.contiguous().mT
+    return scaled(q, scale) @ in_rows(k).mT
 
 
 def scaled(x: Tensor, scale: float | None) -> Tensor:
@@ -65,7 +67,21 @@ def scaled(x: Tensor, scale: float | None) -> Tensor:
 def average(weights: Tensor, v: Tensor, dropout: float) -> Tensor:
     """(..., Q, K) and (..., K, d_v) -> (..., Q, d_v), each weight dropped with probability `dropout`."""
     kept = F.dropout(weights, dropout) if dropout else weights
-    return kept @ v.contiguous()
+    return kept @ in_rows(v)
+
+
+def in_rows(x: Tensor) -> Tensor:
+    """x (..., K, d) as a batched product reads it quickly, copied only if need be.
+
+    It copies an operand whose matrices are not one behind the other at equal distances, and the keys, which it reads
+    by columns, are copied faster by rows. Of a cache, the tokens that are held lie so, before room for more: at a step
+    of decoding, a copy of all of them would take longer than all else.
+    """
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or torch.is_grad_enabled():  # type: ignore[attr-defined]
+        return x.contiguous()
+    leading = [(size, step) for size, step in zip(x.shape[:-2], x.stride()[:-2], strict=True) if size != 1]
+    one_distance = all(step == n * inner for (_, step), (n, inner) in pairwise(leading))
+    return x if one_distance and x.stride()[-2:] == (x.shape[-1], 1) else x.contiguous()
 
 
 def softmax_(scores: Tensor, mask: Tensor | None) -> Tensor:

@@ -23,10 +23,11 @@ def weights(q: Tensor, k: Tensor, mask: Tensor | None, scale: float | None) -> T
 
     Numbers and gradients are those of `scores` and `softmax_`, bit for bit.
     """
-    scaled, k = _fast.scaled(q, scale), k.contiguous()
+    scaled, k = _fast.scaled(q, scale), _fast.in_rows(k)
     del q
     num_bytes = scaled.itemsize * math.prod(scaled.shape[:-1]) * k.shape[-2]
-    if num_bytes > SMALL and _autograd_alone_watches(scaled, k):
+    shared = k.shape[:-2] != scaled.shape[:-2]  # one key for several heads, as in absorbed latent attention
+    if num_bytes > SMALL and not shared and _autograd_alone_watches(scaled, k):
         try:
             return _Weights.apply(scaled, k, mask)
         except RuntimeError:  # vmap and forward-mode differentiation need the formulas themselves

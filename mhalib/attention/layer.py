@@ -29,7 +29,7 @@ from ._foreign import names_of_this_book
 from .cache import Cache, KeyValueCache, require_cache
 from .functional import _merge_heads, _split_heads
 from .masks import SymbolicMask, is_symbolic, padding_mask
-from .positions import ROTARY, rotary_positions
+from .positions import ROTARY, Scaling, require_rotary_width, require_scaling, rotary_positions
 
 Mask = Tensor | SymbolicMask
 _STEPS = (
@@ -81,10 +81,14 @@ class MultiHeadAttention(nn.Module):
         positions: "rotary" turns queries and keys by their positions, "rotary-halves" with other pairs, see
             `mhalib.attention.rotate`; or "none".
         rotary_base: how slowly the last pair of rotary positions turns.
+        rotary_dim: how many channels of a head rotary positions turn; `None` means all.
+        rotary_scaling: how rotary positions are slowed down, see `mhalib.attention.rotate`.
+        out_bias: whether W_o has a bias, where that is not as `bias` says; `None` means as `bias` says.
 
     Raises:
         TypeError, ValueError: a size is not a positive integer, one does not divide the other, dropout is outside
-            [0, 1], `scale` is not a positive number, `positions` is unknown.
+            [0, 1], `scale` is not a positive number, `positions` is unknown, or a setting of rotary positions is given
+            without them.
 
     Sources: Vaswani et al. 2017, section 3.2.2; the names of the projections follow D2L, section 11.5. Shared keys and
     values: Shazeer 2019 (one for all heads), Ainslie et al. 2023 (one for each group).
@@ -137,6 +141,9 @@ class MultiHeadAttention(nn.Module):
         scale: float | None = None,
         positions: str = "none",
         rotary_base: float = 10000.0,
+        rotary_dim: int | None = None,
+        rotary_scaling: Scaling | None = None,
+        out_bias: bool | None = None,
     ) -> None:
         super().__init__()
         require_count("num_hiddens", num_hiddens)
@@ -161,14 +168,25 @@ class MultiHeadAttention(nn.Module):
         require_positive("rotary_base", rotary_base)
         if num_heads % sizes["num_kv_heads"]:
             raise ValueError(f"num_heads={num_heads} is not divisible by num_kv_heads={num_kv_heads}")
-        if positions in ROTARY and head_dim % 2:
+        if out_bias is not None:
+            require_flag("out_bias", out_bias)
+        if positions in ROTARY and rotary_dim is None and head_dim % 2:
             raise ValueError(f"rotary positions need an even head_dim, got {head_dim}")
+        if rotary_dim is not None:
+            require_rotary_width("rotary_dim", rotary_dim, head_dim)
+            if rotary_dim % 2:
+                raise ValueError(f"rotary positions need an even rotary_dim, got {rotary_dim}")
+        require_scaling("rotary_scaling", rotary_scaling)
+        for name, given in (("rotary_dim", rotary_dim), ("rotary_scaling", rotary_scaling)):
+            if given is not None and positions not in ROTARY:
+                raise ValueError(f"{name}={given!r:.80} cannot be: positions={positions!r} turns nothing")
         self.num_hiddens, self.num_heads, self.dropout = int(num_hiddens), int(num_heads), float(dropout)
         self.query_size, self.key_size, self.value_size, self.head_dim, self.value_dim, self.num_kv_heads = (
             int(size) for size in sizes.values()
         )
         self._scale_given = None if scale is None else float(scale)
-        self.positions = rotary_positions(positions, rotary_base) if positions in ROTARY else None
+        is_rotary = positions in ROTARY
+        self.positions = rotary_positions(positions, rotary_base, rotary_dim, rotary_scaling) if is_rotary else None
         self.num_heads_made = self.num_heads
         self.head_numbers = tuple(range(num_heads))  # kept by the heads that `keep_heads` leaves
         self.kv_head_of = tuple(i * self.num_kv_heads // num_heads for i in range(num_heads))
@@ -176,7 +194,8 @@ class MultiHeadAttention(nn.Module):
         self.W_q = nn.Linear(self.query_size, self.num_heads * self.head_dim, bias=bias)
         self.W_k = nn.Linear(self.key_size, self.num_kv_heads * self.head_dim, bias=bias)
         self.W_v = nn.Linear(self.value_size, self.num_kv_heads * self.value_dim, bias=bias)
-        self.W_o = nn.Linear(self.num_heads * self.value_dim, self.num_hiddens, bias=bias)
+        out_bias = bias if out_bias is None else out_bias
+        self.W_o = nn.Linear(self.num_heads * self.value_dim, self.num_hiddens, bias=out_bias)
 
     def extra_repr(self) -> str:
         shown = ["num_hiddens", "num_heads", "head_dim", "dropout"]

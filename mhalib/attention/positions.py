@@ -6,13 +6,22 @@ head, inside every layer. So any layer takes any of them.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
-from .._validate import require_choice, require_count, require_positive, require_tensor
+from .._validate import require_choice, require_count, require_integers, require_positive, require_tensor, seen_extremes
 
 PAIRS = ("interleaved", "halves")
 """How channels are paired for rotary positions, see `rotate`."""
+SCALINGS = {
+    "linear": ("factor",),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_tokens"),
+}
+"""How rotary positions may be slowed down, and the numbers that each way asks for, see `rotate`."""
+Scaling = Mapping[str, "str | float"]
 
 
 def sinusoidal_positions(num_tokens: int, num_hiddens: int, start: int = 0) -> Tensor:
@@ -29,7 +38,15 @@ def sinusoidal_positions(num_tokens: int, num_hiddens: int, start: int = 0) -> T
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1).float()
 
 
-def rotate(x: Tensor, start: int = 0, *, pairs: str = "interleaved", base: float = 10000.0) -> Tensor:
+def rotate(
+    x: Tensor,
+    start: int = 0,
+    *,
+    pairs: str = "interleaved",
+    base: float = 10000.0,
+    width: int | None = None,
+    scaling: Scaling | None = None,
+) -> Tensor:
     """Rotary positions: turn pair i of the channels of token n by the angle (start + n) * base^(-2i/d).
 
     The product of a rotated query and a rotated key depends on the distance of their tokens only.
@@ -41,12 +58,20 @@ def rotate(x: Tensor, start: int = 0, *, pairs: str = "interleaved", base: float
             i + d/2, "halves", as in GPT-NeoX and Hugging Face's LLaMA. `mhalib.variants.exchange_pairs` takes a layer
             from one to the other.
         base: how slowly the last pair turns; LLaMA 3 has 500,000.
+        width: how many channels are turned, the first ones; they count as d in the formula, and the others stay as
+            they are. `None` turns all. GPT-NeoX turns a quarter.
+        scaling: slows the turning down, for longer texts. {"name": "linear", "factor": 4.0} divides each angle by 4.
+            {"name": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_tokens": 8192} does so for the pairs that turn less than once in 8192 tokens, leaves those
+            alone that turn more than 4 times, and goes from one to the other in between.
 
     Raises:
-        TypeError, ValueError: `x` is no tensor of two axes or more and of real numbers, d is odd, `start` is negative,
-            `pairs` is unknown, `base` is not a positive number.
+        TypeError, ValueError: `x` is no tensor of two axes or more and of real numbers, d or `width` is odd, `width`
+            is above d, `start` is negative, `pairs` is unknown, `base` is not a positive number, or `scaling` has
+            another form.
 
-    Source: Su et al. 2021, RoFormer, section 3.
+    Sources: Su et al. 2021, RoFormer, section 3; Chen et al. 2023, Extending Context Window of Large Language Models
+    via Position Interpolation, for "linear"; Meta's code of LLaMA 3.1 for "llama3".
     """
     require_tensor("x", x)
     if not x.is_floating_point():
@@ -56,7 +81,13 @@ def rotate(x: Tensor, start: int = 0, *, pairs: str = "interleaved", base: float
     require_count("start", start, minimum=0)
     require_choice("pairs", pairs, PAIRS)
     require_positive("base", base)
-    angles = _angles(x.shape[-2], x.shape[-1], start, base)
+    width = x.shape[-1] if width is None else width
+    require_rotary_width("width", width, x.shape[-1])
+    require_scaling("scaling", scaling)
+    if width < x.shape[-1]:
+        turned = rotate(x[..., :width], start, pairs=pairs, base=base, scaling=scaling)
+        return torch.cat([turned, x[..., width:]], -1)
+    angles = _angles(x.shape[-2], width, start, base, scaling)
     cos, sin = (part.to(x.dtype).to(x.device) for part in (angles.cos(), angles.sin()))
     if pairs == "halves":
         first, second = x.chunk(2, -1)
@@ -65,14 +96,52 @@ def rotate(x: Tensor, start: int = 0, *, pairs: str = "interleaved", base: float
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)
 
 
-def _angles(num_tokens: int, width: int, start: int, base: float = 10000.0) -> Tensor:
+def require_rotary_width(name: str, width: object, head_dim: int) -> None:
+    """Raise unless `width` is an integer (TypeError) that says how many of `head_dim` channels may be turned: from 1 to
+    all of them (ValueError)."""
+    require_count(name, width)
+    if width > head_dim:  # type: ignore[operator]
+        raise ValueError(f"{name}={width} channels cannot be turned, a head has {head_dim}")
+
+
+def require_scaling(name: str, scaling: object) -> None:
+    """Raise unless `scaling` is `None` or a mapping (TypeError) that `rotate` understands (ValueError)."""
+    if scaling is None:
+        return
+    if not isinstance(scaling, Mapping):
+        raise TypeError(f"{name} must be a mapping, got {type(scaling).__name__}: {scaling!r:.80}")
+    require_choice(f"{name}['name']", scaling.get("name"), tuple(SCALINGS))
+    numbers = SCALINGS[scaling["name"]]
+    if scaling.keys() != {"name", *numbers}:
+        raise ValueError(f"{name}={dict(scaling)!r:.200} must have just the entries {['name', *numbers]}")
+    for number in numbers:
+        require_positive(f"{name}[{number!r}]", scaling[number])
+    if scaling["name"] == "llama3" and scaling["low_freq_factor"] >= scaling["high_freq_factor"]:
+        raise ValueError(f"{name}={dict(scaling)!r:.200} must have a low_freq_factor below its high_freq_factor")
+
+
+def _angles(num_tokens: int, width: int, start: int, base: float = 10000.0, scaling: Scaling | None = None) -> Tensor:
     """(N, width / 2), in float64: the angles of late places are large, and their sines need the digits."""
     require_count("width", width)
     if width % 2:
         raise ValueError(f"positions by angles need an even width, got {width}")
     rates = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    if scaling is not None:
+        rates = _slowed(rates, scaling)
     places = torch.arange(start, start + num_tokens, dtype=torch.float64)
     return places[:, None] * rates
+
+
+def _slowed(rates: Tensor, scaling: Scaling) -> Tensor:
+    """The angles per token after `scaling`, see `rotate`."""
+    numbers = {name: float(value) for name, value in scaling.items() if name != "name"}
+    slow = rates / numbers["factor"]
+    if scaling["name"] == "linear":
+        return slow
+    low, high = numbers["low_freq_factor"], numbers["high_freq_factor"]
+    turns = rates * numbers["original_max_tokens"] / (2 * math.pi)  # in the texts of the first training
+    share_kept = ((turns - low) / (high - low)).clamp(0, 1)
+    return share_kept * rates + (1 - share_kept) * slow
 
 
 class Positions(nn.Module):
@@ -85,8 +154,9 @@ class Positions(nn.Module):
     acts_in_heads = False
     max_tokens: int | None = None
 
-    def forward(self, x: Tensor, start: int = 0) -> Tensor:
-        """Vectors of tokens, (B, N, D) -> (B, N, D); the first token stands at `start`."""
+    def forward(self, x: Tensor, start: int = 0, places: Tensor | None = None) -> Tensor:
+        """Vectors of tokens, (B, N, D) -> (B, N, D); the first token stands at `start`, or each at its own of `places`,
+        (B, N) integers."""
         return x
 
     def turn(self, x: Tensor, start: int = 0) -> Tensor:
@@ -111,28 +181,29 @@ class LearnedPositions(Positions):
         self.max_tokens = int(max_tokens)
         self.table = nn.Parameter(torch.randn(max_tokens, num_hiddens) * 0.3)
 
-    def forward(self, x: Tensor, start: int = 0) -> Tensor:
-        """(B, N, D) -> (B, N, D); the first token stands at `start`.
+    def forward(self, x: Tensor, start: int = 0, places: Tensor | None = None) -> Tensor:
+        """(B, N, D) -> (B, N, D); the first token stands at `start`, or each at its own of `places` (B, N).
 
         Raises:
             ValueError: there are more tokens than places.
         """
-        _require_vectors(x, start)
+        stop = _require_vectors(x, start, places)
         if x.shape[-1] != self.table.shape[1]:
             raise ValueError(f"x has width {x.shape[-1]}, but positions have {self.table.shape[1]}")
-        stop = start + x.shape[1]
         if stop > len(self.table):
             raise ValueError(f"{stop} tokens, but the model has only max_tokens={len(self.table)} positions")
-        return x + self.table[start:stop]
+        return x + (self.table[start:stop] if places is None else self.table[places.long()])
 
 
 class SinusoidalPositions(Positions):
     """Adds `sinusoidal_positions`: nothing is learned, and no text is too long."""
 
-    def forward(self, x: Tensor, start: int = 0) -> Tensor:
-        """(B, N, D) -> (B, N, D); the first token stands at `start`."""
-        _require_vectors(x, start)
-        return x + sinusoidal_positions(x.shape[1], x.shape[2], start).to(x)
+    def forward(self, x: Tensor, start: int = 0, places: Tensor | None = None) -> Tensor:
+        """(B, N, D) -> (B, N, D); the first token stands at `start`, or each at its own of `places` (B, N)."""
+        stop = _require_vectors(x, start, places)
+        if places is None:
+            return x + sinusoidal_positions(x.shape[1], x.shape[2], start).to(x)
+        return x + sinusoidal_positions(stop, x.shape[2]).to(x)[places.long()]
 
 
 class RotaryPositions(Positions):
@@ -140,26 +211,47 @@ class RotaryPositions(Positions):
     asked under one position.
 
     Args:
-        pairs, base: as in `rotate`.
+        pairs, base, width, scaling: as in `rotate`.
     """
 
     acts_in_heads = True
 
-    def __init__(self, pairs: str = "interleaved", base: float = 10000.0) -> None:
+    def __init__(
+        self,
+        pairs: str = "interleaved",
+        base: float = 10000.0,
+        width: int | None = None,
+        scaling: Scaling | None = None,
+    ) -> None:
         super().__init__()
         require_choice("pairs", pairs, PAIRS)
         require_positive("base", base)
-        self.pairs, self.base = pairs, float(base)
+        if width is not None:
+            require_count("width", width)
+        require_scaling("scaling", scaling)
+        self.pairs, self.base, self.width = pairs, float(base), width
+        self.scaling = None if scaling is None else dict(scaling)
 
     def turn(self, x: Tensor, start: int = 0) -> Tensor:
         """(B, h, N, d) -> (B, h, N, d), d even; the first token stands at `start`."""
-        return rotate(x, start, pairs=self.pairs, base=self.base)
+        return rotate(x, start, pairs=self.pairs, base=self.base, width=self.width, scaling=self.scaling)
 
 
-def _require_vectors(x: Tensor, start: int) -> None:
-    """Raise unless `x` is (B, N, D) and `start` a place."""
+def _require_vectors(x: Tensor, start: int, places: Tensor | None = None) -> int:
+    """How many places are used. Raises unless `x` is (B, N, D), `start` a place, and `places` `None` or (B, N) of
+    them."""
     require_tensor("x", x, rank=3)
     require_count("start", start, minimum=0)
+    if places is None:
+        return start + x.shape[1]
+    require_tensor("places", places, rank=2)
+    require_integers("places", places)
+    if places.shape != x.shape[:2]:
+        raise ValueError(f"places has shape {tuple(places.shape)}, but x has {tuple(x.shape[:2])} tokens")
+    smallest, largest = seen_extremes(places) or (0, -1)
+    if smallest < 0:
+        raise ValueError(f"places must not be negative, got {smallest}")
+    return largest + 1
 
 
 ROTARY = ("rotary", "rotary-halves")
@@ -168,9 +260,11 @@ POSITIONS = ("none", "learned", "sinusoidal", *ROTARY)
 """The names that `make_positions` and the models know."""
 
 
-def rotary_positions(name: str, base: float = 10000.0) -> RotaryPositions:
+def rotary_positions(
+    name: str, base: float = 10000.0, width: int | None = None, scaling: Scaling | None = None
+) -> RotaryPositions:
     """The rotary positions of a name in `ROTARY`."""
-    return RotaryPositions("halves" if name == "rotary-halves" else "interleaved", base)
+    return RotaryPositions("halves" if name == "rotary-halves" else "interleaved", base, width, scaling)
 
 
 def make_positions(name: str, max_tokens: int, num_hiddens: int) -> Positions:

@@ -12,8 +12,8 @@ from .._validate import require_count, require_kind, require_tensor, seen_extrem
 from ..attention import Band, Cache, MultiHeadAttention, make_positions
 from ..attention.cache import require_cache
 from ..attention.layer import Mask
-from .blocks import DecoderCache, DecoderLayer, EncoderLayer
-from .description import Described, Description
+from .blocks import DecoderCache, DecoderLayer, EncoderLayer, make_norm
+from .description import LATER, Described, Description
 
 Weights = dict[str, list[Tensor]]
 """Kind -> one tensor (B, h, Q, K) for each layer."""
@@ -36,7 +36,8 @@ class Model(nn.Module):
         """Keep what the model is made with: `sizes` and `described` of its layers, `own` besides."""
         super().__init__()
         self.design = self.usual.changed(sizes, described, self.fixed)
-        self.settings = {**own, **self.design.without(*self.fixed)}
+        as_usual = [name for name in LATER if getattr(self.design, name) == getattr(self.usual, name)]
+        self.settings = {**own, **self.design.without(*self.fixed, *as_usual)}
 
     def attention_layers(self) -> dict[str, list[MultiHeadAttention]]:
         """The attention layers by kind, in the places in which their weights are returned."""
@@ -49,19 +50,21 @@ class Model(nn.Module):
 
 
 class Tokens(nn.Module):
-    """A vector for each token, with its position where positions act on vectors. Errors call the tokens by `name`."""
+    """A vector for each token, times `scale`, with its position where positions act on vectors. Errors call the tokens
+    by `name`."""
 
-    def __init__(self, vocab_size: int, design: Description, name: str = "tokens") -> None:
+    def __init__(self, vocab_size: int, design: Description, name: str = "tokens", scale: float = 1.0) -> None:
         super().__init__()
         require_count("vocab_size", vocab_size)
-        self.vocab_size, self.name = vocab_size, name
+        self.vocab_size, self.name, self.scale = vocab_size, name, scale
         self.embedding = nn.Embedding(vocab_size, design.num_hiddens)
         self.positions = make_positions(design.positions, design.max_tokens, design.num_hiddens)
 
-    def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
-        """(B, N) ids -> (B, N, D)."""
+    def forward(self, tokens: Tensor, start: int = 0, places: Tensor | None = None) -> Tensor:
+        """(B, N) ids -> (B, N, D); the first stands at `start`, or each at its own of `places` (B, N)."""
         require_ids(self.name, tokens, self.vocab_size)
-        return self.positions(self.embedding(tokens), start)
+        x = self.embedding(tokens)
+        return self.positions(x if self.scale == 1 else x * self.scale, start, places)
 
 
 def require_ids(name: str, tokens: Tensor, vocab_size: int) -> None:
@@ -87,7 +90,8 @@ class _Stack(nn.Module):
     def __init__(self, design: Description) -> None:
         super().__init__()
         self.layers = nn.ModuleList(self.kind.described(design, number) for number in range(design.num_layers))
-        self.norm = nn.LayerNorm(design.num_hiddens) if design.norm == "pre" else nn.Identity()
+        has_norm = design.norm == "pre"
+        self.norm = make_norm(design.num_hiddens, design.norm_kind, design.norm_eps) if has_norm else nn.Identity()
 
     @property
     def self_attention(self) -> list[MultiHeadAttention]:

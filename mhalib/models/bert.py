@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from .._validate import require_count, require_positive
+from .._validate import require_count
 from ..attention import MultiHeadAttention
 from ._base import ENCODER, Encoder, Model, Tokens, Weights, require_ids
+from .blocks import make_norm
 from .description import Described, Description
 
 
@@ -19,36 +20,24 @@ class BERT(Model):
         vocab_size: how many different tokens there are.
         sizes, described: what the layers are like, by place (num_hiddens, num_heads, num_layers, ffn_num_hiddens,
             dropout) or by name, see `mhalib.models.Description`; `norm` and `positions` are not open. Usual are
-            64, 4, 2, 256, 0, and max_tokens=64. The tokens' vectors are dropped too.
+            64, 4, 2, 256, 0, max_tokens=64 and norm_eps=1e-12. The tokens' vectors are dropped too.
         num_segments: how many texts may stand side by side, each marked by a vector of its own.
-        norm_eps: what the normalisations add to a variance.
 
     Raises:
         TypeError, ValueError: an argument is not of this kind.
     """
 
-    usual = Description(num_layers=2, ffn_num_hiddens=256, norm="post")
-    fixed = ("norm", "positions")
+    usual = Description(num_layers=2, ffn_num_hiddens=256, norm="post", norm_eps=1e-12)
+    fixed = ("norm", "positions", "parallel")
 
-    def __init__(
-        self,
-        vocab_size: int,
-        *sizes: float,
-        num_segments: int = 2,
-        norm_eps: float = 1e-12,
-        **described: Unpack[Described],
-    ) -> None:
-        super().__init__(sizes, described, vocab_size=vocab_size, num_segments=num_segments, norm_eps=norm_eps)
+    def __init__(self, vocab_size: int, *sizes: float, num_segments: int = 2, **described: Unpack[Described]) -> None:
+        super().__init__(sizes, described, vocab_size=vocab_size, num_segments=num_segments)
         require_count("num_segments", num_segments)
-        require_positive("norm_eps", norm_eps)
         self.tokens = Tokens(vocab_size, self.design)
         self.segments = nn.Embedding(num_segments, self.design.num_hiddens)
-        self.norm = nn.LayerNorm(self.design.num_hiddens)
+        self.norm = make_norm(self.design.num_hiddens, self.design.norm_kind, self.design.norm_eps)
         self.dropout = nn.Dropout(self.design.dropout)
         self.encoder = Encoder(self.design)
-        for module in self.modules():
-            if isinstance(module, nn.LayerNorm):
-                module.eps = norm_eps
 
     def forward(
         self,

@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from typing_extensions import Self, Unpack
 
-from .._validate import require_choice, require_count, require_kind, require_probability, require_tensor, require_width
+from .._validate import (
+    require_choice,
+    require_count,
+    require_flag,
+    require_kind,
+    require_positive,
+    require_probability,
+    require_tensor,
+    require_width,
+)
 from ..attention import Cache
 from ..attention.layer import Mask
-from .description import NORMS, Description, LayerOptions
+from .description import FFN_KINDS, NORM_KINDS, NORMS, Description, LayerOptions
+
+F = nn.functional
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
+    "silu": F.silu,
+}
+_GATED = {"geglu": "gelu", "geglu_tanh": "gelu_tanh", "reglu": "relu", "swiglu": "silu"}
+
+
+def make_norm(num_hiddens: int, kind: str = "layer", eps: float = 1e-5) -> nn.LayerNorm | nn.RMSNorm:
+    """The normalisation of a kind in `NORM_KINDS`, see `Description`."""
+    return nn.LayerNorm(num_hiddens, eps) if kind == "layer" else nn.RMSNorm(num_hiddens, eps)
 
 
 class SkipConnection(nn.Module):
@@ -20,16 +45,27 @@ class SkipConnection(nn.Module):
     `norm="pre"`: the sublayer reads norm(x), and x + dropout(result) goes on. `norm="post"`: the sublayer reads x, and
     norm(x + dropout(result)) goes on, as in Vaswani et al. 2017.
 
+    `norm_kind` and `norm_eps` say which normalisation, see `Description`.
+
     Source of "pre": Xiong et al. 2020, On Layer Normalization in the Transformer Architecture.
     """
 
-    def __init__(self, num_hiddens: int, dropout: float = 0.0, norm: str = "pre") -> None:
+    def __init__(
+        self,
+        num_hiddens: int,
+        dropout: float = 0.0,
+        norm: str = "pre",
+        norm_kind: str = "layer",
+        norm_eps: float = 1e-5,
+    ) -> None:
         super().__init__()
         require_count("num_hiddens", num_hiddens)
         require_probability("dropout", dropout)
         require_choice("norm", norm, NORMS)
+        require_choice("norm_kind", norm_kind, NORM_KINDS)
+        require_positive("norm_eps", norm_eps)
         self.is_pre = norm == "pre"
-        self.norm = nn.LayerNorm(num_hiddens)
+        self.norm = make_norm(num_hiddens, norm_kind, norm_eps)
         self.dropout = nn.Dropout(dropout)
 
     def before(self, x: Tensor) -> Tensor:
@@ -48,18 +84,40 @@ class SkipConnection(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Two linear maps with a GELU between them, applied to each token alone: (B, N, D) -> (B, N, D)."""
+    """Two linear maps with a function between them, applied to each token alone: (B, N, D) -> (B, N, D).
 
-    def __init__(self, num_hiddens: int, ffn_num_hiddens: int) -> None:
+    A gated network has a third map, and the function's values multiply: narrow(function(gate(x)) * widen(x)).
+
+    Args:
+        num_hiddens: D.
+        ffn_num_hiddens: how wide it is inside.
+        kind: the function, "gelu", "gelu_tanh" (a GELU with tanh in place of the normal distribution), "relu" or
+            "silu"; gated by it, "geglu", "geglu_tanh", "reglu" or "swiglu".
+        bias: whether the maps have biases.
+
+    Raises:
+        TypeError, ValueError: an argument is not of this kind.
+
+    Source of the gates: Shazeer 2020, GLU Variants Improve Transformer.
+    """
+
+    def __init__(self, num_hiddens: int, ffn_num_hiddens: int, kind: str = "gelu", bias: bool = True) -> None:
         super().__init__()
         require_count("num_hiddens", num_hiddens)
         require_count("ffn_num_hiddens", ffn_num_hiddens)
-        self.widen = nn.Linear(num_hiddens, ffn_num_hiddens)
-        self.narrow = nn.Linear(ffn_num_hiddens, num_hiddens)
+        require_choice("kind", kind, FFN_KINDS)
+        require_flag("bias", bias)
+        self.kind = kind
+        self.widen = nn.Linear(num_hiddens, ffn_num_hiddens, bias=bias)
+        self.narrow = nn.Linear(ffn_num_hiddens, num_hiddens, bias=bias)
+        self.gate = nn.Linear(num_hiddens, ffn_num_hiddens, bias=bias) if kind in _GATED else None
 
     def forward(self, x: Tensor) -> Tensor:
-        _require_vectors("x", x, self.narrow.bias)
-        return self.narrow(nn.functional.gelu(self.widen(x)))
+        _require_vectors("x", x, self.narrow.weight)
+        function = _ACTIVATIONS[_GATED.get(self.kind, self.kind)]
+        if self.gate is None:
+            return self.narrow(function(self.widen(x)))
+        return self.narrow(function(self.gate(x)) * self.widen(x))
 
 
 class _Layer(nn.Module):
@@ -79,7 +137,8 @@ class _Layer(nn.Module):
         require_count("layer_number", layer_number, minimum=0)
         self.layer_number = layer_number
         self.attention = design.self_attention(layer_number)
-        self.attention_skip = SkipConnection(num_hiddens, design.dropout, design.norm)
+        self.attention_skip = _skip(design)
+        self.parallel = design.parallel
         self._look_elsewhere(design)
         self.ffn, self.ffn_skip = _feed_forward(design)
 
@@ -101,7 +160,8 @@ class EncoderLayer(_Layer):
         ffn_num_hiddens: width inside the feed-forward network; 0 leaves that network out.
         dropout: of each sublayer's result, in training.
         layer_number: which of its model's layers it is, counted from 0; some attention layers ask.
-        described: `norm`, `positions` (of which "rotary" acts here) and `attention`, see `Description`.
+        described: `norm`, `positions` (of which rotary ones act here), `attention`, `norm_kind`, `norm_eps`,
+            `ffn_kind`, `ffn_bias` and `parallel`, see `Description`.
 
     Raises:
         TypeError, ValueError: an argument is not of this kind.
@@ -119,8 +179,8 @@ class EncoderLayer(_Layer):
         """x (B, N, D) -> (B, N, D), and weights (B, h, N, K) or `None`; K counts the tokens in `cache` too."""
         seen = self.attention_skip.before(x)
         found, weights = self.attention(seen, seen, seen, valid_lens, mask=mask, need_weights=need_weights, cache=cache)
-        x = self.attention_skip.after(x, found)
-        return _apply(self.ffn, self.ffn_skip, x), weights
+        changed = self.attention_skip.after(x, found)
+        return _apply(self.ffn, self.ffn_skip, changed, x if self.parallel else changed), weights
 
 
 class DecoderCache(NamedTuple):
@@ -134,8 +194,10 @@ class DecoderLayer(_Layer):
     """Masked self-attention, cross-attention to a memory, feed-forward network. Arguments as in `EncoderLayer`."""
 
     def _look_elsewhere(self, design: Description) -> None:
+        if design.parallel:
+            raise ValueError("parallel=True cannot be: a decoder's layer looks at a memory in between")
         self.cross_attention = design.cross_attention(self.layer_number)
-        self.cross_skip = SkipConnection(design.num_hiddens, design.dropout, design.norm)
+        self.cross_skip = _skip(design)
 
     def new_cache(self, max_tokens: int = 0) -> DecoderCache:
         """Empty caches for the layer's own tokens and for the memory."""
@@ -176,7 +238,7 @@ class DecoderLayer(_Layer):
             self.cross_skip.before(x), new, new, memory_lens, need_weights=need_weights, cache=seen_memory
         )
         x = self.cross_skip.after(x, found)
-        return _apply(self.ffn, self.ffn_skip, x), self_weights, cross_weights
+        return _apply(self.ffn, self.ffn_skip, x, x), self_weights, cross_weights
 
 
 def _require_vectors(name: str, x: Tensor, weight: Tensor) -> None:
@@ -189,9 +251,14 @@ def _require_vectors(name: str, x: Tensor, weight: Tensor) -> None:
 def _feed_forward(design: Description) -> tuple[FeedForward | None, SkipConnection | None]:
     if not design.ffn_num_hiddens:
         return None, None
-    skip = SkipConnection(design.num_hiddens, design.dropout, design.norm)
-    return FeedForward(design.num_hiddens, design.ffn_num_hiddens), skip
+    ffn = FeedForward(design.num_hiddens, design.ffn_num_hiddens, design.ffn_kind, design.ffn_bias)
+    return ffn, _skip(design)
 
 
-def _apply(ffn: FeedForward | None, skip: SkipConnection | None, x: Tensor) -> Tensor:
-    return x if ffn is None or skip is None else skip.after(x, ffn(skip.before(x)))
+def _skip(design: Description) -> SkipConnection:
+    return SkipConnection(design.num_hiddens, design.dropout, design.norm, design.norm_kind, design.norm_eps)
+
+
+def _apply(ffn: FeedForward | None, skip: SkipConnection | None, x: Tensor, read: Tensor) -> Tensor:
+    """x with what the network makes of `read`."""
+    return x if ffn is None or skip is None else skip.after(x, ffn(skip.before(read)))

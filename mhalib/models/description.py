@@ -7,10 +7,14 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypedDict
 
 from .. import variants as variants  # so that their names are known
-from .._validate import require_choice, require_count, require_probability
+from .._validate import require_choice, require_count, require_flag, require_positive, require_probability
 from ..attention import POSITIONS, ROTARY, MultiHeadAttention, kind_of, make_attention
 
 NORMS = ("pre", "post")
+NORM_KINDS = ("layer", "rms")
+FFN_KINDS = ("gelu", "gelu_tanh", "relu", "silu", "geglu", "geglu_tanh", "reglu", "swiglu")
+LATER = ("norm_kind", "norm_eps", "ffn_kind", "ffn_bias", "parallel")
+"""Entries that a model's `settings` name only where they are not as usual: files of weights are older than they."""
 BY_PLACE = ("num_hiddens", "num_heads", "num_layers", "ffn_num_hiddens", "dropout")
 
 
@@ -20,6 +24,11 @@ class LayerOptions(TypedDict, total=False):
     norm: str
     positions: str
     attention: str | Mapping[str, Any]
+    norm_kind: str
+    norm_eps: float
+    ffn_kind: str
+    ffn_bias: bool
+    parallel: bool
 
 
 class Described(LayerOptions, total=False):
@@ -47,9 +56,20 @@ class Description:
     positions: "none", "learned", "sinusoidal", "rotary" or "rotary-halves", see `mhalib.attention.positions`.
     attention: which layer, by a name in `mhalib.attention.KINDS`, or a mapping with that "name" and settings of the
         layer, such as {"name": "multi-head", "num_kv_heads": 1}.
+    norm_kind: "layer" subtracts the mean and divides by the standard deviation; "rms" only divides by the root mean
+        square, and has gains but no biases.
+    norm_eps: what the normalisations add to a variance or a mean square.
+    ffn_kind: the function in the feed-forward networks, and whether it gates, see `mhalib.models.FeedForward`.
+    ffn_bias: whether the maps of the feed-forward networks have biases. Those of attention are settings of
+        `attention`, "bias" and "out_bias".
+    parallel: whether the feed-forward network reads what the attention reads, each through a norm of its own, and both
+        results are added to x; otherwise it reads what attention has changed. Needs norm="pre".
 
     Raises:
         TypeError, ValueError: an entry is not of this kind.
+
+    Sources: Zhang and Sennrich 2019, Root Mean Square Layer Normalization; Wang and Komatsuzaki 2021, GPT-J-6B, for
+    `parallel`.
     """
 
     num_hiddens: int = 64
@@ -61,6 +81,11 @@ class Description:
     norm: str = "pre"
     positions: str = "learned"
     attention: str | Mapping[str, Any] = "multi-head"
+    norm_kind: str = "layer"
+    norm_eps: float = 1e-5
+    ffn_kind: str = "gelu"
+    ffn_bias: bool = True
+    parallel: bool = False
 
     def __post_init__(self) -> None:
         for name in ("num_hiddens", "num_heads", "num_layers", "max_tokens"):
@@ -69,6 +94,13 @@ class Description:
         require_probability("dropout", self.dropout)
         require_choice("norm", self.norm, NORMS)
         require_choice("positions", self.positions, POSITIONS)
+        require_choice("norm_kind", self.norm_kind, NORM_KINDS)
+        require_positive("norm_eps", self.norm_eps)
+        require_choice("ffn_kind", self.ffn_kind, FFN_KINDS)
+        require_flag("ffn_bias", self.ffn_bias)
+        require_flag("parallel", self.parallel)
+        if self.parallel and self.norm != "pre":
+            raise ValueError(f"parallel=True needs norm='pre', got norm={self.norm!r}")
 
     def changed(self, sizes: Sequence[float], described: Mapping[str, Any], fixed: Sequence[str] = ()) -> Description:
         """The description with other entries.

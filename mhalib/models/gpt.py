@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
+from .._validate import require_choice, require_count, require_positive, require_tensor, seen_extremes
 from ..attention import Band, Cache, MultiHeadAttention
+from ..attention.layer import Mask
 from ._base import DECODER, Encoder, Model, Tokens, Weights, num_cached, require_caches
 from .description import Described, Description
+
+READOUTS = ("with bias", "without bias", "tied")
 
 
 class GPT(Model):
@@ -19,26 +25,59 @@ class GPT(Model):
         vocab_size: how many different tokens there are.
         sizes, described: what the layers are like, by place (num_hiddens, num_heads, num_layers, ffn_num_hiddens,
             dropout) or by name, see `mhalib.models.Description`. Usual are 64, 4, 2, 256, 0, and max_tokens=64.
+        window: how many tokens each one sees, itself included; `None` means all before it.
+        readout: what makes logits of the last vectors: a linear map "with bias", or "without bias"; or "tied", the
+            products with the tokens' own vectors.
+        embedding_scale: what the tokens' vectors are multiplied by before the first layer; Vaswani et al. 2017 and
+            Gemma have √D.
 
     Raises:
         TypeError, ValueError: an argument is not of this kind.
+
+    Sources: Child et al. 2019 for windows, Press and Wolf 2017, Using the Output Embedding to Improve Language Models.
     """
 
     usual = Description(num_layers=2, ffn_num_hiddens=256)
 
-    def __init__(self, vocab_size: int, *sizes: float, **described: Unpack[Described]) -> None:
-        super().__init__(sizes, described, vocab_size=vocab_size)
-        self.tokens = Tokens(vocab_size, self.design)
+    def __init__(
+        self,
+        vocab_size: int,
+        *sizes: float,
+        window: int | None = None,
+        readout: str = "with bias",
+        embedding_scale: float = 1.0,
+        **described: Unpack[Described],
+    ) -> None:
+        if window is not None:
+            require_count("window", window)
+        require_choice("readout", readout, READOUTS)
+        require_positive("embedding_scale", embedding_scale)
+        own: dict[str, Any] = {"window": window, "readout": readout, "embedding_scale": embedding_scale}
+        usual = {"window": None, "readout": "with bias", "embedding_scale": 1.0}
+        told = {name: value for name, value in own.items() if value != usual[name]}  # older files name none of them
+        super().__init__(sizes, described, vocab_size=vocab_size, **told)
+        self.window = window
+        self.tokens = Tokens(vocab_size, self.design, scale=embedding_scale)
         self.decoder = Encoder(self.design)
-        self.readout = nn.Linear(self.design.num_hiddens, vocab_size)
+        self.readout = (
+            None if readout == "tied" else nn.Linear(self.design.num_hiddens, vocab_size, bias=readout == "with bias")
+        )
 
     def forward(
-        self, tokens: Tensor, *, need_weights: bool = False, caches: Sequence[Cache] | None = None
+        self,
+        tokens: Tensor,
+        *,
+        is_real: Tensor | None = None,
+        need_weights: bool = False,
+        caches: Sequence[Cache] | None = None,
     ) -> tuple[Tensor, Weights | None]:
         """What comes after each token.
 
         Args:
             tokens: (B, N) ids; with `caches`, only the new ones.
+            is_real: (B, K) booleans, `False` where there is padding, which no token sees; K counts the tokens in
+                `caches`, too. The real tokens of a text follow each other, with padding before or behind them, and
+                their positions are counted from the first real one. What comes out at padding means nothing.
             need_weights: whether weights are returned.
             caches: from `new_caches`, for generating step by step.
 
@@ -47,9 +86,21 @@ class GPT(Model):
         """
         require_caches(caches, len(self.decoder.layers))
         start = num_cached(caches)
-        x = self.tokens(tokens, start)
-        x, weights = self.decoder(x, mask=Band(offset=start), need_weights=need_weights, caches=caches)
-        return self.readout(x), {DECODER: weights} if need_weights else None
+        band = Band(None if self.window is None else self.window - 1, offset=start)
+        mask: Mask = band
+        places = None
+        if is_real is not None:
+            require_tensor("tokens", tokens, rank=2)
+            require_real_tokens(is_real, tokens, start)
+            places = (is_real.long().cumsum(1)[:, start:] - 1).clamp(min=0)
+            mask = band.matrix(tokens.shape[1], start + tokens.shape[1], device=tokens.device) & is_real[:, None, None]
+        x = self.tokens(tokens, start, places)
+        x, weights = self.decoder(x, mask=mask, need_weights=need_weights, caches=caches)
+        return self.read_out(x), {DECODER: weights} if need_weights else None
+
+    def read_out(self, x: Tensor) -> Tensor:
+        """What the last layer makes, (B, N, D) -> logits (B, N, vocab_size)."""
+        return nn.functional.linear(x, self.tokens.embedding.weight) if self.readout is None else self.readout(x)
 
     def new_caches(self, max_tokens: int = 0) -> list[Cache]:
         """An empty cache for each layer, with memory for `max_tokens` taken ahead."""
@@ -57,3 +108,21 @@ class GPT(Model):
 
     def attention_layers(self) -> dict[str, list[MultiHeadAttention]]:
         return {DECODER: self.decoder.self_attention}
+
+
+def require_real_tokens(is_real: object, tokens: Tensor, start: int) -> None:
+    """Raise unless `is_real` is a boolean tensor (TypeError) of shape (B, start + N), on the device of `tokens`, and
+    has no padding between the real tokens of a text (ValueError)."""
+    require_tensor("is_real", is_real, rank=2)
+    assert isinstance(is_real, Tensor)
+    if is_real.dtype != torch.bool:
+        raise TypeError(f"is_real must be boolean, got {is_real.dtype}")
+    wanted = (tokens.shape[0], start + tokens.shape[1])
+    if tuple(is_real.shape) != wanted:
+        raise ValueError(f"is_real has shape {tuple(is_real.shape)}, but tokens and caches make it {wanted}")
+    if is_real.device != tokens.device:
+        raise ValueError(f"is_real is on {is_real.device}, but tokens is on {tokens.device}")
+    begins = is_real & ~nn.functional.pad(is_real, (1, 0))[:, :-1]
+    extremes = seen_extremes(begins.sum(1))
+    if extremes is not None and extremes[1] > 1:
+        raise ValueError("is_real has padding between the real tokens of a text: it must be before or behind them")

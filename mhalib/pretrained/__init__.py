@@ -1,16 +1,22 @@
-"""Real encoders: their weights in our layers, and the attention maps of one of them, which come with the package."""
+"""Real models: their weights in our layers, and the attention maps of one of them, which come with the package."""
 
-from .load import FILES, MINILM, PINS, Pin, Pretrained, load
+from .decoders import DECODERS
+from .files import FILES, INDEX, MINILM, PINS, Pin
+from .load import Pretrained, load
 from .maps import ERROR, About, Reading, about_maps, load_maps, marked, read_maps, stacked, write_maps
+from .room import Memory, memory
 from .sentences import SENTENCES
 
 __all__ = [
+    "DECODERS",
     "ERROR",
     "FILES",
+    "INDEX",
     "MINILM",
     "PINS",
     "SENTENCES",
     "About",
+    "Memory",
     "Pin",
     "Pretrained",
     "Reading",
@@ -18,6 +24,7 @@ __all__ = [
     "load",
     "load_maps",
     "marked",
+    "memory",
     "read_maps",
     "stacked",
     "write_maps",

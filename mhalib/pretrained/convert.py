@@ -1,8 +1,7 @@
-"""The weights of Hugging Face's BERT-like encoders under our names."""
+"""The weights of Hugging Face's BERT-like encoders under our names, and which models are read at all."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,8 @@ import torch
 from torch import Tensor
 
 from ..models import BERT
+from .config import ELSEWHERE, Config
+from .decoders import DECODERS
 
 
 @dataclass(frozen=True)
@@ -87,30 +88,71 @@ _EMBEDDINGS = {
 }
 
 
+UNREAD = {
+    **dict.fromkeys(("t5", "mt5", "umt5"), "an encoder and a decoder, with a learned number for each distance"),
+    **dict.fromkeys(("bart", "mbart", "marian", "pegasus", "m2m_100"), "an encoder and a decoder"),
+    **dict.fromkeys(("vit", "deit", "clip", "siglip"), "it reads pictures of three colours"),
+    **dict.fromkeys(("gemma2",), "its scores are capped, and it has norms behind its sublayers, too"),
+    **dict.fromkeys(("gemma3", "gemma3_text"), "its layers have different windows and rotary bases"),
+    **dict.fromkeys(("bloom", "mpt"), "its positions are a number for each distance and head, ALiBi"),
+    **dict.fromkeys(
+        ("mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3"), "a mixture of feed-forward networks"
+    ),
+    **dict.fromkeys(("gptj", "phi"), "one norm before attention and feed-forward network, which stand side by side"),
+    **dict.fromkeys(("mamba", "mamba2", "rwkv"), "it has no attention"),
+}
+"""Well-known models that our blocks cannot hold, by `model_type`, and why not."""
+
+
+def require_known(config: Mapping[str, Any]) -> None:
+    """Raise ValueError unless the model of this config.json is one of `FAMILIES` or `DECODERS`."""
+    kind = config.get("model_type")
+    if not isinstance(kind, str) or kind not in {*FAMILIES, *DECODERS}:
+        why = f" ({UNREAD[kind]})" if isinstance(kind, str) and kind in UNREAD else ""
+        raise ValueError(
+            f"model_type={kind!r:.80} in config.json is not one of {sorted({*FAMILIES, *DECODERS})}, "
+            f"which our blocks can hold{why}; {ELSEWHERE}"
+        )
+
+
+def encoder(config: Mapping[str, Any]) -> BERT:
+    """Our model of an encoder's config.json on the device "meta", where it takes no memory.
+
+    Raises:
+        ValueError: an entry is missing or wrong, or our blocks do not have what it asks for.
+    """
+    family, told = _family(config), Config(config)
+    sizes = {name: told.count(key) for name, key in family.sizes.items()}
+    sizes["max_tokens"] -= _first(family, told)  # RoBERTa never uses the positions before
+    with torch.device("meta"):
+        return BERT(**cast("Any", {"num_segments": 1, **sizes}), norm_eps=told.number("layer_norm_eps", 1e-12))
+
+
+def _first(family: Family, config: Config) -> int:
+    """The position at which texts begin."""
+    return 0 if family.first_position is None else config.count("pad_token_id", minimum=0) + family.first_position
+
+
 def build(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BERT:
     """Our model with a checkpoint's weights, in evaluation mode.
 
     Args:
         config: what config.json says.
-        tensors: what model.safetensors holds.
+        tensors: what the files of weights hold.
 
     Raises:
-        ValueError: the architecture is not one of `FAMILIES` or is a variant that our blocks do not have, the config
-            lacks a size or counts fewer layers than the checkpoint has, its epsilon is not positive, or a tensor is
-            missing or has another shape than the config says.
+        ValueError: the architecture is a variant that our blocks do not have, the config lacks a size or counts fewer
+            layers than the checkpoint has, its epsilon is not positive, or a tensor is missing or has another shape
+            than the config says.
     """
-    family = _family(config)
-    first = 0 if family.first_position is None else _count(config, "pad_token_id", 0) + family.first_position
-    sizes = {name: _count(config, key) for name, key in family.sizes.items()}
-    sizes["max_tokens"] -= first  # RoBERTa never uses the positions before
-    with torch.device("meta"):  # made without memory, and given the checkpoint's
-        model = BERT(**cast("Any", {"num_segments": 1, **sizes}), norm_eps=_epsilon(config))
+    family, model = _family(config), encoder(config)  # without memory, and given the checkpoint's
     names = _names(family, model)
     found = _find(tensors, names)
-    _require_all_layers(tensors, family, sizes["num_layers"])
+    _require_all_layers(tensors, family, model.design.num_layers)
+    first = _first(family, Config(config))
     found["tokens.positions.table"] = found["tokens.positions.table"][first:]
     if not family.has_segments:
-        found["segments.weight"] = torch.zeros(1, sizes["num_hiddens"])
+        found["segments.weight"] = torch.zeros(1, model.design.num_hiddens)
     for own, wanted in model.state_dict().items():
         if found[own].shape != wanted.shape:
             raise ValueError(
@@ -123,16 +165,10 @@ def build(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BERT:
 
 def token_without_position(config: Mapping[str, Any]) -> int | None:
     """The id that RoBERTa leaves out when it counts positions, its padding; `None` for encoders that count all."""
-    return None if _family(config).first_position is None else _count(config, "pad_token_id", 0)
+    return None if _family(config).first_position is None else Config(config).count("pad_token_id", minimum=0)
 
 
 def _family(config: Mapping[str, Any]) -> Family:
-    kind = config.get("model_type")
-    if kind not in FAMILIES:
-        raise ValueError(
-            f"model_type={kind!r} in config.json is not one of {sorted(FAMILIES)}, which our blocks can hold: "
-            'through="transformers" runs any other encoder'
-        )
     activation = config.get("hidden_act", config.get("activation", "gelu"))
     wanted = {
         "hidden_act": (activation, "gelu"),
@@ -142,22 +178,8 @@ def _family(config: Mapping[str, Any]) -> Family:
     }
     for name, (has, needs) in wanted.items():
         if has != needs:
-            raise ValueError(f"{name}={has!r} in config.json: our blocks need {needs!r}")
-    return FAMILIES[kind]
-
-
-def _count(config: Mapping[str, Any], key: str, minimum: int = 1) -> int:
-    value = config.get(key)
-    if not isinstance(value, int) or value < minimum:
-        raise ValueError(f"{key}={value!r} in config.json must be an integer of at least {minimum}")
-    return value
-
-
-def _epsilon(config: Mapping[str, Any]) -> float:
-    value = config.get("layer_norm_eps", 1e-12)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-        raise ValueError(f"layer_norm_eps={value!r} in config.json must be a positive number")
-    return float(value)
+            raise ValueError(f"{name}={has!r} in config.json: our blocks need {needs!r}; {ELSEWHERE}")
+    return FAMILIES[str(config["model_type"])]
 
 
 def _require_all_layers(tensors: Mapping[str, Tensor], family: Family, num_layers: int) -> None:

@@ -52,7 +52,7 @@ def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
         D,
         D // d,
         dropout=layer.dropout,
-        bias=layer.W_o.bias is not None,
+        bias=layer.W_q.bias is not None or layer.W_o.bias is not None,
         kdim=layer.key_size,
         vdim=layer.value_size,
         batch_first=True,
@@ -118,7 +118,11 @@ def to_d2l(layer: MultiHeadAttention) -> dict[str, Tensor]:
             scale, or positions are rotary.
     """
     _require_usual(layer, "D2L's layer")
-    return _renamed(layer.state_dict(), D2L_NAMES, D2L_NAMES)
+    state = layer.state_dict()
+    if any(f"{name}.bias" in state for name in D2L_NAMES):  # D2L's projections have all of them, or none
+        for name in D2L_NAMES:
+            state.setdefault(f"{name}.bias", state[f"{name}.weight"].new_zeros(layer.num_hiddens))
+    return _renamed(state, D2L_NAMES, D2L_NAMES)
 
 
 def from_d2l(state_dict: Mapping[str, Tensor], num_heads: int, dropout: float = 0.0) -> MultiHeadAttention:

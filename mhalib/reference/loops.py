@@ -13,6 +13,8 @@ from ..attention import MultiHeadAttention
 from ..attention.layer import Mask
 from ._known import require_known
 
+_KNOWN_TURNS = ("interleaved", 10000.0, None, None)
+
 
 def attend_loops(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, scale: float | None = None
@@ -77,9 +79,16 @@ def multi_head_attention_loops(
 
     Raises:
         TypeError: the layer is a variant, whose steps these loops do not know.
+        ValueError: its rotary positions are others than those of RoFormer.
         TypeError, ValueError: inputs or masks do not fit, as in `MultiHeadAttention.forward`.
     """
     require_known("layer", layer)
+    turns = layer.positions
+    if turns is not None and (turns.pairs, turns.base, turns.width, turns.scaling) != _KNOWN_TURNS:
+        raise ValueError(
+            f"layer turns its heads with pairs={turns.pairs!r}, base={turns.base}, width={turns.width} and "
+            f"scaling={turns.scaling}: these loops know {_KNOWN_TURNS} alone"
+        )
     layer._check_inputs(queries, keys, values)
     layer._join_masks(queries, keys.shape[1], valid_lens, mask)  # raises where they do not fit
     batch_size, num_queries, num_kvpairs = queries.shape[0], queries.shape[1], keys.shape[1]

@@ -120,11 +120,13 @@ def exchange_pairs(layer: MultiHeadAttention, pairs: str) -> MultiHeadAttention:
     if layer.positions is None:
         raise ValueError("layer has no rotary positions")
     new = copy.deepcopy(layer)
-    new.positions = RotaryPositions(pairs, layer.positions.base)
+    width = layer.positions.width or layer.head_dim
+    new.positions = RotaryPositions(pairs, layer.positions.base, layer.positions.width, layer.positions.scaling)
     if pairs != layer.positions.pairs:
-        order = torch.arange(layer.head_dim).view(-1, 2).T.flatten()  # 0 2 4 … 1 3 5 …
+        order = torch.arange(width).view(-1, 2).T.flatten()  # 0 2 4 … 1 3 5 …
         if pairs == "interleaved":
             order = order.argsort()
+        order = torch.cat([order, torch.arange(width, layer.head_dim)])
         with torch.no_grad():
             for projection, heads in ((new.W_q, new.num_heads), (new.W_k, new.num_kv_heads)):
                 for part in projection.parameters():

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from .._validate import require_choice
+from .._validate import require_choice, require_positive
 from ..attention import MultiHeadAttention, register
 
 NORMS_OF_HEADS = ("layer", "rms")
@@ -26,6 +26,7 @@ class QKNormAttention(MultiHeadAttention):
         norm: "layer" subtracts the mean of the d channels and divides by their standard deviation, as in ViT-22B;
             "rms" only divides by their root mean square, as in OLMo 2 and Qwen3. All heads share their d gains, one
             set for queries and one for keys; there is no bias.
+        norm_eps: what is added to a variance or mean square; `None` means 1e-5 with "layer" and 1e-6 with "rms".
 
     Raises:
         TypeError, ValueError: an argument is not of this kind.
@@ -42,12 +43,15 @@ class QKNormAttention(MultiHeadAttention):
         bias: bool = False,
         *,
         norm: str = "layer",
+        norm_eps: float | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(num_hiddens, num_heads, dropout, bias, **settings)
         require_choice("norm", norm, NORMS_OF_HEADS)
-        self.norm_q = _norm(norm, self.head_dim)
-        self.norm_k = _norm(norm, self.head_dim)
+        if norm_eps is not None:
+            require_positive("norm_eps", norm_eps)
+        self.norm_q = _norm(norm, self.head_dim, norm_eps)
+        self.norm_k = _norm(norm, self.head_dim, norm_eps)
 
     def project(self, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q (B, h, Q, d), k (B, num_kv_heads, K, d), both normalised, and v (B, num_kv_heads, K, value_dim)."""
@@ -59,5 +63,7 @@ class QKNormAttention(MultiHeadAttention):
         super().keep_heads(heads)
 
 
-def _norm(kind: str, width: int) -> nn.Module:
-    return nn.LayerNorm(width, bias=False) if kind == "layer" else nn.RMSNorm(width, eps=1e-6)
+def _norm(kind: str, width: int, eps: float | None) -> nn.Module:
+    if kind == "layer":
+        return nn.LayerNorm(width, bias=False, eps=1e-5 if eps is None else eps)
+    return nn.RMSNorm(width, eps=1e-6 if eps is None else eps)

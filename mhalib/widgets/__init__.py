@@ -12,6 +12,7 @@ from ._instrument import STYLE, Instrument, joinable, page_script, script_file, 
 from .attention_playground import AttentionPlayground
 from .cost_calculator import CostCalculator
 from .head_explorer import HeadExplorer
+from .head_wall import HeadWall
 from .reshape_stepper import ReshapeStepper
 from .roofline import Roofline
 
@@ -20,6 +21,7 @@ __all__ = [
     "AttentionPlayground",
     "CostCalculator",
     "HeadExplorer",
+    "HeadWall",
     "Instrument",
     "ReshapeStepper",
     "Roofline",

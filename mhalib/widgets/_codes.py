@@ -106,14 +106,23 @@ def as_base64(array: NDArray[Any]) -> str:
 
 def note(table: Table, sums: Table, seen: Cells, signs: Signs) -> str:
     """What is odd about the weights, in a sentence for each oddity."""
-    found = []
+    return in_sentences(*oddities(table, sums, seen, signs), sums.size, signs)
+
+
+def oddities(table: Table, sums: Table, seen: Cells, signs: Signs) -> tuple[int, int]:
+    """How many rows do not sum to what they should, and how many masked cells have a weight."""
     blind = ~seen.any(axis=-1) & (np.nan_to_num(sums) == 0)  # a query that sees no key has 0 or NaN to show
     fits = np.isfinite(sums) if signs is MIXED else np.abs(sums - 1) <= SUM_SLACK
-    wrong = int((~fits & ~blind).sum())
+    leaks = ~seen & (np.abs(table) >= 0.5 / LEVELS)  # NaN is not
+    return int((~fits & ~blind).sum()), int(leaks.sum())
+
+
+def in_sentences(wrong: int, leaks: int, num_rows: int, signs: Signs) -> str:
+    """Oddities as they are told."""
+    found = []
     if wrong:
         sums_to = "sum to no number" if signs is MIXED else "do not sum to 1"
-        found.append(f"{wrong:,} of {sums.size:,} rows {sums_to}.")
-    leaks = int((~seen & (np.abs(np.nan_to_num(table)) >= 0.5 / LEVELS)).sum())
+        found.append(f"{wrong:,} of {num_rows:,} rows {sums_to}.")
     if leaks:
         found.append(f"{leaks:,} masked cells have a weight other than 0.")
     return " ".join(found)

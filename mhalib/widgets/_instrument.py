@@ -7,6 +7,8 @@ that and draws the same picture from it, with no kernel.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import json
 import re
@@ -16,11 +18,20 @@ from typing import Any, ClassVar
 
 import anywidget
 
+from .._tokens import spelt
+from .._validate import as_path, require_text, require_title
+
 FOLDER = Path(__file__).parent
 SHARED = FOLDER / "shared.js"
 HOST = FOLDER / "host.js"
 STYLE = FOLDER / "shared.css"
 """The style sheet of all instruments."""
+PAGE_STYLE = """:root { color-scheme: light dark; }
+body { font-family: system-ui, sans-serif; margin: 1rem auto; max-width: 75rem; padding: 0 1rem; }
+h1 { font-size: 1.2rem; }
+.mhalib-instrument { overflow-x: auto; }
+"""
+"""What a page of its own has beside the style of the instruments: the system's colours, and a margin."""
 
 
 class Instrument(anywidget.AnyWidget):
@@ -55,8 +66,33 @@ class Instrument(anywidget.AnyWidget):
         if bundle is None:
             return None
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        caption = self.table()[0]
-        return {**data, "text/plain": f"{type(self).__name__}: {caption}", "text/html": self._html()}, metadata
+        return {**data, "text/plain": self._described(), "text/html": self._html()}, metadata
+
+    def save_html(self, path: str | Path, *, title: str | None = None) -> None:
+        """Write the instrument, as it is now, to one HTML file that needs no kernel and no network.
+
+        The file holds the styles, the script and the numbers. Its policy (Content-Security-Policy) lets a browser run
+        this one script, known by its hash, and load nothing: a token that looks like code stays text.
+
+        Args:
+            path: of the file, which is replaced if it exists.
+            title: of the page; `None` takes the class and the caption of its table.
+
+        Raises:
+            TypeError: `path` is no path, `title` is no string.
+            ValueError: `path` is a folder, or in one that does not exist.
+
+        >>> CostCalculator(512, 8).save_html("costs.html")  # doctest: +SKIP
+        """
+        path = as_path("path", path)
+        require_title(title)
+        if path.is_dir() or not path.parent.is_dir():
+            raise ValueError(f"path={str(path)!r} is a folder, or in one that does not exist")
+        text = whole_page(self._html(), self.script, title or self._described())
+        path.write_text(text, encoding="utf-8", newline="\n")
+
+    def _described(self) -> str:
+        return f"{type(self).__name__}: {self.table()[0]}"
 
     def _html(self) -> str:
         caption, header, rows = self.table()
@@ -117,10 +153,52 @@ def source(script: str) -> str:
     return _joined([SHARED, script_file(script)])
 
 
-def page_script() -> str:
-    """The one script of a static page: shared functions, all instruments, and the host that wakes them."""
-    names = ", ".join(Instrument.known)
-    return f'(() => {{\n"use strict";\n{_joined(scripts())}\nwake({{ {names} }});\n}})();\n'
+def page_script(*names: str) -> str:
+    """The one script of a static page: shared functions, instruments, and the host that wakes them.
+
+    Args:
+        names: of the instruments, such as "HeadExplorer"; without one, all.
+
+    Raises:
+        TypeError: a name is no string.
+        ValueError: there is no such instrument.
+    """
+    for name in names:
+        require_text("each name", name)
+        if name not in Instrument.known:
+            raise ValueError(f"names has {name!r}, but the instruments are {', '.join(Instrument.known)}")
+    files = [SHARED, *map(script_file, names), HOST] if names else scripts()
+    woken = ", ".join(names or Instrument.known)
+    return f'(() => {{\n"use strict";\n{_joined(files)}\nwake({{ {woken} }});\n}})();\n'
+
+
+def whole_page(body: str, script: str, title: str) -> str:
+    """An HTML file that holds all it needs, under a policy that runs and loads nothing else."""
+    style = STYLE.read_text(encoding="utf-8") + PAGE_STYLE
+    code = page_script(script)
+    policy = (
+        f"default-src 'none'; script-src '{_hash(code)}'; style-src '{_hash(style)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    shown = html.escape("".join(spelt(title)))
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{shown}</title>\n'
+        f"<style>{style}</style>\n</head>\n<body>\n<main>\n<h1>{shown}</h1>\n{body}\n</main>\n"
+        f"<script>{code}</script>\n</body>\n</html>\n"
+    )
+
+
+def _hash(text: str) -> str:
+    """How a policy names a script or a style that stands in the page.
+
+    Raises:
+        ValueError: the text would end its element, or is changed by a parser, so that the browser would see another.
+    """
+    if wrong := re.search(r"</(?:script|style)|<!--|\r|\0", text, re.IGNORECASE):
+        raise ValueError(f"a script or style cannot stand in a page because of {wrong[0]!r}")
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}"
 
 
 def _joined(files: Sequence[Path]) -> str:

@@ -1,7 +1,7 @@
 // @ts-check
 /* What attention costs, or how a variant differs in that. Counts are exact integers (BigInt), so that they equal Python's. */
 
-import { choice, classes, inWords, labelled, listen, make, numberInput, settle, sheet, voice, writer } from "./shared.js";
+import { classes, fieldsOf, inWords, listen, make, settle, sheet, voice } from "./shared.js";
 
 /** @import { Costs, Part, Place, Ratio, Row, Setting } from "./types" */
 /** @param {Place<Costs>} place */
@@ -184,36 +184,19 @@ export function CostCalculator({ model, el }) {
     said.textContent = `${variant}: ${weights} of the parameters of multi-head attention, ${work} of the FLOPs, ${kept} of the cache.`;
   }
 
-  const put = writer(model);
+  const { field, chooser } = fieldsOf(model, said);
   const sizes = FIELDS.filter(([name]) => !compares || name !== "num_kv_heads");
-  /** @type {(name: keyof Costs, label: string, min: number, max: number) => { row: HTMLElement, refresh: () => void }} */
-  const field = (name, label, min, max) => {
-    const changed = (/** @type {number} */ value) => put({ [name]: value });
-    const { input, show } = numberInput({ value: number(name), min, max, changed, said, "data-name": name });
-    return { row: labelled(label, input), refresh: () => show(number(name)) };
-  };
-  /** @type {(name: keyof Costs, label: string, options: (string | number)[][], read?: (value: string) => unknown) => { row: HTMLElement, refresh: () => void }} */
-  const chooser = (name, label, options, read = Number) => {
-    const now = () => (typeof model.get(name) === "boolean" ? String(number(name)) : String(model.get(name)));
-    const input = choice({ value: now(), options, changed: (value) => put({ [name]: read(value) }), "data-name": name });
-    return {
-      row: labelled(label, input),
-      refresh() {
-        input.value = now();
-      },
-    };
-  };
   const fields = sizes.map(([name, label, max]) => field(name, label, 1, max));
-  fields.push(chooser("bytes_per_number", "bytes per number", [[8, "8 (float64)"], [4, "4 (float32)"], [2, "2 (bfloat16)"], [1, "1 (8-bit)"]]));
+  fields.push(chooser("bytes_per_number", "bytes per number", [[8, "8 (float64)"], [4, "4 (float32)"], [2, "2 (bfloat16)"], [1, "1 (8-bit)"]], Number));
   if (compares) {
-    fields.unshift(chooser("variant", "variant", VARIANTS.map((name) => [name, name]), String));
+    fields.unshift(chooser("variant", "variant", VARIANTS.map((name) => [name, name])));
     for (const [variant, name, label, min, max] of SETTINGS) {
       const one = typeof min === "number" ? field(name, label, min, Number(max)) : chooser(name, label, [[0, min], [1, max]], (value) => value === "1");
       const refresh = () => {
         one.refresh();
         one.row.hidden = model.get("variant") !== variant;
       };
-      fields.splice(fields.findIndex(({ row }) => row.querySelector("[data-name=num_layers]")), 0, { row: one.row, refresh });
+      fields.splice(fields.findIndex(({ row }) => row.querySelector("[data-name=num_layers]")), 0, { ...one, refresh });
     }
   }
 

@@ -1,7 +1,7 @@
 // @ts-check
 /* What each head attends to. Thousandths in 10 bits; mixed weights, which have a sign, in 16. Above TOP are signs. */
 
-import { arrows, choice, classes, labelled, legible, listen, make, penOf, range, settle, sheet, svg, voice, writer } from "./shared.js";
+import { arrows, barOf, bytesOf, choice, classes, labelled, legible, listen, make, penOf, rampOf, range, region, saveSvg, settle, sheet, svg, voice, writer } from "./shared.js";
 
 /** @import * as T from "./types" */
 /** @param {T.Place<T.Explorer>} place */
@@ -16,30 +16,19 @@ export function HeadExplorer({ model, el }) {
   const WINDOW = 24;
   const MASKED = -40000;
   const css = classes("head-explorer");
-  const bytes = (/** @type {string} */ text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-  const weights = bytes(model.get("packed"));
+  const weights = bytesOf(model.get("packed"));
   const signed = new DataView(weights.buffer);
-  const totals = new DataView(bytes(model.get("sums")).buffer);
-  const seen = bytes(model.get("seen"));
-  const images = (model.get("pictures") ?? []).map(bytes);
+  const totals = new DataView(bytesOf(model.get("sums")).buffer);
+  const seen = bytesOf(model.get("seen"));
+  const images = (model.get("pictures") ?? []).map(bytesOf);
   const [tall, wide, patch] = model.get("picture_size") ?? [0, 0, 1];
   const across = wide / patch; // patches; they are the last keys
   const first = K - (across * tall) / patch;
-  const colours = ramp(model.get("ramp"));
+  const colours = rampOf(model.get("ramp"), 1001);
   /** @type {T.Maybe} */
   let key = null; // the key that is spoken of; null: the strongest
   /** @type {T.Maybe} */
   let spokenOf = null; // and its query
-
-  /** 1001 colours between the few that were carried. @type {T.Ramp} */
-  function ramp(stops) {
-    const parts = stops.map((stop) => [1, 3, 5].map((i) => parseInt(stop.slice(i, i + 2), 16)));
-    return range(0, 1001).map((code) => {
-      const at = (code / 1000) * (parts.length - 1);
-      const low = Math.min(Math.floor(at), parts.length - 2);
-      return parts[low].map((part, i) => Math.round(part + (parts[low + 1][i] - part) * (at - low)));
-    });
-  }
 
   /** @type {T.Weight} */
   function weight(head, q, k) {
@@ -231,10 +220,8 @@ export function HeadExplorer({ model, el }) {
   const lineNote = make("p", { class: css("note") });
   const under = make("canvas", { class: css("under"), role: "img" });
   const underNote = make("p", { class: css("note"), text: `${mixed ? `Blue: a weight above 0 on the patch, orange: below 0, full from ±${written(limit / 2)} on` : "Orange: the weight on each patch, full from 0.5 on"}. Frame: the patch that is named above.` });
-  /** @type {T.Frame} */
-  const frame = (label, ...inside) => make("div", { class: "mhalib-frame", role: "region", tabindex: "0", "aria-label": label }, ...inside);
   const title = make("p", { class: css("title") });
-  const body = make("div", { class: "mhalib-frame", role: "region", tabindex: "0", "aria-label": "numbers of the large head" });
+  const body = region("numbers of the large head");
   const details = make("details", { ontoggle: () => drawTable() }, make("summary", { text: "numbers as a table" }), body);
 
   function lock(/** @type {number} */ q) {
@@ -454,9 +441,7 @@ export function HeadExplorer({ model, el }) {
     if (mixed) names.push(svg("text", { x: 6, y: height - 8, text: `blue: above 0, orange: below 0; full at ±${written(limit)}` }));
     const whole = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "font-family": "sans-serif", "font-size": 12 });
     whole.append(svg("title", { text: `Attention weights, ${place()}` }), hatch, ...range(0, Q).flatMap((q) => range(0, K).flatMap((k) => picked(q, k))), ...names);
-    const address = URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(whole)], { type: "image/svg+xml" }));
-    make("a", { href: address, download: `${place().replaceAll(/[ ,]+/g, "-")}.svg` }).click();
-    setTimeout(() => URL.revokeObjectURL(address), 10000);
+    saveSvg(whole, place());
   }
 
   /** @type {T.Options} */
@@ -487,14 +472,7 @@ export function HeadExplorer({ model, el }) {
 
   function scale() {
     /** @type {T.Bar} */
-    const bar = (from, to) => {
-      const one = make("canvas", { class: css("scale"), width: to - from, height: 1 });
-      const pen = penOf(one);
-      const image = pen.createImageData(to - from, 1);
-      range(from, to).forEach((i) => image.data.set([...colours[10 * i], 255], 4 * (i - from)));
-      pen.putImageData(image, 0, 0);
-      return one;
-    };
+    const bar = (from, to) => barOf(range(from, to).map((i) => colours[10 * i]), css("scale"));
     const digits = limit % 100 ? 2 : 1;
     const ends = mixed
       ? make("span", {}, written(-limit, digits), bar(0, 51), "0", bar(50, 101), written(limit, digits))
@@ -545,9 +523,9 @@ export function HeadExplorer({ model, el }) {
     said,
     ...(mixed ? [make("p", { class: css("mixed-said"), text: mixedSaid })] : []),
     scale(),
-    frame("all heads", make("div", { class: css("wall") }, heads, meanTile)),
+    region("all heads", make("div", { class: css("wall") }, heads, meanTile)),
     title,
-    make("div", { class: css("panels") }, ...(images.length ? [frame("picture", under, underNote)] : []), frame("large head", grid), ...(images.length ? [] : [frame("lines", lines, lineNote)])),
+    make("div", { class: css("panels") }, ...(images.length ? [region("picture", under, underNote)] : []), region("large head", grid), ...(images.length ? [] : [region("lines", lines, lineNote)])),
     save,
     details,
   );

@@ -11,19 +11,18 @@ import seaborn as sns
 import traitlets
 from numpy.typing import NDArray
 
-from .._arrays import Array, Mask, real_array, require_length, seen_cells
-from .._tokens import spelt
+from .._arrays import Array, Mask, real_array, seen_cells
 from .._validate import require_count, require_flag
 from ..plots import COLOUR_MAP
 from . import _codes
 from ._codes import LEVELS, MIXED, ORDINARY, as_base64, written
 from ._head_facts import all_sharing, checked_gates, checked_groups, gate_of, sharing
 from ._instrument import Instrument
+from ._token_lists import token_lists
 
 DIVERGING = ["#7a3100", "#d55e00", "#f4ae6d", "#ffffff", "#7fc0e8", "#0072b2", "#00304f"]
 """The colours of mixed weights, from below 0 by white to above; told apart by every kind of colour vision."""
 MAX_CELLS = 4_000_000
-MAX_TOKEN = 200
 WIDE_TABLE = 32
 
 
@@ -130,8 +129,8 @@ class HeadExplorer(Instrument):
             require_count(name, number, minimum=0)
             if number >= size:
                 raise ValueError(f"{name}={number} is outside the weights, which have {size}, counted from 0")
-        query_tokens = _tokens("queries", queries, B, Q)
-        key_tokens = query_tokens if keys is None and Q == K else _tokens("keys", keys, B, K)
+        query_tokens = token_lists("queries", queries, B, Q)
+        key_tokens = query_tokens if keys is None and Q == K else token_lists("keys", keys, B, K)
         self._seen = seen_cells(mask, layer_shape).reshape(B, h, Q, K)
         if mixed is not None:
             require_flag("mixed", mixed)
@@ -261,26 +260,6 @@ def _stacked(weights: Array | Sequence[Array]) -> tuple[NDArray[np.float64], tup
     return np.stack([layer.reshape((1,) * (4 - len(shape)) + shape) for layer in layers]), shape
 
 
-def _tokens(name: str, tokens: Sequence[Any] | None, num_examples: int, length: int) -> list[list[str]]:
-    """One list of tokens for all examples, or one for each, cleaned so that every character can be seen."""
-    if tokens is None:
-        return [[str(i) for i in range(length)]]
-    if isinstance(tokens, str):
-        raise TypeError(f"{name} must be a sequence of strings, got one string: {tokens!r:.80}")
-    nested = [isinstance(each, (list, tuple)) for each in tokens]
-    if any(nested) and not all(nested):
-        raise TypeError(f"{name} mixes tokens and lists of tokens")
-    if nested and all(nested):
-        if len(tokens) != num_examples:
-            raise ValueError(f"{name} has {len(tokens)} lists of tokens, but there are {num_examples} examples")
-        lists = list(tokens)
-    else:
-        lists = [tokens]
-    for each in lists:
-        require_length(name, each, length)
-    return [[_visible(str(token)) for token in each] for each in lists]
-
-
 def _pictures(
     pictures: Array | None, patch_size: int | None, num_examples: int, num_keys: int
 ) -> tuple[list[str], list[int]]:
@@ -303,14 +282,6 @@ def _pictures(
         )
     bytes_ = 255 * images.clip(0) / max(float(images.max()), 1e-9)
     return [as_base64(each.round().astype(np.uint8)) for each in bytes_], [height, width, int(patch_size)]
-
-
-def _visible(token: str) -> str:
-    """Control characters as their codes; at most 200 characters; a name for a token of nothing but spaces."""
-    if not token.strip(" "):
-        return "␣" * min(len(token), 8) or "(empty)"
-    cut = token if len(token) <= MAX_TOKEN else token[: MAX_TOKEN - 1] + "…"
-    return "".join(spelt(cut))
 
 
 def _sum_text(total: float) -> str:

@@ -1,64 +1,69 @@
 // @ts-check
 /* What bounds each step of the layer on a machine of two limits. Counts are exact integers (BigInt), so that they equal Python's. */
 
-import { choice, classes, inWords, labelled, listen, make, numberInput, settle, sheet, svg, voice, writer } from "./shared.js";
+import { classes, fieldsOf, inWords, listen, make, settle, sheet, svg, voice, writer } from "./shared.js";
 
 /** @import { Place, Roof, StepOnRoof } from "./types" */
 /** @param {Place<Roof>} place */
 export function Roofline({ model, el }) {
   const css = classes("roofline");
-  /** @type {[keyof Roof & string, string, number][]} */
+  /** Name, label, bounds, and the variant that alone has it. @type {[keyof Roof & string, string, number, number, string?][]} */
   const FIELDS = [
-    ["num_hiddens", "width D", 65536],
-    ["num_heads", "heads h", 1024],
-    ["num_kv_heads", "key–value heads g", 1024],
-    ["num_tokens", "tokens N", 10000000],
-    ["batch_size", "examples B", 1000000],
+    ["num_hiddens", "width D", 1, 65536],
+    ["num_heads", "heads h", 1, 1024],
+    ["num_kv_heads", "key–value heads g", 1, 1024, "grouped"],
+    ["latent_size", "latent width c", 1, 65536, "latent"],
+    ["rotary_size", "rotary width r", 0, 65536, "latent"],
+    ["num_tokens", "tokens N", 1, 10000000],
+    ["batch_size", "examples B", 1, 1000000],
   ];
-  const STEPS = ["W_q", "W_k", "W_v", "scores", "softmax", "average", "W_o"];
   const PHASES = [["prefill", "prefill: a prompt"], ["training", "training"], ["decoding", "decoding: a token"]];
-  const VARIANTS = ["multi-head", "grouped", "multi-query"];
+  const VARIANTS = ["multi-head", "grouped", "multi-query", "latent"];
   const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [460, 340, 64, 30, 30, 50];
   const [LEAST, MOST, FLOOR] = [-1, 4, -4]; // powers of ten: FLOPs for each byte, and the least share of the peak
   const put = writer(model);
   const said = voice();
   const number = (/** @type {keyof Roof & string} */ name) => Number(model.get(name));
   const limits = () => /** @type {[string, number, number, number]} */ (model.get("machines").find(([name]) => name === model.get("machine")));
-  const shared = () => (model.get("variant") === "grouped" ? number("num_kv_heads") : model.get("variant") === "multi-head" ? number("num_heads") : 1);
+  const isLatent = () => model.get("variant") === "latent";
+  const isAbsorbed = () => isLatent() && model.get("phase") === "decoding";
+  const shared = () => ({ "multi-head": number("num_heads"), grouped: number("num_kv_heads"), latent: isAbsorbed() ? 1 : number("num_heads") })[model.get("variant")] ?? 1;
 
   /** FLOPs and bytes of each step, as in mhalib.roofline. @type {() => StepOnRoof[]} */
   function costs() {
     const [, peak, bandwidth, width] = limits();
-    const [D, h, N, B] = (/** @type {const} */ (["num_hiddens", "num_heads", "num_tokens", "batch_size"])).map((name) => BigInt(number(name)));
+    const [D, h, N, B, c, r] = (/** @type {const} */ (["num_hiddens", "num_heads", "num_tokens", "batch_size", "latent_size", "rotary_size"])).map((name) => BigInt(number(name)));
     const g = BigInt(shared());
     const d = D / h;
     const fresh = model.get("phase") === "decoding" ? 1n : N;
     const passes = model.get("phase") === "training" ? 3n : 1n;
     const [rows, stacked] = [B * fresh, (fresh * h) / g];
-    /** Matrices (n, k) times (k, m). @type {Record<string, bigint[]>} */
-    const products = {
-      W_q: [1n, rows, D, D],
-      W_k: [1n, rows, D, g * d],
-      W_v: [1n, rows, D, g * d],
-      scores: [B * g, stacked, d, N],
-      average: [B * g, stacked, N, d],
-      W_o: [1n, rows, D, D],
-    };
-    return STEPS.map((name) => {
-      const [count, n, k, m] = products[name] ?? [0n, 0n, 0n, 0n];
+    const [latent, absorbed] = [isLatent(), isAbsorbed()];
+    const turned = latent ? r : 0n;
+    /** A product of matrices (n, k) and (k, m), `count` times; the softmax is none. */
+    const step = (/** @type {string} */ name, /** @type {bigint[]} */ ...product) => ({ name, product });
+    const attending = [step("scores", B * g, stacked, absorbed ? c + r : d + turned, N), step("softmax"), step("average", B * g, stacked, N, absorbed ? c : d)];
+    const narrow = [step("W_down", 1n, rows, D, c), ...(r ? [step("W_rotary", 1n, rows, D, r)] : [])];
+    const inner = absorbed
+      ? [...narrow, step("W_up_k", h, rows, d, c), ...attending, step("W_up_v", h, rows, c, d)]
+      : [...(latent ? [...narrow, step("W_up_k", 1n, rows, c, D), step("W_up_v", 1n, rows, c, D)] : ["W_k", "W_v"].map((name) => step(name, 1n, rows, D, g * d))), ...attending];
+    return [step("W_q", 1n, rows, D, D + h * turned), ...inner, step("W_o", 1n, rows, D, D)].map(({ name, product: [count = 0n, n = 0n, k = 0n, m = 0n] }) => {
       const flops = passes * count * 2n * n * k * m;
-      const numbers = name === "softmax" ? (passes === 3n ? 5n : 2n) * B * h * fresh * N : passes * count * (n * k + k * m + n * m);
+      const numbers = count ? passes * count * (n * k + k * m + n * m) : (passes === 3n ? 5n : 2n) * B * h * fresh * N;
       const moved = numbers * BigInt(width);
       const [computing, moving] = [Number(flops) / peak, Number(moved) / bandwidth];
       return { name, flops, moved, intensity: Number(flops) / Number(moved), seconds: Math.max(computing, moving), bound: computing > moving ? "arithmetic" : "memory" };
     });
   }
+  /** The step that is spoken of: the one that was chosen, if this variant has it. @type {(steps: StepOnRoof[]) => StepOnRoof} */
+  const spoken = (steps) => steps.find(({ name }) => name === model.get("step")) ?? steps.find(({ name }) => name === "scores") ?? steps[0];
 
   /** What does not divide, or null. */
   function problem() {
     const [D, h, g] = [number("num_hiddens"), number("num_heads"), shared()];
     if (D % h) return `D = ${D} is not divisible by h = ${h}: heads of ${(D / h).toFixed(2)} channels do not exist.`;
     if (h % g) return `h = ${h} is not divisible by g = ${g}: some heads would have no keys.`;
+    if (isLatent() && number("rotary_size") % 2) return `r = ${number("rotary_size")} is odd: rotary positions turn pairs.`;
     return null;
   }
 
@@ -80,6 +85,7 @@ export function Roofline({ model, el }) {
 
   /** The axes, the roof, and a dot for each step, at most as high as the roof. @type {(steps: StepOnRoof[]) => void} */
   function drawRoof(steps) {
+    const own = spoken(steps);
     const [name, peak, bandwidth] = limits();
     const ridge = Math.log10(peak / bandwidth);
     const text = (/** @type {number} */ at, /** @type {number} */ down, /** @type {string} */ words, anchor = "middle") => svg("text", { x: at, y: down, "text-anchor": anchor, text: words });
@@ -104,29 +110,33 @@ export function Roofline({ model, el }) {
       if (last && spot.at - last.at < 9) last.steps.push(step);
       else spots.push(spot);
     }
-    /** Of dots that are near each other, together. @type {{ at: number, down: number, names: string[], last: number }[]} */
+    /** Of dots that are near each other, together. @type {{ at: number, down: number, dots: string[][], last: number }[]} */
     const labels = [];
     for (const { at, down, steps: here } of spots) {
-      const names = here.map((step) => step.name);
-      const chosen = names.includes(String(model.get("step")));
+      const names = steps.filter((step) => here.includes(step)).map((step) => step.name);
+      const chosen = here.includes(own);
       parts.push(svg("circle", { cx: at, cy: down, r: chosen ? 8 : 5.5, class: chosen ? css("chosen") : css(here[0].bound), "data-steps": names.join(" "), onclick: () => put({ step: names[0] }) }));
       const before = labels[labels.length - 1];
       if (before && at - before.last < 45) {
-        before.names.push(...names);
+        before.dots.push(names);
         before.last = at;
-      } else labels.push({ at, down, names, last: at });
+      } else labels.push({ at, down, dots: [names], last: at });
     }
     /** @type {[number, number, number][]} */
-    const taken = []; // by labels: left, right, down
-    for (const { at, down, names, last } of labels) {
-      const label = STEPS.filter((step) => names.includes(step)).join(", ");
-      const half = 4.3 * label.length;
+    const taken = []; // by lines of labels: left, right, down
+    for (const { at, down, dots, last } of labels) {
+      const all = steps.map((step) => step.name).filter((name) => dots.flat().includes(name));
+      const many = dots.flatMap((names) => names.flatMap((_, i) => (i % 3 ? [] : [names.slice(i, i + 3)]))); // of a dot, in threes
+      const lines = (all.length < 5 ? [all] : many).map((names) => names.join(", "));
+      const half = 4.3 * Math.max(...lines.map((line) => line.length));
       const wanted = down > y(0) + 1 ? last + 4 + half : (at + last) / 2; // beside the slope, or below the flat part
       const middle = Math.min(WIDTH - 4 - half, Math.max(LEFT + 4 + half, wanted));
-      let low = Math.min(down + 24, HEIGHT - BOTTOM - 8);
-      while (taken.some(([from, to, place]) => middle + half > from && middle - half < to && Math.abs(place - low) < 18)) low += down > HEIGHT / 2 ? -18 : 18;
-      taken.push([middle - half, middle + half, low]);
-      parts.push(text(middle, low, label));
+      let low = Math.min(down + 24, HEIGHT - BOTTOM + 10 - 18 * lines.length);
+      while (taken.some(([from, to, place]) => middle + half > from && middle - half < to && place > low - 18 && place < low + 18 * lines.length)) low += down > HEIGHT / 2 ? -18 : 18;
+      for (const [i, line] of lines.entries()) {
+        taken.push([middle - half, middle + half, low + 18 * i]);
+        parts.push(text(middle, low + 18 * i, line));
+      }
     }
     drawing.replaceChildren(...parts);
     const where = (/** @type {string} */ bound) => steps.filter((step) => step.bound === bound).map((step) => step.name).join(", ") || "none";
@@ -142,44 +152,37 @@ export function Roofline({ model, el }) {
       return;
     }
     const steps = costs();
+    const own = spoken(steps);
     const [name, peak, bandwidth, width] = limits();
     const total = steps.reduce((sum, step) => sum + step.seconds, 0);
     drawRoof(steps);
     const rows = steps.map((step) => [step.name, step.flops ? inWords(step.flops, "") : "0", inWords(step.moved, "B"), step.flops ? digits(step.intensity) : "0", step.bound, inTime(step.seconds), percent(step.seconds / total)]);
-    const marks = (/** @type {number} */ r) => ({ "data-step": steps[r].name, "data-flops": String(steps[r].flops), "data-moved": String(steps[r].moved), "aria-current": steps[r].name === model.get("step") && "true" });
-    const caption = `${name}: ${inWords(BigInt(Math.round(peak)), "FLOP/s")}, ${inWords(BigInt(Math.round(bandwidth)), "B")}/s, numbers of ${width} bytes. Ridge: ${digits(peak / bandwidth)} FLOPs for each byte.`;
-    frame.replaceChildren(sheet(caption, ["step", "FLOPs", "bytes", "FLOPs/byte", "bound by", "at least", "share"], rows, marks));
-    const own = steps[STEPS.indexOf(String(model.get("step")))];
+    const marks = (/** @type {number} */ r) => ({ "data-step": steps[r].name, "data-flops": String(steps[r].flops), "data-moved": String(steps[r].moved), "aria-current": steps[r] === own && "true" });
+    const form = isAbsorbed() ? " Absorbed: the latents are keys and values of all heads." : isLatent() ? " Each head has keys and values of its own, made from latents." : "";
+    const caption = `${name}: ${inWords(BigInt(Math.round(peak)), "FLOP/s")}, ${inWords(BigInt(Math.round(bandwidth)), "B")}/s, numbers of ${width} bytes. Ridge: ${digits(peak / bandwidth)} FLOPs for each byte.${form}`;
+    frame.replaceChildren(sheet(caption, ["step", "FLOPs", "bytes", "FLOPs per byte", "bound by", "at least", "share"], rows, marks));
     const waiting = steps.filter((step) => step.bound === "memory").reduce((sum, step) => sum + step.seconds, 0);
     said.textContent = `${own.name} is bound by ${own.bound} and takes ${inTime(own.seconds)} at least, ${percent(own.seconds / total)} of the layer's ${inTime(total)}. Steps bound by memory take ${percent(waiting / total)}.`;
   }
 
-  /** @type {(name: keyof Roof & string, label: string, options: string[][]) => { row: HTMLElement, refresh: () => void }} */
-  const chooser = (name, label, options) => {
-    const input = choice({ value: String(model.get(name)), options, changed: (value) => put({ [name]: value }), "data-name": name });
-    return {
-      row: labelled(label, input),
-      refresh() {
-        input.value = String(model.get(name));
-      },
-    };
-  };
   const twice = (/** @type {string} */ name) => [name, name];
+  const { field, chooser } = fieldsOf(model, said);
+  const steps = chooser("step", "step to speak of", []);
   const fields = [
     chooser("machine", "machine", model.get("machines").map(([name]) => twice(name))),
     chooser("phase", "phase", PHASES),
     chooser("variant", "variant", VARIANTS.map(twice)),
-    ...FIELDS.map(([name, label, max]) => {
-      const { input, show } = numberInput({ value: number(name), min: 1, max, changed: (value) => put({ [name]: value }), said, "data-name": name });
-      const row = labelled(label, input);
-      const refresh = () => {
-        show(number(name));
-        row.hidden = name === "num_kv_heads" && model.get("variant") !== "grouped";
-      };
-      return { row, refresh };
+    ...FIELDS.map(([name, label, min, max, variant]) => {
+      const { row, refresh } = field(name, label, min, max);
+      return { row, refresh: () => [refresh(), row.toggleAttribute("hidden", Boolean(variant && variant !== model.get("variant")))] };
     }),
-    chooser("step", "step to speak of", STEPS.map(twice)),
+    { row: steps.row, refresh: showSteps },
   ];
+  function showSteps() {
+    const names = costs().map(({ name }) => name);
+    if (steps.input.textContent !== names.join("")) steps.input.replaceChildren(...names.map((name) => make("option", { value: name, text: name })));
+    steps.input.value = spoken(costs()).name;
+  }
   function follow() {
     for (const { refresh } of fields) refresh();
     draw();

@@ -9,15 +9,7 @@ from typing import Any
 import traitlets
 
 from .. import roofline as formulas
-from .._validate import (
-    require_at_most,
-    require_choice,
-    require_count,
-    require_divisible,
-    require_kind,
-    require_positive,
-    require_text,
-)
+from .._validate import require_at_most, require_choice, require_count, require_divisible, require_kind
 from ..bench import Machine
 from ..costs import Sizes
 from ._instrument import Instrument
@@ -26,35 +18,49 @@ BOUNDS = {
     "num_hiddens": 65_536,
     "num_heads": 1024,
     "num_kv_heads": 1024,
+    "latent_size": 65_536,
+    "rotary_size": 65_536,
     "num_tokens": 10_000_000,
     "batch_size": 1_000_000,
 }
-VARIANTS = ("multi-head", "grouped", "multi-query")
+SETTINGS_OF = {
+    "multi-head": (),
+    "grouped": ("num_kv_heads",),
+    "multi-query": (),
+    "latent": ("latent_size", "rotary_size"),
+}
+"""The variants, and the settings that each has."""
+STEPS = (*formulas.STEPS[:3], *formulas.LATENT_STEPS[1:5], *formulas.STEPS[3:])
+"""The steps of all variants."""
 
 
 class Roofline(Instrument):
     """Each step of the layer as a dot on the roof of a machine: what it computes for each byte, what bounds it, and the
     least time it takes, for a prompt, for training, and for one token that is written.
 
-    The numbers are those of `mhalib.roofline.step_costs`. A machine computes with numbers of its own width: 2 bytes on
-    the GPUs of `mhalib.roofline.MACHINES`.
+    The numbers are those of `mhalib.roofline.step_costs` and `mhalib.roofline.latent_step_costs`. Latent attention
+    makes keys and values of each head for a prompt and in training, and is absorbed when it writes a token. A machine
+    computes with numbers of its own width: 2 bytes on the GPUs of `mhalib.roofline.MACHINES`.
 
     Args:
         machine: the name of one of `MACHINES`, or a `Machine`, as `mhalib.bench.measure_machine` gives it, which then
             is there to choose, too.
         num_hiddens: D.
         num_heads: h, divides D.
-        variant: "multi-head", "grouped" or "multi-query".
+        variant: "multi-head", "grouped", "multi-query" or "latent".
         num_kv_heads: of "grouped": heads that have keys and values of their own, divides h. `None` means a quarter of
             h, or half, or 1.
+        latent_size, rotary_size: of "latent". `None` means 4d, and d/2 made even, as in DeepSeek-V2 (DeepSeek-AI 2024,
+            section 2.1.4). A rotary_size of 0 is without rotary positions. Queries have one projection.
         num_tokens: N.
         batch_size: B.
         phase: "prefill", "training" or "decoding", see `mhalib.roofline.PHASES`.
-        step: the one that is spoken of, of `mhalib.roofline.STEPS`.
+        step: the one that is spoken of, of `mhalib.roofline.STEPS` or `LATENT_STEPS`. If the reader chooses a variant
+            without it, scores take its place.
 
     Raises:
         TypeError, ValueError: a size is no integer, not positive, above its bound, or does not divide; there is no such
-            machine, variant, phase or step; a limit of the machine is no positive number.
+            machine, variant or phase, or the variant has no such step; a limit of the machine is no positive number.
     """
 
     script = "Roofline"
@@ -65,6 +71,8 @@ class Roofline(Instrument):
     num_heads = traitlets.Int(32).tag(sync=True)
     variant = traitlets.Unicode("multi-head").tag(sync=True)
     num_kv_heads = traitlets.Int(8).tag(sync=True)
+    latent_size = traitlets.Int(512).tag(sync=True)
+    rotary_size = traitlets.Int(64).tag(sync=True)
     num_tokens = traitlets.Int(2048).tag(sync=True)
     batch_size = traitlets.Int(1).tag(sync=True)
     phase = traitlets.Unicode("prefill").tag(sync=True)
@@ -78,6 +86,8 @@ class Roofline(Instrument):
         *,
         variant: str = "multi-head",
         num_kv_heads: int | None = None,
+        latent_size: int | None = None,
+        rotary_size: int | None = None,
         num_tokens: int = 2048,
         batch_size: int = 1,
         phase: str = "prefill",
@@ -87,7 +97,6 @@ class Roofline(Instrument):
         known = dict(formulas.MACHINES)
         if not isinstance(machine, str):
             require_kind("machine", machine, Machine)
-            _require_limits(machine)
             known.pop(machine.name, None)  # one of its own may have the name of another
             known = {machine.name: machine, **known}
             machine = machine.name
@@ -98,7 +107,14 @@ class Roofline(Instrument):
         require_divisible("num_hiddens", num_hiddens, num_heads)
         if num_kv_heads is None:
             num_kv_heads = num_heads // next(share for share in (4, 2, num_heads) if num_heads % share == 0)
-        sizes |= {"num_kv_heads": num_kv_heads, "num_tokens": num_tokens, "batch_size": batch_size}
+        d = Sizes(num_hiddens, num_heads, num_kv_heads=1).widths[1]
+        sizes |= {
+            "num_kv_heads": num_kv_heads,
+            "latent_size": min(4 * d, BOUNDS["latent_size"]) if latent_size is None else latent_size,
+            "rotary_size": max(2, d // 4 * 2) if rotary_size is None else rotary_size,
+            "num_tokens": num_tokens,
+            "batch_size": batch_size,
+        }
         for name, size in sizes.items():
             _require_size(name, size)
         self._known = known
@@ -106,7 +122,7 @@ class Roofline(Instrument):
         for name, value in choices.items():
             self._require_known(name, value)
         super().__init__(machines=[list(one) for one in known.values()], **sizes, **choices, **kwargs)
-        self.costs()  # refuses what does not fit
+        require_choice("step", step, tuple(one.name for one in self.costs()))  # sizes that do not fit are refused here
 
     @traitlets.validate(*BOUNDS)
     def _check_size(self, proposal: traitlets.Bunch) -> int:
@@ -120,7 +136,7 @@ class Roofline(Instrument):
         return str(proposal["value"])
 
     def _require_known(self, name: str, value: str) -> None:
-        known = {"machine": tuple(self._known), "variant": VARIANTS, "phase": formulas.PHASES, "step": formulas.STEPS}
+        known = {"machine": tuple(self._known), "variant": tuple(SETTINGS_OF), "phase": formulas.PHASES, "step": STEPS}
         require_choice(name, value, known[name])
 
     @traitlets.validate("machines")
@@ -139,15 +155,23 @@ class Roofline(Instrument):
         Raises:
             ValueError: the sizes do not divide, as while one is being changed before the other.
         """
+        run = (self.phase, self.num_tokens, self.batch_size, self.limits().bytes_per_number)
+        if self.variant == "latent":
+            turned = {"positions": "rotary", "rotary_size": self.rotary_size} if self.rotary_size else {}
+            choice = {"name": "latent", "latent_size": self.latent_size, "absorbed": self._absorbed(), **turned}
+            return formulas.latent_step_costs(choice, self.num_hiddens, self.num_heads, *run)
         shared = {"multi-head": self.num_heads, "grouped": self.num_kv_heads, "multi-query": 1}[self.variant]
-        sizes = Sizes(self.num_hiddens, self.num_heads, shared)
-        width = self.limits().bytes_per_number
-        return formulas.step_costs(sizes, self.phase, self.num_tokens, self.batch_size, width)
+        return formulas.step_costs(Sizes(self.num_hiddens, self.num_heads, shared), *run)
+
+    def _absorbed(self) -> bool:
+        """Whether heads share latents as keys and values."""
+        return self.variant == "latent" and self.phase == "decoding"
 
     def table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        names = ["num_hiddens", "num_heads", *(["num_kv_heads"] if self.variant == "grouped" else [])]
-        sizes = ", ".join(f"{name}={getattr(self, name)}" for name in [*names, "num_tokens", "batch_size"])
-        caption = f"Steps of {self.variant} attention, {self.phase}, on {self.machine}, at {sizes}"
+        names = ("num_hiddens", "num_heads", *SETTINGS_OF[self.variant], "num_tokens", "batch_size")
+        sizes = ", ".join(f"{name}={getattr(self, name)}" for name in names)
+        kind = f"absorbed {self.variant}" if self._absorbed() else self.variant
+        caption = f"Steps of {kind} attention, {self.phase}, on {self.machine}, at {sizes}"
         header = ("step", "FLOPs", "bytes", "FLOPs/byte", "bound by", "at least")
         try:
             costs = self.costs()
@@ -172,14 +196,6 @@ def in_time(seconds: float) -> str:
     return f"{round(value, places):,.{max(0, places)}f} {unit}"
 
 
-def _require_limits(machine: Machine) -> None:
-    """Raise unless a machine has a name and limits that are positive numbers."""
-    require_text("machine.name", machine.name)
-    for name in ("peak", "bandwidth"):
-        require_positive(f"machine.{name}", getattr(machine, name))
-    require_count("machine.bytes_per_number", machine.bytes_per_number)
-
-
 def _require_size(name: str, size: int) -> None:
-    require_count(name, size)
+    require_count(name, size, minimum=0 if name == "rotary_size" else 1)
     require_at_most(name, size, BOUNDS[name])

@@ -1,6 +1,6 @@
 // @ts-check
 /* What all instruments share: elements made one by one, controls with labels, tables, keys, and traits written and heard. */
-/** @import { Attributes, ChoiceOptions, Model, NumberOptions } from "./types" */
+/** @import { Attributes, ChoiceOptions, Control, Model, NumberOptions } from "./types" */
 
 /** The whole numbers from `from` to before `to`. @type {(from: number, to: number) => number[]} */
 export const range = (from, to) => Array.from({ length: to - from }, (_, i) => from + i);
@@ -93,6 +93,45 @@ export function penOf(canvas) {
   return /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
 }
 
+/** The bytes that a trait carries in base64. @type {(text: string) => Uint8Array<ArrayBuffer>} */
+export const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+
+/** `count` colours between the few that were carried: red, green and blue. @type {(stops: string[], count: number) => number[][]} */
+export function rampOf(stops, count) {
+  const parts = stops.map((stop) => [1, 3, 5].map((i) => parseInt(stop.slice(i, i + 2), 16)));
+  return range(0, count).map((code) => {
+    const at = (code / (count - 1)) * (parts.length - 1);
+    const low = Math.min(Math.floor(at), parts.length - 2);
+    return parts[low].map((part, i) => Math.round(part + (parts[low + 1][i] - part) * (at - low)));
+  });
+}
+
+/**
+ * Hands a drawing to the reader as an SVG file; of what it is called, spaces and commas become hyphens.
+ * @param {SVGElement} drawing
+ * @param {string} called
+ */
+export function saveSvg(drawing, called) {
+  const address = URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(drawing)], { type: "image/svg+xml" }));
+  make("a", { href: address, download: `${called.replaceAll(/[ ,]+/g, "-")}.svg` }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 10000);
+}
+
+/** A part that scrolls where it is too wide, by keys, too. @type {(label: string, ...inside: (Node | string)[]) => HTMLElement} */
+export function region(label, ...inside) {
+  return make("div", { class: "mhalib-frame", role: "region", tabindex: "0", "aria-label": label }, ...inside);
+}
+
+/** Colours side by side, a pixel each, for a style sheet to stretch. @type {(colours: number[][], name: string) => HTMLCanvasElement} */
+export function barOf(colours, name) {
+  const bar = make("canvas", { class: name, width: colours.length, height: 1 });
+  const pen = penOf(bar);
+  const image = pen.createImageData(colours.length, 1);
+  colours.forEach((rgb, i) => image.data.set([...rgb, 255], 4 * i));
+  pen.putImageData(image, 0, 0);
+  return bar;
+}
+
 /** Class names of an instrument's parts. @param {string} instrument */
 export function classes(instrument) {
   return (/** @type {string} */ name) => `mhalib-${instrument}-${name}`;
@@ -176,6 +215,35 @@ export function writer(model) {
   return (/** @type {Partial<State>} */ changes) => {
     for (const [name, value] of Object.entries(changes)) model.set(name, value);
     model.save_changes();
+  };
+}
+
+/**
+ * Makers of controls for traits, under their labels: `field` for a whole number, `chooser` for one of [value, text], where 0 and 1
+ * are false and true. `refresh()` shows what the trait has become.
+ * @template State
+ * @param {Model<State>} model
+ * @param {HTMLElement} said
+ */
+export function fieldsOf(model, said) {
+  const put = writer(model);
+  const write = (/** @type {string} */ name, /** @type {unknown} */ value) => put(/** @type {Partial<State>} */ ({ [name]: value }));
+  /** @type {(name: keyof State & string) => string} */
+  const now = (name) => String(typeof model.get(name) === "boolean" ? Number(model.get(name)) : model.get(name));
+  return {
+    /** @type {(name: keyof State & string, label: string, min: number, max: number) => Control} */
+    field(name, label, min, max) {
+      const { input, show } = numberInput({ value: Number(now(name)), min, max, changed: (value) => write(name, value), said, "data-name": name });
+      return { input, row: labelled(label, input), refresh: () => show(Number(now(name))) };
+    },
+    /** @type {(name: keyof State & string, label: string, options: (string | number)[][], read?: (value: string) => unknown) => Control} */
+    chooser(name, label, options, read = String) {
+      const input = choice({ value: now(name), options, changed: (value) => write(name, read(value)), "data-name": name });
+      const refresh = () => {
+        input.value = now(name);
+      };
+      return { input, row: labelled(label, input), refresh };
+    },
   };
 }
 

@@ -38,6 +38,13 @@ export interface ChoiceOptions {
   [attribute: string]: unknown;
 }
 
+/** A control under its label, and what shows in it the value that its trait has. */
+export interface Control {
+  input: HTMLInputElement | HTMLSelectElement;
+  row: HTMLElement;
+  refresh: () => void;
+}
+
 export interface Playground {
   tokens: string[];
   q: number[][];
@@ -83,6 +90,8 @@ export interface Roof {
   num_heads: number;
   variant: string;
   num_kv_heads: number;
+  latent_size: number;
+  rotary_size: number;
   num_tokens: number;
   batch_size: number;
   phase: string;
@@ -205,7 +214,6 @@ export type How = (stage: Stage, i: number) => string;
 /* The explorer's functions and parts. */
 export type Maybe = number | null;
 export type Codes = Record<number, string>;
-export type Ramp = (stops: string[]) => number[][];
 export type Weight = (head: number, q: number, k: number) => number;
 export type InWords = (code: number, digits?: number) => string;
 export type Shade = (code: number) => number[] | undefined;
@@ -220,7 +228,6 @@ export type Window = (at: number, length: number) => Ints;
 export type Paint = (canvas: HTMLCanvasElement, read: Read, qs: Ints, ks: Ints, size: number) => void;
 export type Choose = (q: number, k?: Maybe) => void;
 export type Pointed = (event: MouseEvent, drawing: HTMLElement, down: Ints, along: Ints) => [number, number];
-export type Frame = (label: string, ...inside: Node[]) => HTMLElement;
 export type At = (share: number, all: Ints) => number;
 export type Mark = (q: number, from: number, count: number) => HTMLElement;
 export type Word = (text: string, x: number, i: number, anchor: string, strong: boolean) => SVGElement;
@@ -230,3 +237,33 @@ export type Offered = [Trait, string, false | [number, string][], ((name: Trait)
 export type Options = (name: string, count: number) => [number, string][];
 export type Windows = (count: number) => [number, string][];
 export type Swatch = (code: number, text: string) => HTMLElement;
+
+export interface Wall {
+  sizes: [number, number, number, number];
+  grid: [number, number, number, number];
+  pool: string;
+  maps: string;
+  ramp: string[];
+  query_tokens: string[];
+  key_tokens: string[];
+  number_names: string[];
+  numbers: (number | null)[][];
+  places: number[];
+  detailed: number[];
+  details: string[];
+  top_keys: number;
+  sent: [] | [number, string];
+  kept: boolean;
+  note: string;
+  layer: number;
+  head: number;
+  query: number;
+  view: string;
+  number: string;
+  order: string;
+  marked: number;
+}
+/** Of a head of the wall: the code of a block of its map. */
+export type Block = (index: number, r: number, c: number) => number;
+export type PaintWall = (canvas: HTMLCanvasElement, heads: Ints, perRow: number, across: number, down: number, gap: number, read: Block) => void;
+export type Detail = (q: number) => { keys: number[][]; share: number } | null;

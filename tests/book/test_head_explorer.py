@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from accessibility import serious_findings
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from mhalib.widgets import HeadExplorer, source
 
@@ -80,6 +80,41 @@ def test_table_and_sums_equal_pythons(show: Callable) -> None:
     assert page.locator(".mhalib-head-explorer-sums span").all_inner_texts() == ["1.000"] * 5
     pick(page, "head", "0")
     assert body.first.locator("td").first.inner_text() == f"{LAYERS[1][1, 0, 0, 0]:.3f}"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_on_a_phone_the_table_scrolls_below_its_caption_by_keys(show: Callable, scheme: str) -> None:
+    words = [f"word number {i}" for i in range(12)]
+    shown = show(HeadExplorer(torch.full((1, 12, 12), 1 / 12), words), width=390, color_scheme=scheme)
+    page = shown.page
+    page.get_by_text("numbers as a table").click()
+    frame = page.get_by_role("region", name="numbers of the large head")
+    caption, last, first = frame.locator("caption"), frame.locator("thead th").last, frame.locator("tbody th").first
+    assert frame.evaluate("frame => frame.scrollWidth > frame.clientWidth + 100")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+    def edges(part: Locator) -> tuple[float, float]:
+        box = part.bounding_box()
+        assert box is not None
+        return box["x"], box["x"] + box["width"]
+
+    def inside(part: Locator) -> bool:
+        (left, right), (start, end) = edges(part), edges(frame)
+        return start <= left and right <= end
+
+    assert inside(caption)
+    assert not inside(last)
+    frame.focus()
+    for _ in range(60):
+        page.keyboard.press("ArrowRight")
+    expect(last).to_be_in_viewport(ratio=1)
+    page.wait_for_function(
+        "frame => frame.scrollLeft + frame.clientWidth >= frame.scrollWidth - 1", arg=frame.element_handle()
+    )
+    assert inside(last)
+    assert inside(caption)
+    assert inside(first)  # whose row it is
+    assert serious_findings(page) == []
 
 
 def test_pictures_have_the_colours_of_the_weights(show: Callable) -> None:

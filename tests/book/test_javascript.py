@@ -18,6 +18,7 @@ STATES = {
     "AttentionPlayground": "Playground",
     "CostCalculator": "Costs",
     "HeadExplorer": "Explorer",
+    "HeadWall": "Wall",
     "ReshapeStepper": "Stepper",
     "Roofline": "Roof",
 }
@@ -123,4 +124,4 @@ def test_a_bug_of_types_or_habits_is_found(
 def test_readers_need_none_of_it() -> None:
     needed = (javascript.ROOT / "requirements.txt").read_text(encoding="utf-8")
     assert "nodejs" not in needed
-    assert [script_file(name).suffix for name in Instrument.known] == [".js"] * 5
+    assert [script_file(name).suffix for name in Instrument.known] == [".js"] * 6

@@ -47,6 +47,12 @@ CELLS = {
     "playground": "playground = widgets.AttentionPlayground()\nplayground",
     "another playground": "widgets.AttentionPlayground()",
     "calculator": "calculator = widgets.CostCalculator()\ncalculator",
+    "wall": (
+        "from mhalib.widgets import _levels\n"
+        "_levels.DETAIL_LETTERS = 0  # no strongest keys are stored: the kernel has to send them\n"
+        f"wall = widgets.HeadWall(torch.randn(3, 4, 6, 6).softmax(-1), {TOKENS})\n"
+        "wall"
+    ),
     "python": "",
 }
 INSTRUMENTS = {
@@ -54,6 +60,7 @@ INSTRUMENTS = {
     "stepper": "ReshapeStepper",
     "playground": "AttentionPlayground",
     "calculator": "CostCalculator",
+    "wall": "HeadWall",
 }
 SETTINGS = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
@@ -326,6 +333,18 @@ def test_calculator_both_ways(lab: Lab) -> None:
     lab.expect_python("list(calculator.costs().values())", str(list(expected.values())))
     for name, amount in expected.items():
         expect(view.locator(f"tr[data-cost={name}] td").last).to_have_text(f"{amount:,}")
+
+
+def test_the_kernel_sends_the_strongest_keys_of_the_head_that_is_chosen(lab: Lab) -> None:
+    row = "print('{} {:.3f}'.format(row.argmax().item(), row.max().item()))"
+    lab.instrument("wall").get_by_role("gridcell", name="layer 2, head 1,").click()
+    key, weight = lab.python(f"row = wall._layers[2][1, 0]; {row}").split()
+    expect(lab.voice("wall")).to_contain_text(f"0 the → {key} {TOKENS[int(key)]} {weight}; 5 keys hold")
+    lab.expect_python("wall.layer, wall.head, wall.sent[0], wall.detailed", "2 1 9 []")
+    lab.python("wall.head, wall.query, wall.view = 3, 2, 'number'")
+    key, weight = lab.python(f"row = wall._layers[2][3, 2]; {row}").split()
+    expect(lab.voice("wall")).to_contain_text(f"2 sat → {key} {TOKENS[int(key)]} {weight}; ")
+    expect(lab.instrument("wall").get_by_role("gridcell").first).to_have_text(re.compile(r"^0\.\d{4}$"))
 
 
 def test_a_bad_value_from_python_is_refused_and_the_picture_stays(lab: Lab) -> None:

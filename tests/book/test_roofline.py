@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from collections.abc import Callable
 
@@ -10,9 +12,9 @@ from accessibility import serious_findings
 from playwright.sync_api import Page, expect
 
 from mhalib.bench import Machine
-from mhalib.roofline import MACHINES, PHASES, STEPS
+from mhalib.roofline import LATENT_STEPS, MACHINES, PHASES, STEPS
 from mhalib.widgets import Roofline
-from mhalib.widgets.roofline import VARIANTS, in_time
+from mhalib.widgets.roofline import BOUNDS, SETTINGS_OF, in_time
 
 pytestmark = pytest.mark.browser
 
@@ -40,7 +42,7 @@ def expected(roof: Roofline) -> list[tuple[str, int, int, str, str]]:
 
 
 @pytest.mark.parametrize("phase", PHASES)
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", SETTINGS_OF)
 def test_counts_what_python_counts(show: Callable, phase: str, variant: str) -> None:
     for machine in (MINE, "NVIDIA H100 SXM"):
         roof = Roofline(machine, 96, 12, variant=variant, num_tokens=50, batch_size=5, phase=phase)
@@ -49,8 +51,10 @@ def test_counts_what_python_counts(show: Callable, phase: str, variant: str) -> 
         assert shown.errors == []
 
 
-def test_counts_stay_exact_beyond_doubles(show: Callable) -> None:
-    roof = Roofline(num_hiddens=65_536, num_heads=1024, num_tokens=10_000_000, batch_size=999_999, phase="training")
+@pytest.mark.parametrize("variant", ["multi-head", "latent"])
+def test_counts_stay_exact_beyond_doubles(show: Callable, variant: str) -> None:
+    sizes = {"num_hiddens": 65_536, "num_heads": 1024, "num_tokens": 10_000_000, "batch_size": 999_999}
+    roof = Roofline(**sizes, phase="training", variant=variant, step="scores")
     assert shown_rows(show(roof).page) == expected(roof)
 
 
@@ -70,6 +74,22 @@ def test_every_control_changes_what_it_says(show: Callable) -> None:
     for machine in MACHINES:
         page.locator("select[data-name=machine]").select_option(machine)
         assert shown_rows(page) == expected(Roofline(machine, **now, num_kv_heads=4))
+    for name in ("latent_size", "rotary_size"):
+        expect(page.locator(f"input[data-name={name}]")).to_be_hidden()
+    page.locator("select[data-name=variant]").select_option("latent")
+    expect(page.locator("input[data-name=num_kv_heads]")).to_be_hidden()
+    now |= {"variant": "latent", "latent_size": 32, "rotary_size": 4}  # of d = 8, with which the page began
+    for name, value in {"latent_size": 11, "rotary_size": 0}.items():
+        page.locator(f"input[data-name={name}]").fill(str(value))
+        now[name] = value
+        for phase in PHASES:
+            page.locator("select[data-name=phase]").select_option(phase)
+            now["phase"] = phase
+            assert shown_rows(page) == expected(Roofline(machine, **now)), (phase, name)
+    page.locator("input[data-name=rotary_size]").fill("3")
+    expect(page.get_by_role("status")).to_have_text("r = 3 is odd: rotary positions turn pairs.")
+    expect(page.locator("tr[data-step]").first).to_be_hidden()
+    page.locator("input[data-name=rotary_size]").fill("4")
     expect(page.locator(".mhalib caption")).to_have_text(
         re.compile("^NVIDIA H200 SXM: 990 TFLOP/s, 4.80 TB/s, numbers of 2 bytes")
     )
@@ -101,6 +121,37 @@ def test_the_roof_has_its_ridge_where_both_limits_meet(show: Callable) -> None:
     assert "Bound by memory: scores, softmax, average." in str(page.locator("svg").get_attribute("aria-label"))
 
 
+def test_caption_and_axes_say_what_the_machine_can_do(show: Callable) -> None:
+    page = show(Roofline("NVIDIA A100 80 GB")).page
+    expect(page.locator(".mhalib caption")).to_have_text(
+        "NVIDIA A100 80 GB: 312 TFLOP/s, 2.04 TB/s, numbers of 2 bytes. Ridge: 153 FLOPs for each byte."
+    )
+    ends = [tuple(map(float, one.split(","))) for one in str(page.locator("polyline").get_attribute("points")).split()]
+    texts = {str(one.text_content()): one for one in page.locator("svg text").all()}
+    places = {name: [float(str(one.get_attribute(part))) for part in ("x", "y")] for name, one in texts.items()}
+    heights = [places[f"{share} %"][1] for share in ("0.01", "0.1", "1", "10", "100")]
+    assert heights[-1] == pytest.approx(ends[1][1], abs=5)  # the flat part is all of the peak
+    powers = [places[power][0] for power in ("0.1", "1", "10", "100", "1,000", "10,000")]
+    assert powers[0] == ends[0][0]
+    assert powers[-1] == ends[2][0]
+    ridge = MACHINES["NVIDIA A100 80 GB"].ridge
+    assert ends[1][0] == pytest.approx(powers[3] + math.log10(ridge / 100) * (powers[4] - powers[3]), abs=0.1)
+    each = {round(one - other, 6) for one, other in itertools.pairwise(heights)}
+    assert len(each) == 1  # a power of ten for each line
+    left = ends[1][1] + (math.log10(ridge) + 1) * each.pop()  # at 0.1 FLOPs for each byte
+    assert ends[0][1] == pytest.approx(left, abs=0.1)
+
+
+def test_fields_take_what_python_takes(show: Callable) -> None:
+    page = show(Roofline()).page
+    for name, most in BOUNDS.items():
+        field = page.locator(f"input[data-name={name}]")
+        assert field.get_attribute("max") == str(most)
+        assert field.get_attribute("min") == ("0" if name == "rotary_size" else "1")
+    page.locator("input[data-name=num_tokens]").fill("10000001")
+    expect(page.get_by_role("status")).to_have_text(re.compile("^Not a whole number from 1 to 10,000,000"))
+
+
 def test_a_step_is_chosen_by_keys_and_by_a_click(show: Callable) -> None:
     page = show(Roofline()).page
     said = page.get_by_role("status")
@@ -114,6 +165,33 @@ def test_a_step_is_chosen_by_keys_and_by_a_click(show: Callable) -> None:
     expect(page.locator("tr[aria-current]")).to_have_attribute("data-step", "softmax")
 
 
+def test_a_variant_has_its_own_steps_to_speak_of(show: Callable) -> None:
+    page = show(Roofline(step="W_k")).page
+    chooser, said = page.get_by_label("step to speak of"), page.get_by_role("status")
+    assert chooser.locator("option").all_inner_texts() == list(STEPS)
+    expect(said).to_have_text(re.compile("^W_k is bound by"))
+    page.locator("select[data-name=variant]").select_option("latent")
+    assert chooser.locator("option").all_inner_texts() == list(LATENT_STEPS)
+    expect(said).to_have_text(re.compile("^scores is bound by"))  # it has no W_k
+    expect(chooser).to_have_value("scores")
+    expect(page.locator("tr[aria-current]")).to_have_attribute("data-step", "scores")
+    expect(page.locator(".mhalib caption")).to_have_text(
+        re.compile("Each head has keys and values of its own, made from")
+    )
+    chooser.select_option("W_up_v")
+    expect(said).to_have_text(re.compile("^W_up_v is bound by"))
+    page.locator("select[data-name=phase]").select_option("decoding")
+    expect(said).to_have_text(re.compile("^W_up_v is bound by"))
+    assert page.locator("tr[data-step] th").all_inner_texts() == [
+        one.name for one in Roofline(variant="latent", phase="decoding").costs()
+    ]
+    expect(page.locator(".mhalib caption")).to_have_text(re.compile("Absorbed: the latents are keys and values of all"))
+    page.locator("input[data-name=rotary_size]").fill("0")
+    assert "W_rotary" not in chooser.locator("option").all_inner_texts()
+    page.locator("select[data-name=variant]").select_option("multi-head")
+    expect(page.locator(".mhalib caption")).to_have_text(re.compile("FLOPs for each byte\\.$"))
+
+
 def test_a_click_on_a_dot_of_several_steps_speaks_of_the_first(show: Callable) -> None:
     page = show(Roofline()).page
     several = page.locator("circle[data-steps*=' ']").first
@@ -122,12 +200,15 @@ def test_a_click_on_a_dot_of_several_steps_speaks_of_the_first(show: Callable) -
     expect(page.get_by_role("status")).to_have_text(re.compile(f"^{first} is bound by"))
 
 
-def test_shares_are_those_of_the_layers_least_time(show: Callable) -> None:
-    roof = Roofline(variant="grouped", step="softmax")
+@pytest.mark.parametrize("variant", ["multi-head", "latent"])
+def test_shares_are_those_of_the_layers_least_time(show: Callable, variant: str) -> None:
+    roof = Roofline(variant=variant, step="softmax")
     page = show(roof).page
     seconds = {one.name: roof.limits().seconds(*one[1:]) for one in roof.costs()}
     total = sum(seconds.values())
     waiting = sum(seconds[one.name] for one in roof.costs() if roof.limits().bound(*one[1:]) == "memory")
+
+    assert not 0.45 < waiting / total < 0.55  # or a share could be taken for what remains
 
     def percent(part: float) -> str:
         return f"{100 * part / total:.{1 if part / total < 0.0995 else 0}f} %"
@@ -162,17 +243,34 @@ def test_explains_what_does_not_divide(show: Callable) -> None:
 @pytest.mark.parametrize("width", [390, 1280])
 def test_fits_and_is_accessible(show: Callable, width: int, scheme: str) -> None:
     shown = show(Roofline(MINE), width=width, color_scheme=scheme)
-    for phase in PHASES:
-        shown.page.locator("select[data-name=phase]").select_option(phase)
-        assert shown.page.evaluate("document.documentElement.scrollWidth") <= width
-    assert serious_findings(shown.page) == []
+    for variant in ("grouped", "latent"):
+        shown.page.locator("select[data-name=variant]").select_option(variant)
+        for phase in PHASES:
+            shown.page.locator("select[data-name=phase]").select_option(phase)
+            assert shown.page.evaluate("document.documentElement.scrollWidth") <= width
+        assert serious_findings(shown.page) == []
     assert len(shown.hosts) == 1
+
+
+@pytest.mark.parametrize("width", [350, 390])
+@pytest.mark.parametrize("variant", ["multi-head", "latent"])
+def test_on_a_phone_the_table_is_as_wide_as_the_page(show: Callable, variant: str, width: int) -> None:
+    page = show(Roofline(variant=variant), width=width).page
+    frame = page.get_by_role("region", name="steps")
+    for phase in PHASES:
+        page.locator("select[data-name=phase]").select_option(phase)
+        assert frame.evaluate("frame => frame.scrollWidth - frame.clientWidth") == 0
+        edge = frame.evaluate("frame => frame.getBoundingClientRect().right")
+        for cell in page.locator(".mhalib :is(caption, th, td)").all():
+            assert cell.evaluate("cell => cell.getBoundingClientRect().right") <= edge
+            assert cell.evaluate("cell => cell.scrollWidth <= cell.clientWidth + 1"), cell.inner_text()
 
 
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("machine", ["NVIDIA T4", "NVIDIA H100 SXM"])
-def test_labels_of_dots_do_not_touch(show: Callable, machine: str, phase: str) -> None:
-    page = show(Roofline(machine, phase=phase, variant="grouped")).page
+@pytest.mark.parametrize("variant", ["multi-head", "grouped", "latent"])
+def test_labels_of_dots_do_not_touch(show: Callable, machine: str, phase: str, variant: str) -> None:
+    page = show(Roofline(machine, phase=phase, variant=variant)).page
     boxes = page.locator("svg text").evaluate_all(
         "all => all.map((one) => one.getBoundingClientRect()).map((b) => [b.left, b.top, b.right, b.bottom])"
     )
@@ -180,6 +278,30 @@ def test_labels_of_dots_do_not_touch(show: Callable, machine: str, phase: str) -
         for other in boxes[i + 1 :]:
             apart = right <= other[0] or other[2] <= left or bottom <= other[1] + 4 or other[3] <= top + 4
             assert apart, (i, boxes[i], other)
+
+
+@pytest.mark.parametrize("variant", ["multi-head", "latent"])
+def test_dots_have_the_names_beside_them(show: Callable, variant: str) -> None:
+    """Every step is named once, and of a label with many names each line belongs to dots in the order of dots."""
+    page = show(Roofline("NVIDIA H100 SXM", variant=variant)).page
+    roof = Roofline("NVIDIA H100 SXM", variant=variant)
+    lines = [
+        line for line in page.locator("svg text").all_text_contents() if line.split(", ")[0] in STEPS + LATENT_STEPS
+    ]
+    named = [name for line in lines for name in line.split(", ")]
+    assert sorted(named) == sorted(one.name for one in roof.costs())
+    intensity = {one.name: one.intensity for one in roof.costs()}
+    least = [min(intensity[name] for name in line.split(", ")) for line in lines]
+    assert least == sorted(least)
+    assert all(len(line.split(", ")) <= 4 for line in lines)
+
+
+@pytest.mark.parametrize("variant", ["multi-head", "latent"])
+def test_on_a_phone_without_javascript_nothing_is_cut(show: Callable, variant: str) -> None:
+    page = show(Roofline(variant=variant, phase="training"), width=390, java_script_enabled=False).page
+    box = page.locator("table").bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 390
 
 
 def test_without_javascript_the_numbers_stand_in_a_table(show: Callable) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.nn.parallel import DistributedDataParallel
@@ -26,10 +27,13 @@ from mhalib.train import fit
 STEPS, RATE = 9, 0.01
 
 
-def model():
+GATED = {"norm_kind": "rms", "ffn_kind": "swiglu", "ffn_bias": False}
+
+
+def model(**described):
     """The same on all processes; two heads share a key."""
     torch.manual_seed(0)
-    return GPT(11, 24, 4, 1, 40, norm="pre", attention={"name": "multi-head", "num_kv_heads": 2}).double()
+    return GPT(11, 24, 4, 1, 40, norm="pre", attention={"name": "multi-head", "num_kv_heads": 2}, **described).double()
 
 
 def loss_of(model, *, shared, forward=None):
@@ -98,35 +102,97 @@ def compare(reference, part, call):
 def attention(over, **settings):
     torch.manual_seed(1)
     layer = mhalib.MultiHeadAttention(24, 4, **settings).double()
-    part = parallel.split(copy.deepcopy(layer), over)
     queries, other = torch.randn(2, 5, 24).double(), torch.randn(2, 7, 24).double()
-    mask = torch.rand(1, 4, 5, 7) < 0.7
+    part = copy.deepcopy(layer)
+    part.register_buffer("mark", torch.zeros(1))
+    with torch.no_grad():
+        for x in [*part.parameters(), part.mark]:
+            x += processes.rank()  # those of the first count
+    parallel.split(part, over)
+    frozen = copy.deepcopy(layer)
+    frozen.W_k.weight.requires_grad_(False)
+    parallel.split(frozen, over)
+    alike = [float(part.mark), float(frozen.W_k.weight.requires_grad), float(not frozen.W_v.weight.requires_grad)]
+    for_each, shared = torch.rand(1, 4, 5, 7) < 0.7, torch.rand(2, 1, 5, 7) < 0.7
     held = list(part.head_numbers)
 
-    def call(one):
-        x, y = (z.clone().requires_grad_() for z in (queries, other))
-        output, weights = one(x, y, y, mask=mask)
-        grads = torch.autograd.grad(output.square().sum(), (x, y), retain_graph=True)
+    def call(one, mask):
+        x, y, z = (each.clone().requires_grad_() for each in (queries, other, other))
+        output, weights = one(x, y, values=z, mask=mask)
+        grads = torch.autograd.grad(output.square().sum(), (x, y, z), retain_graph=True)
         return output, *grads, weights if len(weights[0]) == len(held) else weights[:, held]
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        output, grad_x, grad_y, weights = call(layer)
-        found = call(part)
-        alike = [
-            float((a - b).detach().abs().max()) for a, b in zip((output, grad_x, grad_y, weights), found, strict=True)
-        ]
+        for mask in (for_each, shared):
+            both = zip(call(layer, mask), call(part, mask), strict=True)
+            alike += [float((a - b).detach().abs().max()) for a, b in both]
         x = queries.requires_grad_()  # or nothing is sent back
         own = compare(layer, part, lambda one: (*one(x, x, x)[:1], torch.zeros(1)))
     everyone = [None] * over.size()
-    dist.all_gather_object(everyone, (part.head_numbers, part.kv_head_of, part.W_k.weight.to_local().shape[0]))
-    return {**own, "cross": max(alike), "held": everyone}
+    held = part.head_numbers, part.kv_head_of, part.W_k.weight.to_local().shape[0]
+    dist.all_gather_object(everyone, (max(alike), held))
+    return {**own, "cross": max(most for most, _ in everyone), "held": [held for _, held in everyone]}
+
+
+def in_pairs(over):
+    """Four processes in two rows: each row splits a layer, and the rows share nothing."""
+    rows = init_device_mesh(over.device_type, (2, over.size() // 2), mesh_dim_names=("data", "heads"))
+    torch.manual_seed(2)
+    layers = [mhalib.MultiHeadAttention(24, 4, num_kv_heads=2).double() for _ in range(2)]
+    x = torch.randn(2, 5, 24).double()
+    layer = layers[rows["data"].get_local_rank()]  # another in each row
+    part = parallel.split(copy.deepcopy(layer), rows["heads"])
+    apart = float((layer(x, x, x)[0] - part(x, x, x)[0]).detach().abs().max())
+    everyone = [None] * over.size()
+    dist.all_gather_object(everyone, (apart, part.head_numbers))
+    refused = _refused(
+        {
+            "rows and columns": lambda: parallel.split(mhalib.MultiHeadAttention(24, 4), rows),
+            "copies": lambda: parallel.split(mhalib.MultiHeadAttention(24, 4, num_kv_heads=1), rows["heads"]),
+        }
+    )
+    return everyone, refused
+
+
+def gradients():
+    """Parameters of two types, one that is frozen, one that nobody uses, one that process 0 alone uses, a buffer."""
+    one = nn.ParameterDict({name: torch.ones(2) for name in ("single", "unused", "of_one", "frozen")})
+    one["wide"] = torch.ones(3, dtype=torch.float64)
+    one["frozen"].requires_grad_(False)
+    one.register_buffer("buffer", torch.zeros(1))
+    rank, begun = processes.rank(), []
+    one.buffer += rank
+
+    def loss():
+        begun.append(float(one.buffer))
+        one.buffer += rank  # as running means, which each process has of its own batch
+        value = one["single"].sum() * (1 + rank) + one["wide"].sum() / 3 * (1 + rank) + one["frozen"].sum()
+        return value + (one["of_one"].sum() if rank == 0 else 0.0)
+
+    history = fit(one, loss, 1, weight_decay=0.0, goal=lambda: 0.1, enough=2.0)
+    grads = {name: None if x.grad is None else x.grad.tolist() for name, x in one.named_parameters()}
+    everyone = [None] * dist.get_world_size()
+    dist.all_gather_object(everyone, (grads, begun, float(one.buffer), history.goals))
+    rows = [None] * dist.get_world_size()
+    dist.all_gather_object(rows, processes.share(torch.arange(8)).tolist())
+    return everyone, rows
 
 
 def models(over):
     found = {}
-    for name, settings in {"heads": {}, "sequence": {"sequence": True}}.items():
-        reference, part = model(), parallel.split(model(), over, **settings)
+    cases = {
+        "heads": ({}, {}),
+        "sequence": ({"sequence": True}, {}),
+        "heads, gated": ({}, {**GATED, "parallel": True}),
+        "sequence, gated": ({"sequence": True}, GATED),
+    }
+    for name, (settings, described) in cases.items():
+        reference, part = model(**described), model(**described)
+        with torch.no_grad():
+            for x in part.parameters():
+                x += processes.rank()  # those of the first count
+        parallel.split(part, over, **settings)
         ids = torch.randint(11, (3, 8), generator=torch.Generator().manual_seed(0))
         found[name] = compare(reference, part, lambda one, ids=ids: (one(ids)[0], torch.zeros(1)))
     reference = model()
@@ -167,7 +233,7 @@ def different_starts():
         seen.append(one.weight.tolist())
         return float(processes.rank() == 0)
 
-    history = fit(one, lambda: one(x).square().mean(), 6, goal=goal, goal_every=4)
+    history = fit(one, lambda: one(x).square().mean().sqrt(), 6, goal=goal, goal_every=4)
     everyone = [None] * dist.get_world_size()
     dist.all_gather_object(everyone, (seen, one.weight.tolist(), history.losses.tolist(), history.goals))
     return all(each == everyone[0] for each in everyone), len(history)
@@ -195,26 +261,42 @@ def broken_off(over, folder, name, steps):
     return [len(calls), float((history.losses - losses).abs().max()), apart(reference, part)]
 
 
+class Louder(mhalib.MultiHeadAttention):
+    """A variant."""
+
+    def gate(self, found, queries):
+        return 2 * found
+
+
 def refusals(over):
     part = parallel.split(mhalib.MultiHeadAttention(24, 4), over)
     odd = GPT(11, 24, 4, 1, 41)
+    more = mhalib.MultiHeadAttention(24, 4)
+    more.bonus = nn.Parameter(torch.ones(4))
     tried = {
         "keep": lambda: part.keep_heads([0]),
         "again": lambda: parallel.split(part, over),
         "variant": lambda: parallel.split(mhalib.variants.GatedAttention(24, 4), over),
+        "without weights of its own": lambda: parallel.split(Louder(24, 4), over),
+        "with one more": lambda: parallel.split(more, over),
         "hidden": lambda: parallel.split(odd, over),
         "sequence": lambda: parallel.split(mhalib.MultiHeadAttention(24, 4), over, sequence=True),
+        "tied": lambda: parallel.split(model(readout="tied"), over, sequence=True),
         "tokens": lambda: parallel.split(model(), over, sequence=True)(torch.zeros(1, 7, dtype=torch.long)),
         "share": lambda: processes.share(torch.zeros(5)),
-        "infinite": lambda: fit(odd, lambda: odd.readout.weight.sum() / (processes.rank() or 0.0), 3),
+        "infinite": lambda: fit(odd, lambda: odd.readout.weight.square().sum() / (processes.rank() or 0.0), 3),
     }
+    return _refused(tried), isinstance(odd.decoder.layers[0].attention.W_q.weight, DTensor)
+
+
+def _refused(tried):
     found = {}
     for name, call in tried.items():
         try:
             call()
         except (ValueError, TypeError, FloatingPointError) as error:
             found[name] = f"{type(error).__name__}: {error}"
-    return found, isinstance(odd.decoder.layers[0].attention.W_q.weight, DTensor)
+    return found
 
 
 def killed(folder):
@@ -236,11 +318,19 @@ def main(task, folder):
         killed(folder)
         return
     over = parallel.mesh()
-    found = {
+    found = {"file": None}
+    if task == "begin":  # what one process has saved, all parameters whole
+        whole = {
+            "file": lambda: fit(parallel.split(model(), over), int, STEPS, RATE, seed=3, checkpoint=folder / "file")
+        }
+        found["file"] = _refused(whole)["file"].replace(str(folder), "")
+    found |= {
         "attention": {str(g): attention(over, num_kv_heads=g, bias=True) for g in (4, 2, 1)},
         "models": models(over),
         "as torch does": as_torch_does(),
         "different starts": different_starts(),
+        "gradients": gradients(),
+        "in pairs": in_pairs(over) if over.size() == 4 else None,
         "refusals": refusals(over),
         "broken": {name: broken_off(over, folder, name, 7 if task == "begin" else STEPS) for name in ("data", "heads")},
     }

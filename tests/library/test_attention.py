@@ -413,3 +413,15 @@ def test_a_nested_tensor_is_refused_by_name():
         nested = torch.nested.nested_tensor([queries[0], queries[1, :3]])
     with pytest.raises(TypeError, match="queries is a nested tensor: pad it, and give valid_lens"):
         layer(nested, nested, nested)
+
+
+@pytest.mark.parametrize("num_masks", [1, 7])
+def test_a_mask_of_three_axes_stores_no_scores_either(num_masks):
+    torch.manual_seed(0)
+    q, k, v = torch.randn(3, 2, 7, 256, 16)
+    mask = torch.rand(num_masks, 256, 256) < 0.7
+    scores = 2 * 7 * 256 * 256 * 4
+    found = attend(q, k, v, mask, need_weights=False)[0]
+    assert torch.equal(found, attend(q, k, v, mask[None], need_weights=False)[0])
+    torch.testing.assert_close(found, attend(q, k, v, mask)[0])
+    assert peak_bytes(lambda: attend(q, k, v, mask, need_weights=False)) < scores

@@ -1,5 +1,8 @@
 """Time and memory are measured, not guessed: known work and known allocations come out as known."""
 
+import math
+import pickle
+import re
 import time
 from types import SimpleNamespace
 
@@ -7,7 +10,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from mhalib.bench import measure_machine, median_seconds, peak_bytes, time_ratios
+from mhalib.bench import Machine, measure_machine, median_seconds, peak_bytes, time_ratios
 
 MILLION_FLOATS = 4_000_000  # bytes
 
@@ -139,6 +142,7 @@ def test_a_machine_is_measured_by_one_product_and_one_copy_of_the_sizes_asked_fo
         return lasts
 
     monkeypatch.setattr("mhalib.bench.median_seconds", watch)
+    monkeypatch.setattr("mhalib.bench._require_memory", lambda name, device: None)  # another device that is everywhere
     machine, seconds = measure_machine({"none": int}, dtype=torch.bfloat16, device=device, **SMALL)
     matrix, array = (torch.bfloat16, (64, 64), device), (torch.uint8, (2**20,), device)
     assert watched == [[("mm", [matrix] * 3)], [("copy_", [array] * 2)], [], 3]  # all in one call
@@ -153,8 +157,51 @@ def test_a_machine_is_measured_by_one_product_and_one_copy_of_the_sizes_asked_fo
         ({"num_bytes": 1.5}, TypeError, "num_bytes must be an integer"),
         ({"dtype": torch.int8}, TypeError, "dtype=torch.int8 must be a torch.dtype of floating-point numbers"),
         ({"functions": [int]}, TypeError, "functions must be"),
+        ({"device": "meta"}, ValueError, "device='meta' has shapes and no numbers"),
+        ({"device": torch.device("meta")}, ValueError, "device='meta' has shapes and no numbers"),
+        ({"device": "nowhere"}, ValueError, "device='nowhere' cannot be used here"),
     ],
 )
 def test_a_machine_is_not_measured_with_nonsense(options, error, message):
     with pytest.raises(error, match=message):
         measure_machine(**{**SMALL, **options})
+
+
+def test_memory_without_numbers_is_not_measured():
+    with pytest.raises(ValueError, match="device='meta' has shapes and no numbers"):
+        peak_bytes(lambda: torch.ones(5), "meta")
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"peak": 0}, ValueError, "peak=0 must be positive and finite"),
+        ({"peak": math.nan}, ValueError, "peak=nan must be positive and finite"),
+        ({"peak": "1e12"}, TypeError, "peak must be a number, got str"),
+        ({"bandwidth": -1.0}, ValueError, "bandwidth=-1.0 must be positive and finite"),
+        ({"bandwidth": math.inf}, ValueError, "bandwidth=inf must be positive and finite"),
+        ({"bandwidth": True}, TypeError, "bandwidth must be a number, got bool"),
+        ({"bytes_per_number": 0}, ValueError, "bytes_per_number=0 must be at least 1"),
+        ({"bytes_per_number": 2.5}, TypeError, "bytes_per_number must be an integer"),
+        ({"name": None}, TypeError, "name must be a string, got NoneType"),
+        ({"name": " "}, ValueError, "name=' ' must say what the machine is called"),
+    ],
+)
+def test_no_machine_has_nonsense_for_limits(change, error, message):
+    right = {"name": "mine", "peak": 1e12, "bandwidth": 1e11, "bytes_per_number": 2}
+    machine = Machine(**right)
+    for make in (lambda: Machine(**right | change), lambda: machine._replace(**change)):
+        with pytest.raises(error, match=re.escape(message)):
+            make()
+    with pytest.raises(error, match=re.escape(message)):
+        Machine._make({**right, **change}.values())
+
+
+def test_a_machine_is_a_tuple_and_comes_back_from_a_pickle():
+    machine = Machine("mine", 100.0, 10.0, 4)
+    assert tuple(machine) == ("mine", 100.0, 10.0, 4)
+    again = pickle.loads(pickle.dumps(machine))
+    assert (type(again), again) == (Machine, machine)
+    assert repr(machine) == "Machine(name='mine', peak=100.0, bandwidth=10.0, bytes_per_number=4)"
+    assert type(machine._replace(peak=5)) is Machine
+    assert machine._replace(peak=5).ridge == 0.5

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from mhalib import KeyValueCache, MultiHeadAttention, causal_mask
-from mhalib.attention import QuantisedCache
+from mhalib.attention import QuantisedCache, _fast, attend
 from mhalib.attention._fast import fused
+from mhalib.bench import peak_bytes
 from mhalib.models import GPT, Captioner, DecoderCache, DecoderLayer, EncoderLayer, Transformer
 
 CHUNKS = [(1, 1, 1, 1, 1, 1, 1), (7,), (3, 4), (2, 1, 4), (5, 1, 1)]  # all of 7 tokens
@@ -251,6 +252,24 @@ def test_a_quantised_vector_is_off_by_half_its_scale_at_most(dtype):
     assert cache.num_bytes == 2 * 3 * 7 * (5 + 4 + 2 * k.element_size())
 
 
+@pytest.mark.parametrize(
+    ("dtype", "share"), [(torch.float64, 0.5), (torch.float32, 0.5001), (torch.bfloat16, 1.0), (torch.float16, 0.6)]
+)
+def test_small_vectors_lose_no_more_of_the_scale_that_is_held(dtype, share):
+    """Down to the smallest number of float16, 6e-8, where a scale is rounded to a whole number of these."""
+    torch.manual_seed(0)
+    sizes = torch.logspace(-8, 0, 400, dtype=torch.float64)[:, None]
+    x = (2 * torch.rand(3, 1, 400, 16, dtype=torch.float64) - 1).mul_(sizes).to(dtype)
+    cache = QuantisedCache()
+    found, _ = cache.append(x, x)
+    scales = cache.held[2]
+    assert scales.dtype == dtype
+    assert bool(((found.double() - x.double()).abs() <= share * scales.double()).all())
+    assert bool((scales == 0).eq((x == 0).all(-1, keepdim=True)).all())
+    held = (127 * scales.double() <= 1.01 * x.double().abs().amax(-1, keepdim=True) + 127 * 6e-8).all()
+    assert bool(held)  # and no larger than needed
+
+
 def test_room_for_codes_and_scales_is_counted():
     cache = QuantisedCache(max_tokens=4)
     with torch.no_grad():
@@ -376,3 +395,41 @@ def test_one_causal_query_of_heads_that_share_keys_sees_the_first_key():
     q, k, v = torch.randn(2, 6, 1, 5), torch.randn(2, 2, 7, 5), torch.randn(2, 2, 7, 4)
     found = fused(q, k, v, None, 0.0, None, is_causal=True)
     torch.testing.assert_close(found, v[:, :, :1].repeat_interleave(3, 1), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_step_with_weights_copies_nothing_that_is_held(dtype):
+    layer = MultiHeadAttention(64, 4).to(dtype).eval()
+    cache, x = layer.new_cache(1100), torch.randn(2, 1000, 64, dtype=dtype)
+    with torch.no_grad():
+        layer(x, x, x, cache=cache, need_weights=False)
+        one = x[:, :1]
+        held = cache.num_bytes // 2  # keys alone
+        assert held == x.numel() * x.element_size()
+        assert peak_bytes(lambda: layer(one, one, one, cache=cache)) < held / 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("num_queries", [1, 3, 40])
+def test_what_is_not_copied_gives_the_same_numbers(dtype, num_queries):
+    torch.manual_seed(0)
+    room = torch.randn(2, 3, 90, 16).to(dtype)
+    q, k, v = torch.randn(2, 3, num_queries, 16).to(dtype), room[:, :, :67], room[:, :, 5:72]
+    others = k.transpose(1, 2).contiguous().transpose(1, 2), v.mT.contiguous().mT  # as they come from elsewhere
+    with torch.no_grad():
+        expected = attend(q, k.clone(memory_format=torch.contiguous_format), v.contiguous())
+        for found in (attend(q, k, v), attend(q, *others)):
+            assert all(map(torch.equal, found, expected))
+
+
+def test_what_a_product_would_copy_is_copied_by_rows():
+    room = torch.randn(2, 3, 9, 5)
+    in_rows = _fast.in_rows
+    with torch.no_grad():
+        for x in (room[:, :, :4], room[0, :, 2:6], room[:1], room[:, :1, :7].expand(2, 1, 7, 5)):
+            assert in_rows(x) is x
+        for x in (room.mT, room.transpose(1, 2), room[..., :4], room[:, :2], room[:, :1].expand(2, 3, 9, 5)):
+            assert torch.equal(in_rows(x), x)
+            assert in_rows(x).is_contiguous()
+            assert in_rows(x) is not x
+    assert in_rows(room[:, :, :4]).is_contiguous()  # autograd keeps it

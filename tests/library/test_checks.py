@@ -39,7 +39,7 @@ def cases_of(exercise: Exercise, seed: int = 0) -> list[dict]:
 def test_there_are_enough():
     assert len(EXERCISES) >= 30
     assert sum(len(exercise.mistakes) for exercise in EXERCISES.values()) >= 60
-    assert {exercise.chapter for exercise in EXERCISES.values()} == set(range(1, 29))
+    assert {exercise.chapter for exercise in EXERCISES.values()} == {*range(1, 29), 31}
 
 
 def test_an_exercise_is_in_the_file_of_its_chapter_under_its_name_and_exported():
@@ -853,7 +853,84 @@ def gradient_row_by_row(gradients, rows):
     return torch.stack(every).mean(0)
 
 
+def escaping_by_loops(scores, mask, extra):
+    weights = torch.zeros_like(scores)
+    for i, head in enumerate(scores.tolist()):
+        for t, row in enumerate(head):
+            seen = [j for j in range(len(row)) if mask[t, j]]
+            largest = max([row[j] for j in seen] + [float(extra[i])])
+            total = math.exp(float(extra[i]) - largest) + sum(math.exp(row[j] - largest) for j in seen)
+            for j in seen:
+                weights[i, t, j] = math.exp(row[j] - largest) / total
+    return weights
+
+
+def delta_by_reflections(keys, values, rates):
+    """Each token multiplies the state by a matrix, and adds to it."""
+    state = torch.zeros(keys.shape[1], values.shape[1], dtype=keys.dtype)
+    for key, value, rate in zip(keys, values, rates, strict=True):
+        state = (torch.eye(len(key), dtype=key.dtype) - rate * torch.outer(key, key)) @ state
+        state = state + rate * torch.outer(key, value)
+    return state
+
+
+def delta_by_solving(keys, values, rates):
+    """What is missing of all tokens at once, from a triangular system."""
+    told = torch.eye(len(keys)) + (rates[:, None] * (keys @ keys.T)).tril(-1)
+    missing = torch.linalg.solve_triangular(told, rates[:, None] * values, upper=False)
+    return keys.T @ missing
+
+
+def kept_by_sorting(index, mask, keep):
+    kept = torch.zeros(index.shape, dtype=torch.bool)
+    for i, head in enumerate(index.tolist()):
+        for t, row in enumerate(head):
+            seen = sorted((j for j in range(len(row)) if mask[t, j]), key=lambda j: -row[j])
+            for j in seen[:keep]:
+                kept[i, t, j] = True
+    return kept
+
+
 VARIANTS = {
+    "escaping_weights": [
+        escaping_by_loops,
+        lambda scores, mask, extra: (
+            scores.masked_fill(~mask, -torch.inf)
+            - torch.logaddexp(scores.masked_fill(~mask, -torch.inf).logsumexp(-1, keepdim=True), extra[:, None, None])
+        ).exp(),
+        lambda scores, mask, extra: (
+            torch.cat([extra[:, None, None] + 0 * scores[..., :1], scores.where(mask, -torch.inf)], -1)
+            .double()
+            .softmax(-1)[..., 1:]
+        ),
+    ],
+    "decayed_state": [
+        lambda keys, values, decay: sum(
+            torch.outer(keys[t], values[t]) * decay[t + 1 :].prod() for t in range(len(keys))
+        ),
+        lambda keys, values, decay: functools.reduce(
+            lambda state, token: token[2] * state + token[0][:, None] @ token[1][None],
+            zip(keys, values, decay, strict=True),
+            torch.zeros(1),
+        ),
+        lambda keys, values, decay: torch.einsum(
+            "nd,ne,n->de", keys.double(), values.double(), decay.double().prod() / decay.double().cumprod(0)
+        ),
+    ],
+    "delta_state": [
+        delta_by_reflections,
+        delta_by_solving,
+        lambda keys, values, rates: delta_by_reflections(keys.double(), values.double(), rates.double()),
+    ],
+    "kept_keys": [
+        kept_by_sorting,
+        lambda index, mask, keep: (
+            ((index.where(mask, -torch.inf)[..., None, :] > index[..., :, None]).sum(-1) < keep) & mask
+        ),
+        lambda index, mask, keep: (
+            index.masked_fill(~mask, -torch.inf).argsort(-1, descending=True).argsort(-1) < keep
+        ).logical_and(mask),
+    ],
     "product_intensity": [
         lambda n, k, m, bytes_per_number: 2 / bytes_per_number / (1 / n + 1 / k + 1 / m),
         lambda n, k, m, bytes_per_number: flops_of(n, k, m) / bytes_of(n, k, m, bytes_per_number),

@@ -115,6 +115,10 @@ def _weights(num_queries=5, num_kvpairs=5):
     return torch.randn(2, 3, num_queries, num_kvpairs).softmax(-1)
 
 
+def _run():
+    return {"phase": "decoding", "num_tokens": 5, "batch_size": 2, "bytes_per_number": 4}
+
+
 def _layer():
     return A.MultiHeadAttention(12, 3)
 
@@ -205,6 +209,7 @@ def _on_all_axes(draw):
 
 SIZES = {"num_hiddens": 12, "num_heads": 3, "num_layers": 1, "ffn_num_hiddens": 8, "dropout": 0.0}
 OPTIONS = {"norm": "pre", "positions": "learned", "attention": "multi-head", "max_tokens": 8}
+LATER = {"norm_kind": "rms", "norm_eps": 0.1, "ffn_kind": "swiglu", "ffn_bias": False, "parallel": True}
 FIXED = {**SIZES, "norm": "pre", "attention": "multi-head"}
 LAYER = {"num_hiddens": 12, "num_heads": 3, "ffn_num_hiddens": 8, "dropout": 0.0, "norm": "pre"}
 PICTURE = {"height": 4, "width": 4, "patch_size": 2}
@@ -216,6 +221,11 @@ PLACES = {
     "mhalib.attention_on_picture": (
         _on_all_axes(mhalib.attention_on_picture),
         lambda: {"image": torch.rand(4, 4), "weights": torch.rand(4), "vmax": 1.0, "title": "x"},
+    ),
+    "roofline.step_costs": (mhalib.roofline.step_costs, lambda: {"sizes": mhalib.costs.Sizes(12, 3), **_run()}),
+    "roofline.latent_step_costs": (
+        mhalib.roofline.latent_step_costs,
+        lambda: {"choice": "latent", "num_hiddens": 12, "num_heads": 3, **_run()},
     ),
     "attention.attend": (
         A.attend,
@@ -242,7 +252,14 @@ PLACES = {
     ),
     "attention.rotate": (
         A.rotate,
-        lambda: {"x": torch.randn(2, 3, 5, 4), "start": 0, "pairs": "halves", "base": 100.0},
+        lambda: {
+            "x": torch.randn(2, 3, 5, 4),
+            "start": 0,
+            "pairs": "halves",
+            "base": 100.0,
+            "width": 2,
+            "scaling": {"name": "linear", "factor": 2.0},
+        },
     ),
     "attention.Strided": (
         lambda num_queries, num_kvpairs, device, **own: A.Strided(**own).matrix(
@@ -270,16 +287,16 @@ PLACES = {
     ),
     "attention.make_positions": (A.make_positions, lambda: {"name": "learned", "max_tokens": 5, "num_hiddens": 12}),
     "attention.LearnedPositions": (
-        lambda x, start, **sizes: A.LearnedPositions(**sizes)(x, start),
-        lambda: {"max_tokens": 8, "num_hiddens": 12, "x": _x(), "start": 1},
+        lambda x, start, places, **sizes: A.LearnedPositions(**sizes)(x, start, places),
+        lambda: {"max_tokens": 8, "num_hiddens": 12, "x": _x(), "places": None, "start": 1},
     ),
     "attention.SinusoidalPositions": (
-        lambda x, start: A.SinusoidalPositions()(x, start),
-        lambda: {"x": _x(), "start": 1},
+        lambda x, start, places: A.SinusoidalPositions()(x, start, places),
+        lambda: {"x": _x(), "places": None, "start": 1},
     ),
     "attention.RotaryPositions": (
         lambda x, start, **own: A.RotaryPositions(**own).turn(x, start),
-        lambda: {"x": _x(), "start": 1, "pairs": "halves", "base": 100.0},
+        lambda: {"x": _x(), "start": 1, "pairs": "halves", "base": 100.0, "width": 2, "scaling": None},
     ),
     "attention.register": (
         lambda name, kind: A.register(name)(kind),
@@ -318,6 +335,9 @@ PLACES = {
             "scale": 0.5,
             "positions": "none",
             "rotary_base": 100.0,
+            "rotary_dim": 2,
+            "rotary_scaling": None,
+            "out_bias": False,
         },
     ),
     "attention.MultiHeadAttention.forward": (lambda **a: _layer()(**a), _qkv_inputs),
@@ -412,10 +432,18 @@ PLACES = {
             "causal": True,
         },
     ),
-    "models.GPT": (lambda **a: models.GPT(**a)(_ids()), lambda: {"vocab_size": 7, **SIZES, **OPTIONS}),
+    "models.GPT": (
+        lambda **a: models.GPT(**a)(_ids()),
+        lambda: {"vocab_size": 7, **SIZES, **OPTIONS, "window": 2, "readout": "tied", "embedding_scale": 2.0},
+    ),
     "models.GPT.forward": (
         lambda **a: _gpt()(**a),
-        lambda: {"tokens": _ids(), "need_weights": True, "caches": _gpt().new_caches()},
+        lambda: {
+            "tokens": _ids(),
+            "is_real": torch.ones(2, 5, dtype=torch.bool),
+            "need_weights": True,
+            "caches": _gpt().new_caches(),
+        },
     ),
     "models.Transformer": (
         models.Transformer,
@@ -472,8 +500,11 @@ PLACES = {
         lambda: {"images": torch.rand(2, 4, 4), "questions": _ids(), "question_lens": torch.tensor([5, 3])},
     ),
     "models.patches": (models.patches, lambda: {"images": torch.rand(2, 4, 4), "patch_size": 2}),
-    "models.Description": (models.Description, lambda: {**SIZES, **OPTIONS}),
-    "models.EncoderLayer": (models.EncoderLayer, lambda: {**LAYER, "positions": "rotary", "attention": "multi-head"}),
+    "models.Description": (models.Description, lambda: {**SIZES, **OPTIONS, **LATER}),
+    "models.EncoderLayer": (
+        models.EncoderLayer,
+        lambda: {**LAYER, "positions": "rotary", "attention": "multi-head", **LATER},
+    ),
     "models.EncoderLayer.forward": (
         lambda **a: models.EncoderLayer(12, 3, 8)(**a),
         lambda: {"x": _x(), "valid_lens": torch.tensor([5, 3]), "mask": Band(), "cache": A.KeyValueCache()},
@@ -491,11 +522,19 @@ PLACES = {
     ),
     "models.FeedForward": (
         lambda x, **a: models.FeedForward(**a)(x),
-        lambda: {"num_hiddens": 12, "ffn_num_hiddens": 8, "x": _x()},
+        lambda: {"num_hiddens": 12, "ffn_num_hiddens": 8, "kind": "swiglu", "bias": False, "x": _x()},
     ),
     "models.SkipConnection": (
         lambda x, result, **a: models.SkipConnection(**a).after(models.SkipConnection(**a).before(x), result),
-        lambda: {"num_hiddens": 12, "dropout": 0.0, "norm": "post", "x": _x(), "result": _x()},
+        lambda: {
+            "num_hiddens": 12,
+            "dropout": 0.0,
+            "norm": "post",
+            "norm_kind": "rms",
+            "norm_eps": 0.1,
+            "x": _x(),
+            "result": _x(),
+        },
     ),
     "reference.attend_loops": (
         reference.attend_loops,
@@ -592,6 +631,10 @@ PLACES = {
             "rounds": 1,
         },
     ),
+    "bench.Machine": (
+        bench.Machine,
+        lambda: {"name": "mine", "peak": 1e12, "bandwidth": 1e11, "bytes_per_number": 2},
+    ),
     "bench.peak_bytes": (bench.peak_bytes, lambda: {"function": lambda: None, "device": "cpu"}),
     "train.fit": (
         _fit,
@@ -665,7 +708,27 @@ PLACES = {
     ),
     "pretrained.load": (
         pretrained.load,
-        lambda: {"source": "nowhere", "revision": None, "sha256": None, "device": "cpu", "through": "mhalib"},
+        lambda: {
+            "source": "nowhere",
+            "revision": None,
+            "sha256": None,
+            "device": "cpu",
+            "through": "mhalib",
+            "dtype": torch.float32,
+            "offline": True,
+            "memory_limit": None,
+        },
+    ),
+    "pretrained.memory": (
+        pretrained.memory,
+        lambda: {
+            "source": "nowhere",
+            "num_tokens": 5,
+            "batch_size": 2,
+            "dtype": torch.float32,
+            "revision": None,
+            "offline": True,
+        },
     ),
     "pretrained.load_maps": (pretrained.load_maps, dict),
     "pretrained.about_maps": (pretrained.about_maps, dict),
@@ -738,10 +801,10 @@ HARMLESS = {
         "a type",
     ),
     "Arrays": "a type",
-    **dict.fromkeys(("Ledger", "Step", "Results", "Reading", "About", "Pin", "Pretrained"), "a record"),
+    **dict.fromkeys(("Ledger", "Step", "Results", "Reading", "About", "Pin", "Pretrained", "Memory"), "a record"),
     **dict.fromkeys(("Digits", "Meetings", "Pairs", "Repeats", "Sentences", "Sums", "Translations"), "a record"),
     **dict.fromkeys(("names", "deviations"), "a function without arguments"),
-    **dict.fromkeys(("History", "Machine"), "a record"),
+    **dict.fromkeys(("History", "StepCost"), "a record"),
 }
 LAYER_SIZES = {"num_hiddens": 12, "num_heads": 3, "dropout": 0.0, "bias": True}
 OWN = {
@@ -752,7 +815,7 @@ OWN = {
     V.ComposedAttention: {"rank": 2, "by_keys": True},
     V.DifferentialAttention: {"lambda_init": 0.3, "layer_number": 1, "normalise": True},
     V.GatedAttention: {"per_channel": True},
-    V.QKNormAttention: {"norm": "rms"},
+    V.QKNormAttention: {"norm": "rms", "norm_eps": 0.1},
     V.LatentAttention: {
         "latent_size": 5,
         "rotary_size": 2,
@@ -809,7 +872,7 @@ PLACES |= {
 }
 MODULES = (
     *("attention", "bench", "data", "decoding", "evaluation", "measures", "models", "plots", "pretrained"),
-    *("reference", "results", "saved", "shapes", "train", "variants"),
+    *("reference", "results", "roofline", "saved", "shapes", "train", "variants"),
 )
 
 

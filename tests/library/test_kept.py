@@ -7,6 +7,7 @@ from torch.autograd import forward_ad
 from mhalib import MultiHeadAttention, attend
 from mhalib.attention import _fast, _kept
 from mhalib.bench import peak_bytes
+from mhalib.variants import LatentAttention
 
 
 def formulas(q, k, mask=None, scale=None):
@@ -59,6 +60,32 @@ def test_numbers_and_gradients_are_the_formulas_bit_for_bit(shape, num_keys, dty
         strict=True,
     ):
         assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("of_queries", "of_keys"), [((2, 3), (2, 1)), ((1, 3), (2, 3)), ((2, 3), (3,)), ((3,), (2, 3))]
+)
+def test_one_key_may_serve_several_heads(of_queries, of_keys):
+    q, k, mask = torch.randn(*of_queries, 5, 4), torch.randn(*of_keys, 7, 4), problem()[2]
+    for ours, theirs in zip(
+        weights_and_gradients(_kept.weights, q, k, mask, None),
+        weights_and_gradients(formulas, q, k, mask, None),
+        strict=True,
+    ):
+        assert torch.equal(ours, theirs)
+
+
+def test_absorbed_latents_learn_with_weights():
+    torch.manual_seed(0)
+    layer = LatentAttention(24, 3, latent_size=10).double()
+    x, found = torch.randn(2, 5, 24, dtype=torch.float64), []
+    for layer.absorbed in (False, True):
+        layer.zero_grad()
+        output, weights = layer(x, x, x)
+        (output.square().sum() + weights.square().sum()).backward()
+        found.append([part.grad.clone() for part in layer.parameters()])
+    for built, absorbed in zip(*found, strict=True):
+        torch.testing.assert_close(absorbed, built)
 
 
 def test_queries_and_keys_may_be_one_tensor():

@@ -816,6 +816,23 @@ def test_a_view_moves_nothing_and_a_repeated_number_counts_once():
     assert ledger(lambda x: x.expand(3, 4, 5), x).moved == 0
 
 
+def test_views_of_one_tensor_are_read_one_by_one():
+    (x,) = _inputs((4, 4))
+    assert _moved(lambda x: x + x.T, x) == [4 * 48]
+    assert _moved(lambda x: x[:2] + x[2:], x) == [4 * 24]
+    assert _moved(lambda x: x[:1] + x, x) == [4 * 36]
+
+
+def test_an_axis_without_numbers_leaves_nothing_to_read():
+    (x,) = _inputs((3, 1))
+    assert _moved(lambda x: x.expand(3, 0) * 2.0, x) == []
+
+
+def test_flops_of_a_convolution_need_the_size_of_its_result():
+    x, kernel = _inputs((2, 3, 11), (5, 3, 4))
+    assert ledger(F.conv1d, x, kernel).flops == 2 * 2 * 5 * 8 * 3 * 4
+
+
 def test_memory_that_is_taken_or_overwritten_is_not_read():
     (x,) = _inputs((3, 5))
     assert _moved(lambda x: x.new_empty(7), x) == []
@@ -828,10 +845,32 @@ def test_memory_that_is_taken_or_overwritten_is_not_read():
     assert _moved(lambda x: torch.softmax(x, -1, out=out), x) == [4 * 30]
 
 
+@pytest.mark.parametrize("name", ["zero_", "uniform_", "normal_", "bernoulli_", "exponential_"])
+def test_what_is_filled_is_not_read(name):
+    (x,) = _inputs((3, 5))
+    assert _moved(lambda x: getattr(x, name)(), x) == [4 * 15]
+
+
+@pytest.mark.parametrize("move", [lambda x: x.transpose_(0, 1), lambda x: x.unsqueeze_(0), lambda x: x.t_()])
+def test_a_view_in_place_moves_nothing(move):
+    (x,) = _inputs((3, 5))
+    assert _moved(move, x) == []
+
+
 def test_a_lookup_reads_what_it_returns():
     table, numbers = torch.randn(100, 5), torch.tensor([3, 1])
     assert _moved(lambda table, numbers: table[numbers], table, numbers) == [2 * 4 * 10 + 16]
     assert _moved(lambda table, numbers: F.embedding(numbers, table), table, numbers) == [2 * 4 * 10 + 16]
+    assert _moved(lambda table, numbers: table.index_select(0, numbers), table, numbers) == [2 * 4 * 10 + 16]
+    assert _moved(lambda table, numbers: table.gather(0, numbers[:, None]), table, numbers) == [2 * 4 * 2 + 16]
+
+
+def test_a_step_of_several_operations_costs_what_each_of_them_does():
+    x = torch.randn(2, 5, 3).mT  # is laid by rows before the product
+    (step,) = [step for step in ledger(nn.Linear(5, 7), x) if step.flops]
+    assert step.flops == 2 * 6 * 5 * 7
+    assert step.moved == 4 * (30 + 30) + 4 * (30 + 35 + 42)
+    assert step.bytes == 4 * (30 + 42)
 
 
 def test_costs_are_a_table_of_the_steps_that_move_something():
@@ -842,6 +881,12 @@ def test_costs_are_a_table_of_the_steps_that_move_something():
     assert lines[0].split() == ["#", "operation", "reads", "FLOPs", "bytes", "moved", "FLOPs/byte"]
     assert [line.split()[-2] for line in lines[1:-1]] == [f"{step.moved:,}" for step in moving]
     assert [line.split()[-1] for line in lines[1:-1]] == [f"{step.flops / step.moved:.2f}" for step in moving]
+    assert [line.split()[0] for line in lines[1:-1]] == [str(i) for i, step in enumerate(book) if step.moved]
+    for line, step in zip(lines[1:-1], moving, strict=True):
+        assert f"  {step.operation}  " in line
+        assert f"  {', '.join(step.reads)}  " in line
+    assert book.moved == sum(step.moved for step in book)
+    assert book.moved != book.bytes
     rest = len(book) - len(moving)
     assert lines[-1] == f"{book.flops:,} FLOPs, {book.moved:,} bytes moved; {rest} steps move nothing"
     assert all(step.intensity == 0 for step in book if not step.moved)

@@ -123,7 +123,9 @@ def test_each_process_holds_its_own_heads(runs, many, shared):
 
 @needs_torchrun
 @BOTH
-@pytest.mark.parametrize(("name", "counts"), [("heads", 2), ("sequence", 5)])
+@pytest.mark.parametrize(
+    ("name", "counts"), [("heads", 2), ("sequence", 5), ("heads, gated", 2), ("sequence, gated", 6)]
+)
 def test_a_split_gpt_is_the_gpt(runs, many, name, counts):
     found = runs[many]["models"][name]
     assert found["output"] < CLOSE
@@ -156,14 +158,45 @@ def test_processes_that_start_apart_end_alike_and_together(runs, many):
 
 @needs_torchrun
 @BOTH
+def test_gradients_are_means_and_what_is_not_averaged_is_that_of_the_first(runs, many):
+    everyone, rows = runs[many]["gradients"]
+    assert all(each == everyone[0] for each in everyone)
+    found, begun, buffer, goals = everyone[0]
+    mean = (1 + many) / 2
+    assert found.pop("wide") == pytest.approx([mean / 3] * 3, rel=1e-15)  # float64 is not sent as float32
+    assert found == {"single": [mean] * 2, "unused": None, "of_one": [1 / many] * 2, "frozen": None}
+    assert begun == [0]  # of process 0
+    assert buffer == 0
+    assert goals == [[1, 0.1]]  # to the last digit
+    assert rows == torch.arange(8).view(many, -1).tolist()  # `share` deals neighbours out, in order
+
+
+@needs_torchrun
+def test_rows_of_processes_split_a_layer_each(runs):
+    everyone, refused = runs[4]["in pairs"]
+    assert [numbers for _, numbers in everyone] == [[0, 1], [2, 3]] * 2
+    assert max(apart for apart, _ in everyone) < CLOSE
+    assert refused == {
+        "rows and columns": "ValueError: over has 2 axes, but heads are split along one: "
+        "write over['name of the axis']",
+        "copies": "ValueError: num_kv_heads=1 is less than 2 processes, and copies of keys need a mesh "
+        "of all 4 processes",
+    }
+
+
+@needs_torchrun
+@BOTH
 def test_what_cannot_be_split_is_refused(runs, many):
     found, was_split = runs[many]["refusals"]
     assert found == {
         "keep": "ValueError: the layer is split over processes: remove heads before it is split",
         "again": f"ValueError: layer has {4 // many} of its 4 heads: split before removing heads",
         "variant": "TypeError: a GatedAttention cannot be split: only multi-head attention can",
+        "without weights of its own": "TypeError: a Louder cannot be split: only multi-head attention can",
+        "with one more": "TypeError: a MultiHeadAttention cannot be split: only multi-head attention can",
         "hidden": f"ValueError: ffn_num_hiddens=41 cannot be split evenly over {many} processes",
         "sequence": "TypeError: sequence=True is for a GPT, got MultiHeadAttention",
+        "tied": "ValueError: sequence=True needs a readout of its own, but the model's is tied to the tokens' vectors",
         "tokens": f"ValueError: tokens has 7 of them, which {many} processes cannot share evenly",
         "share": f"ValueError: a batch of 5 cannot be dealt out evenly to {many} processes",
         "infinite": "FloatingPointError: the loss of step 1 is inf: try a smaller rate",
@@ -186,6 +219,13 @@ def test_two_go_on_where_one_was_broken_off(runs):
     assert steps == worker.STEPS - 5
     assert losses < CLOSE
     assert parameters < TRAINED
+
+
+@needs_torchrun
+def test_what_one_has_saved_is_for_models_that_are_whole(runs):
+    assert runs[2]["file"] == (
+        "ValueError: checkpoint='/file' was saved by one process, but the model is split over several"
+    )
 
 
 @needs_torchrun

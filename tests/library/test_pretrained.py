@@ -240,6 +240,21 @@ def test_half_precision_is_loaded_as_float32(checkpoint):
     torch.testing.assert_close(reading.output, checkpoint.output(IDS)[0], rtol=0, atol=0.05)
 
 
+def test_an_encoder_may_be_in_several_files_and_of_another_type(checkpoint):
+    """Decoders of all families are, in test_decoders.py."""
+    names = sorted(checkpoint.tensors)
+    for file, held in {"a": names[::2], "b": names[1::2]}.items():
+        save_file({name: checkpoint.tensors[name] for name in held}, checkpoint.folder / f"{file}.safetensors")
+    index = {"weight_map": {name: f"{'ab'[place % 2]}.safetensors" for place, name in enumerate(names)}}
+    (checkpoint.folder / pretrained.INDEX).write_text(json.dumps(index), encoding="utf-8")
+    (checkpoint.folder / "model.safetensors").unlink()
+    found = pretrained.load(checkpoint.folder)(TEXT).output
+    torch.testing.assert_close(found, checkpoint.output(IDS)[0], rtol=1e-5, atol=1e-5)
+    exact = pretrained.load(checkpoint.folder, dtype=torch.float64)(TEXT).output
+    assert exact.dtype == torch.float64
+    torch.testing.assert_close(exact.float(), found, rtol=1e-5, atol=1e-5)
+
+
 def test_a_head_that_is_switched_off_is_one_whose_values_are_nothing(checkpoint):
     encoder = pretrained.load(checkpoint.folder)
     assert heads_of(encoder.model) == [Head("encoder self", i, j) for i in range(LAYERS) for j in range(H)]

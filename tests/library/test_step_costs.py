@@ -9,12 +9,22 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from mhalib import MultiHeadAttention, costs, ledger
+from mhalib.attention import make_attention
 from mhalib.bench import Machine
 from mhalib.costs import Sizes
-from mhalib.roofline import MACHINES, PHASES, STEPS, step_costs
+from mhalib.roofline import LATENT_STEPS, MACHINES, PHASES, STEPS, latent_step_costs, step_costs
 
 B, N = 3, 7
 COUNTED = (costs.flops, costs.pair_flops, costs.score_bytes, costs.cache_bytes, partial(step_costs, phase="training"))
+TURNED = {"positions": "rotary", "rotary_size": 4}
+LATENT = [
+    {"latent_size": 17, **TURNED},
+    {"latent_size": 17},
+    {"latent_size": 17, "query_latent_size": 19, **TURNED},
+    {"latent_size": 9, "head_dim": 7, "value_dim": 11, **TURNED},
+]
+BUILT_OR_ABSORBED = pytest.mark.parametrize("absorbed", [False, True])
+LATENT_TOO = pytest.mark.parametrize("settings", LATENT, ids=str)
 SIZES = [Sizes(60, 5), Sizes(24, 1), Sizes(24, 6, 2), Sizes(24, 6, 1), Sizes(20, 4, 2, 16)]
 SHARED_TOO = pytest.mark.parametrize("sizes", SIZES, ids=str)
 
@@ -110,6 +120,135 @@ def test_flops_are_those_that_torch_counts_in_all_phases():
     assert sum(step.flops for step in step_costs(Sizes(60, 5), "training", N, B)) == counter.get_total_flops()
 
 
+def seen_steps(book):
+    """FLOPs and bytes of products and softmax, one by one."""
+    return [(step.flops, step.moved) for step in book if step.flops or "softmax" in step.operation]
+
+
+def latent_choice(settings, absorbed):
+    return {"name": "latent", "absorbed": absorbed, **settings}
+
+
+def latent_by_hand(layer, x, past=()):
+    """The latent layer, where heads that share a latent read it once. `past`: latents and turned keys of old tokens."""
+    h, d, start = layer.num_heads, layer.head_dim, past[0].shape[1] if past else 0
+    q = layer.W_q(x).unflatten(-1, (h, -1)).transpose(1, 2)
+    kept = [layer.norm(layer.W_down(x))]
+    if layer.rotary_size:
+        kept.append(layer.place(layer.W_rotary(x)[:, None], start)[:, 0])
+    kept = [torch.cat([old, new], 1) for old, new in zip(past, kept, strict=True)] if past else kept
+    own, turned, latent = q[..., :d] * layer.scale, layer.place(q[..., d:], start) * layer.scale, kept[0]
+    if layer.absorbed:
+        up_k, up_v = (one.weight.unflatten(0, (h, -1)) for one in (layer.W_up_k, layer.W_up_v))
+        own = (own.transpose(0, 1).flatten(1, 2) @ up_k).unflatten(1, (len(x), -1)).transpose(0, 1)
+        folded = torch.cat([own, turned], -1).flatten(1, 2)
+        found = (folded @ torch.cat(kept, -1).mT).softmax(-1) @ latent
+        found = found.unflatten(1, (h, -1)).transpose(0, 1).reshape(h, -1, layer.latent_size)
+        found = (found @ up_v.mT).unflatten(1, (len(x), -1)).transpose(0, 1)
+    else:
+        k, v = (up(latent).unflatten(-1, (h, -1)).transpose(1, 2) for up in (layer.W_up_k, layer.W_up_v))
+        k = torch.cat([k, *(one[:, None].expand(-1, h, -1, -1) for one in kept[1:])], -1)
+        weights = (torch.cat([own, turned], -1) @ k.mT).softmax(-1)
+        found = weights @ v.contiguous()
+    return layer.W_o(found.transpose(1, 2).flatten(2))
+
+
+@LATENT_TOO
+@BUILT_OR_ABSORBED
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_latent_steps_of_a_prompt_are_those_that_the_ledger_sees(settings, absorbed, dtype):
+    choice = latent_choice(settings, absorbed)
+    layer, x = make_attention(choice, 60, 5).to(dtype), torch.randn(B, N, 60, dtype=dtype)
+    with torch.no_grad():
+        book = ledger(latent_by_hand, layer, x)
+        torch.testing.assert_close(book.output, layer(x, x, x)[0])
+        own = seen_steps(ledger(layer, x, x, x))
+    found = latent_step_costs(choice, 60, 5, "prefill", N, B, dtype.itemsize)
+    assert sum(step.flops for step in found) == sum(flops for flops, _ in own) == book.flops
+    assert sum(step.flops for step in found) == costs.variant_costs(choice, 60, 5, N, B).flops
+    if not absorbed:  # the layer itself, step by step
+        assert [(step.flops, step.moved) for step in found] == own
+    assert [step.flops for step in found] == [flops for flops, _ in own]
+    assert totals(found) == by_kind(book)
+
+
+@LATENT_TOO
+@BUILT_OR_ABSORBED
+def test_latent_steps_of_one_token_are_those_that_the_ledger_sees(settings, absorbed, monkeypatch):
+    choice = latent_choice(settings, absorbed)
+    layer, x = make_attention(choice, 60, 5), torch.randn(B, N, 60)
+    cache, again = layer.new_cache(N), layer.new_cache(N)  # full with the next token, so nothing is copied for a gap
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # with more, a CPU reads a shared latent several times
+    old, one = x[:, :-1], x[:, -1:].contiguous()
+    with torch.no_grad():
+        kept = [layer.norm(layer.W_down(old))]
+        if layer.rotary_size:
+            kept.append(layer.place(layer.W_rotary(old)[:, None], 0)[:, 0])
+        for each in (cache, again):
+            layer(old, old, old, cache=each)
+        book = ledger(latent_by_hand, layer, one, kept)
+        own = ledger(layer, one, one, one, cache=cache)
+        plain = ledger(layer, one, one, one, cache=again, need_weights=False)
+    torch.testing.assert_close(book.output, own.output[0])
+    torch.testing.assert_close(plain.output[0], own.output[0])
+    found = latent_step_costs(choice, 60, 5, "decoding", N, B)
+    assert totals(found) == by_kind(book)
+    assert [step.flops for step in found] == [flops for flops, _ in seen_steps(own)]
+    if not absorbed:
+        assert [(step.flops, step.moved) for step in found] == seen_steps(own)
+    elif layer.rotary_size:  # keys are wider than values, for which torch has no fused kernel on a CPU
+        assert [(step.flops, step.moved) for step in found] == seen_steps(plain)
+
+
+@LATENT_TOO
+@BUILT_OR_ABSORBED
+def test_latent_steps_of_training_are_those_that_the_ledger_sees(settings, absorbed):
+    choice = latent_choice(settings, absorbed)
+    layer, gradient = make_attention(choice, 60, 5), torch.randn(B, N, 60)
+    x = torch.randn(B, N, 60, requires_grad=True)
+    book = ledger(lambda x, gradient: latent_by_hand(layer, x).backward(gradient), x, gradient)
+    found = latent_step_costs(choice, 60, 5, "training", N, B)
+    assert totals(found) == by_kind(book)
+    with FlopCounterMode(display=False) as counter:
+        layer(x, x, x)[0].backward(gradient)
+    assert sum(step.flops for step in found) == counter.get_total_flops()
+    if not absorbed:
+        own = ledger(lambda x, gradient: layer(x, x, x)[0].backward(gradient), x, gradient)
+        assert totals(found) == by_kind(own)
+
+
+def test_latent_steps_by_hand():
+    """D = 12 and h = 3, so d = 4; c = 5, r = 2, and 2 examples of 7 tokens, in 2 bytes."""
+    choice = {"name": "latent", "latent_size": 5, "positions": "rotary", "rotary_size": 2}
+    built = latent_step_costs(choice, 12, 3, "prefill", 7, 2, 2)
+    assert tuple(step.name for step in built) == LATENT_STEPS
+    assert built[:3] == (
+        ("W_q", 2 * 14 * 12 * 18, 2 * (14 * 12 + 12 * 18 + 14 * 18)),
+        ("W_down", 2 * 14 * 12 * 5, 2 * (14 * 12 + 12 * 5 + 14 * 5)),
+        ("W_rotary", 2 * 14 * 12 * 2, 2 * (14 * 12 + 12 * 2 + 14 * 2)),
+    )
+    assert built[3][1:] == built[4][1:] == (2 * 14 * 5 * 12, 2 * (14 * 5 + 5 * 12 + 14 * 12))
+    assert built[5] == ("scores", 2 * 6 * 49 * 6, 2 * 6 * (7 * 6 + 7 * 6 + 49))
+    one = latent_step_costs({**choice, "absorbed": True}, 12, 3, "decoding", 7, 2, 2)
+    assert [step.name for step in one] == [*LATENT_STEPS[:4], *LATENT_STEPS[5:8], "W_up_v", "W_o"]
+    assert one[3:8] == (
+        ("W_up_k", 2 * 3 * 2 * 4 * 5, 2 * 3 * (2 * 4 + 4 * 5 + 2 * 5)),
+        ("scores", 2 * 2 * 3 * 7 * 7, 2 * 2 * (3 * 7 + 7 * 7 + 3 * 7)),
+        ("softmax", 0, 2 * 2 * 2 * 3 * 7),
+        ("average", 2 * 2 * 3 * 7 * 5, 2 * 2 * (3 * 7 + 7 * 5 + 3 * 5)),
+        ("W_up_v", 2 * 3 * 2 * 5 * 4, 2 * 3 * (2 * 5 + 5 * 4 + 2 * 4)),
+    )
+
+
+def test_latents_are_read_for_all_heads_at_once():
+    """Of many tokens, absorbed scores approach 2 h / bytes whatever the batch: h queries for each key that is read."""
+    choice = {"name": "latent", "latent_size": 512, "positions": "rotary", "rotary_size": 64, "absorbed": True}
+    for batch_size in (1, 5):
+        scores = latent_step_costs(choice, 4096, 32, "decoding", 10**6, batch_size, 2)[4]
+        assert scores.name == "scores"
+        assert scores.intensity == pytest.approx(32 / (1 + 32 / 576), rel=1e-3)
+
+
 def test_scores_have_an_intensity_that_heads_decide():
     """Of many tokens it approaches 2 d / bytes, whatever N; of a decoding step 2 / bytes for each head that shares."""
     scores = step_costs(Sizes(1024, 16), "prefill", 10**6, 1, 2)[3]
@@ -162,6 +301,22 @@ def test_what_is_no_sizes_is_refused(count):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
+        (lambda: latent_step_costs("latent", 12, 6, "writing", 7), ValueError, "phase='writing'"),
+        (lambda: latent_step_costs("latent", 12, 5, "prefill", 7), ValueError, "num_hiddens=12 is not divisible by"),
+        (lambda: latent_step_costs("latent", 12, 6, "prefill", 7.0), TypeError, "num_tokens must be an integer"),
+        (lambda: latent_step_costs("latent", 12, 6, "prefill", 7, 0), ValueError, "batch_size=0 must be at least 1"),
+        (lambda: latent_step_costs("latent", 12, 6, "prefill", 7, 1, 0), ValueError, "bytes_per_number=0"),
+        (lambda: latent_step_costs("gated", 12, 6, "prefill", 7), ValueError, "is a GatedAttention, and not latent"),
+        (
+            lambda: latent_step_costs({"name": "latent", "latent_size": 0}, 12, 6, "prefill", 7),
+            ValueError,
+            "latent_size=0 must be at least 1",
+        ),
+        (
+            lambda: latent_step_costs({"name": "latent", "bias": True}, 12, 6, "prefill", 7),
+            ValueError,
+            "has biases, which the formulas leave out",
+        ),
         (lambda: step_costs(Sizes(12, 6), "writing", 7), ValueError, "phase='writing'"),
         (lambda: step_costs(Sizes(100, 6), "prefill", 7), ValueError, "num_hiddens=100 is not divisible by"),
         (lambda: step_costs(Sizes(12, 6), "prefill", 0), ValueError, "num_tokens=0 must be at least 1"),

@@ -8,7 +8,7 @@ pytest.importorskip("anywidget")
 
 from mhalib.bench import Machine
 from mhalib.costs import Sizes
-from mhalib.roofline import MACHINES, PHASES, step_costs
+from mhalib.roofline import LATENT_STEPS, MACHINES, PHASES, STEPS, latent_step_costs, step_costs
 from mhalib.widgets import Roofline
 from mhalib.widgets.roofline import in_time
 
@@ -26,6 +26,43 @@ def test_counts_the_steps_of_the_layer(phase, variant, given, shared):
     roof.machine = "NVIDIA T4"
     assert roof.costs() == step_costs(Sizes(96, 12, shared), phase, 50, 5, 2)
     assert roof.limits() == MACHINES["NVIDIA T4"]
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize(("given", "used"), [({}, (32, 4)), ({"latent_size": 7, "rotary_size": 0}, (7, 0))])
+def test_counts_the_steps_of_the_latent_layer_which_is_absorbed_in_decoding(phase, given, used):
+    roof = Roofline(MINE, 96, 12, variant="latent", num_tokens=50, batch_size=5, phase=phase, **given)
+    choice = {"name": "latent", "latent_size": used[0], "absorbed": phase == "decoding"}
+    choice |= {"positions": "rotary", "rotary_size": used[1]} if used[1] else {}
+    assert roof.costs() == latent_step_costs(choice, 96, 12, phase, 50, 5, 4)
+    names = [one.name for one in roof.costs()]
+    assert set(names) == set(LATENT_STEPS) - (set() if used[1] else {"W_rotary"})
+    caption, _, rows = roof.table()
+    kind = "absorbed latent" if phase == "decoding" else "latent"
+    sizes = f"num_hiddens=96, num_heads=12, latent_size={used[0]}, rotary_size={used[1]}, num_tokens=50, batch_size=5"
+    assert caption == f"Steps of {kind} attention, {phase}, on this machine, at {sizes}"
+    assert [row[0] for row in rows] == names
+
+
+@pytest.mark.parametrize(
+    ("num_hiddens", "num_heads", "used"), [(4096, 32, (512, 64)), (7, 7, (4, 2)), (60, 5, (48, 6))]
+)
+def test_latents_have_the_ratios_of_deepseek(num_hiddens, num_heads, used):
+    """d_c = 4 d and a rotary width of d / 2, so that the cache is that of GQA with 2.25 groups."""
+    roof = Roofline(MINE, num_hiddens, num_heads, variant="latent")
+    assert (roof.latent_size, roof.rotary_size) == used
+
+
+def test_what_a_row_says_is_computed_from_its_counts():
+    roof = Roofline(MINE, 96, 12, num_tokens=50, variant="grouped")
+    caption, header, rows = roof.table()
+    assert "num_heads=12, num_kv_heads=3, num_tokens=50" in caption
+    assert "num_kv_heads" not in Roofline(MINE, 96, 12).table()[0]
+    assert header == ("step", "FLOPs", "bytes", "FLOPs/byte", "bound by", "at least")
+    for step, row in zip(roof.costs(), rows, strict=True):
+        assert row[:4] == (step.name, f"{step.flops:,}", f"{step.moved:,}", f"{step.intensity:.2f}")
+        assert row[4] == ("arithmetic" if step.intensity > MINE.ridge else "memory")
+    assert {row[4] for row in rows} == {"arithmetic", "memory"}
 
 
 def test_a_measured_machine_comes_first_and_is_chosen():
@@ -75,6 +112,10 @@ def test_a_trait_set_later_is_checked_too():
             setattr(roof, name, value)
     with pytest.raises(ValueError, match="machines come too late"):
         roof.machines = []
+    roof.rotary_size = 3  # of another variant: of no account here
+    assert [one.name for one in roof.costs()] == list(STEPS)
+    roof.variant = "latent"
+    assert "rotary positions need an even rotary_size, got 3" in roof._repr_mimebundle_()[0]["text/html"]
     roof.num_heads = 5  # does not divide 96: on the way to another width
     assert "num_hiddens=96 is not divisible by num_heads=5" in roof._repr_mimebundle_()[0]["text/html"]
 
@@ -84,19 +125,19 @@ def test_a_trait_set_later_is_checked_too():
     [
         ({"machine": "abacus"}, ValueError, "machine='abacus'"),
         ({"machine": 3}, TypeError, "machine must be"),
-        ({"machine": Machine("mine", 0.0, 1.0, 4)}, ValueError, "machine.peak=0.0"),
-        ({"machine": Machine("mine", 1.0, float("nan"), 4)}, ValueError, "machine.bandwidth=nan"),
-        ({"machine": Machine("mine", 1.0, -1.0, 4)}, ValueError, "machine.bandwidth=-1.0"),
-        ({"machine": Machine("mine", "1", 1.0, 4)}, TypeError, "machine.peak must be"),
-        ({"machine": Machine(None, 1.0, 1.0, 4)}, TypeError, "machine.name must be a string"),
-        ({"machine": Machine("mine", 1.0, 1.0, 2.5)}, TypeError, "machine.bytes_per_number must be an integer"),
         ({"variant": []}, ValueError, "variant=[] must be one of"),
         ({"step": None}, ValueError, "step=None must be one of"),
         ({"num_hiddens": 100, "num_heads": 6}, ValueError, "num_hiddens=100 is not divisible by num_heads=6"),
         ({"variant": "grouped", "num_kv_heads": 5}, ValueError, "num_heads=32 is not divisible by num_kv_heads=5"),
         ({"num_tokens": 2.5}, TypeError, "num_tokens must be an integer"),
         ({"batch_size": 10**7}, ValueError, "batch_size=10000000 must be at most 1000000"),
-        ({"variant": "latent"}, ValueError, "variant='latent'"),
+        ({"variant": "talking"}, ValueError, "variant='talking'"),
+        ({"variant": "latent", "latent_size": 0}, ValueError, "latent_size=0 must be at least 1"),
+        ({"variant": "latent", "rotary_size": 3}, ValueError, "need an even rotary_size, got 3"),
+        ({"variant": "latent", "rotary_size": 10**5}, ValueError, "rotary_size=100000 must be at most 65536"),
+        ({"variant": "latent", "step": "W_k"}, ValueError, "step='W_k'"),
+        ({"variant": "latent", "rotary_size": 0, "step": "W_rotary"}, ValueError, "step='W_rotary'"),
+        ({"step": "W_down"}, ValueError, "step='W_down'"),
         ({"step": "merge"}, ValueError, "step='merge'"),
     ],
 )

@@ -54,6 +54,8 @@ from .chapter_27 import clipped, normed_scores, rate_at
 from .chapter_27_scales import mended_update, next_scale
 from .chapter_28 import own_keys, own_weights, summed_output
 from .chapter_28_messages import all_reduce_bytes, batch_gradient
+from .chapter_31 import escaping_weights, kept_keys
+from .chapter_31_states import decayed_state, delta_state
 
 EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise
@@ -86,6 +88,7 @@ EXERCISES: dict[str, Exercise] = {
         *(updated, merged, mended_pass, score_gradient, needed_tiles),
         *(normed_scores, rate_at, clipped, mended_update, next_scale),
         *(own_weights, summed_output, own_keys, all_reduce_bytes, batch_gradient),
+        *(escaping_weights, decayed_state, delta_state, kept_keys),
     )
 }
 """Every exercise by its name, in the order of the chapters."""
@@ -114,10 +117,13 @@ __all__ = [
     "count_flops",
     "count_weights",
     "cross_shapes",
+    "decayed_state",
     "decoder_mask",
     "decoding_scores",
+    "delta_state",
     "differential_weights",
     "equal_width",
+    "escaping_weights",
     "first_wrong_step",
     "fold_heads",
     "folded_lens",
@@ -130,6 +136,7 @@ __all__ = [
     "holm",
     "induction_weight",
     "js_divergence",
+    "kept_keys",
     "keys_for_heads",
     "least_seconds",
     "logit_attribution",

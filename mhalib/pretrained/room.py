@@ -1,0 +1,121 @@
+"""What a pretrained model takes of a machine's memory, counted before a single weight is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .._validate import require_count
+from ..models import GPT, Model
+from .convert import encoder, require_known
+from .decoders import DECODERS, settings_of
+from .files import Place
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a model takes. Bytes, but for `parameters`.
+
+    parameters: how many numbers were learned; a readout that is tied to the tokens' vectors counts once.
+    weights: of the parameters.
+    cache: of the keys and values of all tokens, in all layers. An encoder keeps none.
+    maps: of all attention weights, which reading a text returns: layers * h * N * N of them.
+    """
+
+    parameters: int
+    weights: int
+    cache: int
+    maps: int
+
+    @property
+    def total(self) -> int:
+        """Weights, cache and maps."""
+        return self.weights + self.cache + self.maps
+
+
+def memory(
+    source: str | Path,
+    num_tokens: int = 0,
+    *,
+    batch_size: int = 1,
+    dtype: torch.dtype = torch.float32,
+    revision: str | None = None,
+    offline: bool = False,
+) -> Memory:
+    """What a model takes in our layers. Only its config.json is read, and for a name on the hub fetched.
+
+    While `load` reads, the files are mapped into memory, too: pages that the system takes back where it needs them.
+
+    Args:
+        source, revision, offline: as in `load`.
+        num_tokens: N, how long a text is.
+        batch_size: how many texts there are.
+        dtype: of the model.
+
+    Raises:
+        TypeError, ValueError: an argument is not of this kind, the file is missing or damaged, or the architecture is
+            not supported.
+        ImportError: a package is missing.
+        OSError: the hub did not give the file.
+    """
+    require_count("num_tokens", num_tokens, minimum=0)
+    require_count("batch_size", batch_size)
+    require_dtype("dtype", dtype)
+    model = on_meta(Place(source, revision, offline=offline).config())
+    layers = [layer for of_kind in model.attention_layers().values() for layer in of_kind]
+    is_decoder = isinstance(model, GPT)
+    kept = sum(layer.num_kv_heads * (layer.head_dim + layer.value_dim) for layer in layers) if is_decoder else 0
+    return Memory(
+        model.num_weights,
+        model.num_weights * dtype.itemsize,
+        batch_size * num_tokens * kept * dtype.itemsize,
+        batch_size * num_tokens**2 * sum(layer.num_heads for layer in layers) * dtype.itemsize,
+    )
+
+
+def on_meta(config: Mapping[str, Any]) -> Model:
+    """Our model of a config.json, without memory."""
+    require_known(config)
+    if config["model_type"] not in DECODERS:
+        return encoder(config)
+    with torch.device("meta"):
+        return GPT(**settings_of(config))
+
+
+def require_dtype(name: str, dtype: object) -> None:
+    """Raise unless `dtype` is a type of numbers (TypeError) that our layers compute with (ValueError)."""
+    if not isinstance(dtype, torch.dtype):
+        raise TypeError(f"{name} must be a torch.dtype, got {type(dtype).__name__}: {dtype!r:.80}")
+    if dtype not in DTYPES:
+        raise ValueError(f"{name}={dtype} must be one of {[str(one) for one in DTYPES]}")
+
+
+def require_room(model: Model, dtype: torch.dtype, device: torch.device | str, room: int | None) -> None:
+    """Raise ValueError if the weights take more bytes than `room`, or than are free on the device, where it can be
+    known."""
+    free = free_bytes(torch.device(device)) if room is None else room
+    needed = model.num_weights * dtype.itemsize
+    if free is not None and needed > free:
+        said = f"memory_limit={room}" if room is not None else f"{free / 1e9:.1f} GB are free on {device}"
+        half = "" if dtype.itemsize <= 2 else f"; with dtype=torch.bfloat16 it takes {model.num_weights * 2 / 1e9:.1f}"
+        raise ValueError(
+            f"the model has {model.num_weights:,} weights, which take {needed / 1e9:.1f} GB as {dtype}, "
+            f"but {said}{half}"
+        )
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """How much memory is free; `None` where nobody says."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    told = Path("/proc/meminfo")
+    if device.type != "cpu" or not told.is_file():
+        return None
+    lines = [line.split() for line in told.read_text(encoding="ascii").splitlines()]
+    return next((int(line[1]) * 1024 for line in lines if line and line[0] == "MemAvailable:"), None)

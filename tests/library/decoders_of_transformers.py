@@ -1,0 +1,112 @@
+"""Small decoders of `transformers` with random weights, stored as that library stores them, for `test_decoders.py`.
+
+All sizes of a model are different, and no weight is 0 or 1, so that none can be forgotten or taken for another.
+"""
+
+import json
+
+import torch
+
+SIZES = {"vocab_size": 53, "num_hidden_layers": 2, "hidden_size": 30, "max_position_embeddings": 19}
+LLAMA = {**SIZES, "num_attention_heads": 6, "num_key_value_heads": 2, "intermediate_size": 37}
+ROPE_3 = {
+    "rope_type": "llama3",
+    "rope_theta": 700.0,
+    "factor": 3.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+GPT2 = {"vocab_size": 53, "n_layer": 2, "n_embd": 15, "n_head": 3, "n_inner": 37, "n_positions": 19}
+OPT = {**SIZES, "hidden_size": 15, "num_attention_heads": 3, "ffn_dim": 37, "pad_token_id": 1}
+NEOX = {**SIZES, "hidden_size": 48, "num_attention_heads": 3, "intermediate_size": 37}
+CASES = {
+    "gpt2": ("GPT2", GPT2),
+    "gpt2, relu, own readout": ("GPT2", {**GPT2, "activation_function": "relu", "tie_word_embeddings": False}),
+    "opt": ("OPT", OPT),
+    "opt, post-norm, no biases": ("OPT", {**OPT, "do_layer_norm_before": False, "enable_bias": False}),
+    "gpt_neox": ("GPTNeoX", NEOX),
+    "gpt_neox, one after the other": (
+        "GPTNeoX",
+        {**NEOX, "use_parallel_residual": False, "attention_bias": False, "tie_word_embeddings": True}
+        | {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 99.0, "partial_rotary_factor": 0.5}},
+    ),
+    "llama": ("Llama", {**LLAMA, "num_key_value_heads": 6, "num_attention_heads": 6, "hidden_size": 36}),
+    "llama, scaled": ("Llama", {**LLAMA, "head_dim": 8, "tie_word_embeddings": True, "rope_parameters": ROPE_3}),
+    "llama, biases": ("Llama", {**LLAMA, "head_dim": 4, "attention_bias": True, "mlp_bias": True}
+                      | {"hidden_act": "gelu"}),
+    "mistral": ("Mistral", {**LLAMA, "head_dim": 8, "sliding_window": 4}),
+    "mistral, no window": ("Mistral", {**LLAMA, "head_dim": 8, "sliding_window": None}),
+    "qwen2": ("Qwen2", {**LLAMA, "hidden_size": 36}),
+    "qwen2, a window": ("Qwen2", {**LLAMA, "hidden_size": 36, "use_sliding_window": True, "sliding_window": 3}
+                        | {"max_window_layers": 0, "tie_word_embeddings": True}),
+    "qwen3": ("Qwen3", {**LLAMA, "head_dim": 8, "rms_norm_eps": 1e-3}),
+    "gemma": ("Gemma", {**LLAMA, "head_dim": 8, "num_key_value_heads": 1, "pad_token_id": 0}),
+}  # fmt: skip
+"""Name -> the class in `transformers`, and what its config says."""
+FAMILIES = [name for name in CASES if "," not in name]
+
+
+def config_of(name):
+    """A config of `transformers`."""
+    import transformers
+
+    kind, told = CASES[name]
+    return getattr(transformers, f"{kind}Config")(**told)
+
+
+def made(name, dtype=torch.float32):
+    """A model of `transformers`, in evaluation mode, that computes all attention weights."""
+    import transformers
+
+    torch.manual_seed(len(name))
+    config = config_of(name)
+    config._attn_implementation = "eager"
+    kind = CASES[name][0]
+    suffix = "LMHeadModel" if kind == "GPT2" else "ForCausalLM"
+    model = getattr(transformers, kind + suffix)(config).to(dtype).eval()
+    with torch.no_grad():
+        for key, weight in model.named_parameters():
+            std = 0.3 if weight.dim() == 1 else 1.5 * min(weight.shape) ** -0.5
+            weight.copy_(torch.randn_like(weight) * (1.0 if "embed" in key or "wte" in key else std))
+            if weight.dim() == 1 and key.endswith("weight") and kind != "Gemma":
+                weight.add_(1)
+    return model.requires_grad_(False)
+
+
+def write(model, folder, **settings):
+    """As `save_pretrained` writes it, with a tokenizer whose words are numbers."""
+    model.save_pretrained(folder, **settings)
+    words = {f"w{number}": number for number in range(53)}
+    told = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "post_processor": None,
+        "decoder": None,
+        "model": {"type": "WordLevel", "vocab": words, "unk_token": "w0"},
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(told), encoding="utf-8")
+    return folder
+
+
+def places_of(is_real):
+    """The positions that generation gives to tokens, from the mask."""
+    return (is_real.long().cumsum(1) - 1).clamp(min=0)
+
+
+@torch.no_grad()
+def answer(model, tokens, is_real=None):
+    """Logits (B, N, words), and weights (layers, B, h, N, N)."""
+    is_real = torch.ones_like(tokens, dtype=torch.bool) if is_real is None else is_real
+    found = model(
+        input_ids=tokens,
+        attention_mask=is_real.long(),
+        position_ids=places_of(is_real),
+        output_attentions=True,
+        use_cache=False,
+    )
+    return found.logits, torch.stack(list(found.attentions))

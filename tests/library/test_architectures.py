@@ -1,0 +1,301 @@
+"""What decoders of others are made of, in our layers: each choice against its formula, written out here."""
+
+import math
+import re
+
+import pytest
+import torch
+from torch import nn
+
+from mhalib import MultiHeadAttention, costs, reference, variants
+from mhalib.attention import LearnedPositions, SinusoidalPositions, rotate, sinusoidal_positions
+from mhalib.models import (
+    BERT,
+    GPT,
+    DecoderLayer,
+    Description,
+    EncoderLayer,
+    FeedForward,
+    SkipConnection,
+    Transformer,
+    ViT,
+)
+
+D, WIDE = 12, 20
+LLAMA_3 = {
+    "name": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_tokens": 64,
+}
+EXACT = {"rtol": 0, "atol": 1e-10}
+pytestmark = pytest.mark.usefixtures("in_float64")
+
+
+def _shaken(module):
+    """No weight is 0 or 1, as norms and biases begin."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return module.eval()
+
+
+# Positions
+
+
+@pytest.mark.parametrize("pairs", ["interleaved", "halves"])
+def test_a_part_of_a_head_is_turned_and_the_rest_stays(pairs):
+    x = torch.randn(2, 3, 5, 10)
+    found = rotate(x, 3, pairs=pairs, width=4)
+    assert torch.equal(found[..., 4:], x[..., 4:])
+    assert torch.equal(found[..., :4], rotate(x[..., :4], 3, pairs=pairs))
+    layer = MultiHeadAttention(20, 2, positions="rotary-halves", rotary_dim=4)
+    assert torch.equal(layer.place(x, 2), rotate(x, 2, pairs="halves", width=4))
+
+
+def _meta(rate):
+    """Meta's function of LLaMA 3.1, for one frequency, with its own names."""
+    wavelen = 2 * math.pi / rate
+    low_freq_wavelen, high_freq_wavelen = 64 / 1.0, 64 / 4.0
+    if wavelen < high_freq_wavelen:
+        return rate
+    if wavelen > low_freq_wavelen:
+        return rate / 8.0
+    smooth = (64 / wavelen - 1.0) / (4.0 - 1.0)
+    return (1 - smooth) * rate / 8.0 + smooth * rate
+
+
+@pytest.mark.parametrize(
+    ("scaling", "slowed"), [({"name": "linear", "factor": 4.0}, lambda rate: rate / 4), (LLAMA_3, _meta)]
+)
+def test_positions_are_slowed_down_as_written(scaling, slowed):
+    """Each channel pair is a complex number, which is multiplied by e^(i place rate)."""
+    width, base, start = 8, 100.0, 30
+    x = torch.randn(3, width)
+    rates = [slowed(base ** (-2 * i / width)) for i in range(width // 2)]
+    if scaling is LLAMA_3:
+        kept = [rate == base ** (-2 * i / width) for i, rate in enumerate(rates)]
+        assert kept == [True, False, False, False]
+        assert rates[1] * 8 != pytest.approx(base ** (-2 / width))  # in between
+        assert rates[3] * 8 == pytest.approx(base ** (-6 / width))
+    places = torch.arange(start, start + 3).double()
+    unit = torch.polar(torch.ones(()), places[:, None] * torch.tensor(rates))
+    expected = torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2))) * unit).flatten(-2)
+    torch.testing.assert_close(rotate(x, start, base=base, scaling=scaling), expected, **EXACT)
+    layer = MultiHeadAttention(16, 2, positions="rotary", rotary_base=base, rotary_scaling=scaling)
+    torch.testing.assert_close(layer.place(x, start), expected, **EXACT)
+
+
+def test_tokens_may_have_places_of_their_own():
+    x, places = torch.randn(2, 3, 6), torch.tensor([[0, 0, 1], [2, 5, 3]])
+    learned = LearnedPositions(6, 6)
+    torch.testing.assert_close(learned(x, 9, places), x + learned.table[places])
+    table = sinusoidal_positions(6, 6).double()
+    torch.testing.assert_close(SinusoidalPositions()(x, 3, places), x + table[places])
+    with pytest.raises(ValueError, match="6 tokens, but the model has only max_tokens=5 positions"):
+        LearnedPositions(5, 6)(x, 0, places)
+
+
+def test_pairs_are_exchanged_in_the_part_that_is_turned():
+    layer = MultiHeadAttention(20, 2, bias=True, positions="rotary", rotary_dim=6, rotary_scaling=LLAMA_3)
+    halves = variants.exchange_pairs(layer, "halves")
+    x = torch.randn(2, 5, 20)
+    torch.testing.assert_close(halves(x, x, x), layer(x, x, x), **EXACT)
+    assert (halves.positions.width, halves.positions.scaling) == (6, LLAMA_3)
+    assert not torch.equal(halves.W_q.weight, layer.W_q.weight)
+
+
+# Biases
+
+
+def test_the_last_projection_may_be_the_only_one_without_a_bias():
+    layer = _shaken(MultiHeadAttention(D, 3, bias=True, out_bias=False))
+    assert [name for name, _ in layer.named_parameters() if "bias" in name] == ["W_q.bias", "W_k.bias", "W_v.bias"]
+    assert MultiHeadAttention(D, 3, out_bias=True).W_o.bias is not None
+    x = torch.randn(2, 5, D)
+    expected = reference.multi_head_attention_loops(layer, x, x, x)
+    torch.testing.assert_close(layer(x, x, x), expected, **EXACT)
+    torch.testing.assert_close(reference.to_torch(layer)(x, x, x)[0], expected[0], **EXACT)
+    for there, back in ((reference.to_d2l, reference.from_d2l), (reference.to_harvard, reference.from_harvard)):
+        torch.testing.assert_close(back(there(layer), 3)(x, x, x)[0], expected[0], **EXACT)
+    grouped = variants.group_heads(layer, 3)
+    torch.testing.assert_close(grouped(x, x, x), expected, **EXACT)
+    with pytest.raises(ValueError, match="has biases, which the formulas leave out"):
+        costs.variant_parts({"name": "multi-head", "bias": True, "out_bias": False}, D, 3)
+
+
+def test_loops_refuse_positions_that_they_do_not_know():
+    x = torch.randn(2, 5, D)
+    for settings in ({"positions": "rotary-halves"}, {"positions": "rotary", "rotary_base": 500.0}):
+        with pytest.raises(ValueError, match="these loops know"):
+            reference.multi_head_attention_loops(MultiHeadAttention(D, 3, **settings), x, x, x)
+
+
+@pytest.mark.parametrize(("norm", "usual"), [("layer", 1e-5), ("rms", 1e-6)])
+def test_norms_of_heads_add_what_they_are_told(norm, usual):
+    for eps in (None, 0.5):
+        layer = variants.QKNormAttention(D, 3, norm=norm, norm_eps=eps)
+        assert layer.norm_q.eps == layer.norm_k.eps == (usual if eps is None else eps)
+
+
+# Blocks
+
+FUNCTIONS = {
+    "gelu": lambda x: x * (1 + torch.erf(x / 2**0.5)) / 2,
+    "gelu_tanh": lambda x: x * (1 + torch.tanh((2 / math.pi) ** 0.5 * (x + 0.044715 * x**3))) / 2,
+    "relu": lambda x: x.clamp(min=0),
+    "silu": lambda x: x / (1 + torch.exp(-x)),
+}
+GATED = {"geglu": "gelu", "geglu_tanh": "gelu_tanh", "reglu": "relu", "swiglu": "silu"}
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("kind", [*FUNCTIONS, *GATED])
+def test_feed_forward_networks_are_as_written(kind, bias):
+    ffn = _shaken(FeedForward(D, WIDE, kind, bias))
+    x = torch.randn(2, 5, D)
+
+    def through(linear, x):
+        return x @ linear.weight.T + (linear.bias if bias else 0)
+
+    inside = through(ffn.widen, x)
+    inside = FUNCTIONS[GATED[kind]](through(ffn.gate, x)) * inside if kind in GATED else FUNCTIONS[kind](inside)
+    torch.testing.assert_close(ffn(x), through(ffn.narrow, inside), **EXACT)
+    assert len(list(ffn.parameters())) == (3 if kind in GATED else 2) * (2 if bias else 1)
+
+
+def _rms(x, norm, eps):
+    return x / (x.square().mean(-1, keepdim=True) + eps).sqrt() * norm.weight
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_skip_connection_may_divide_by_the_root_mean_square(norm):
+    skip = _shaken(SkipConnection(D, norm=norm, norm_kind="rms", norm_eps=0.1))
+    x, result = torch.randn(2, 5, D), torch.randn(2, 5, D)
+    assert [name for name, _ in skip.named_parameters()] == ["norm.weight"]
+    if norm == "pre":
+        torch.testing.assert_close(skip.before(x), _rms(x, skip.norm, 0.1), **EXACT)
+        torch.testing.assert_close(skip.after(x, result), x + result, **EXACT)
+    else:
+        torch.testing.assert_close(skip.before(x), x, **EXACT)
+        torch.testing.assert_close(skip.after(x, result), _rms(x + result, skip.norm, 0.1), **EXACT)
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_a_layer_is_put_together_as_written(parallel):
+    described = {"norm_kind": "rms", "norm_eps": 0.1, "ffn_kind": "swiglu", "ffn_bias": False, "parallel": parallel}
+    layer = _shaken(EncoderLayer(D, 3, WIDE, positions="rotary-halves", **described))
+    x = torch.randn(2, 5, D)
+    seen = _rms(x, layer.attention_skip.norm, 0.1)
+    changed = x + layer.attention(seen, seen, seen)[0]
+    read = x if parallel else changed
+    expected = changed + layer.ffn(_rms(read, layer.ffn_skip.norm, 0.1))
+    torch.testing.assert_close(layer(x)[0], expected, **EXACT)
+
+
+# Models
+
+
+def test_a_gpt_with_all_of_it_is_put_together_as_written():
+    model = _shaken(
+        GPT(7, D, 3, 2, WIDE, positions="rotary", norm_kind="rms", norm_eps=0.1, ffn_kind="geglu", ffn_bias=False)
+    )
+    own = _shaken(GPT(**{**model.settings, "window": 2, "readout": "tied", "embedding_scale": 3.0}))
+    tokens = torch.randint(7, (2, 6))
+    x = 3 * own.tokens.embedding.weight[tokens]
+    mask = torch.ones(6, 6, dtype=torch.bool).tril().triu(-1)
+    for layer in own.decoder.layers:
+        x = layer(x, mask=mask)[0]
+    expected = _rms(x, own.decoder.norm, 0.1) @ own.tokens.embedding.weight.T
+    logits, weights = own(tokens, need_weights=True)
+    torch.testing.assert_close(logits, expected, **EXACT)
+    torch.testing.assert_close(own(tokens)[0], expected, **EXACT)
+    assert ((weights["decoder self"][1] > 0) == mask).all()
+    assert own.num_weights == sum(one.numel() for one in own.state_dict().values()) < model.num_weights
+    assert str(GPT(**own.settings)) == str(own)
+    caches = own.new_caches()
+    found = torch.cat([own(tokens[:, n : n + 1], caches=caches)[0] for n in range(6)], 1)
+    torch.testing.assert_close(found, expected, **EXACT)
+    assert GPT(7, D, 3, readout="without bias").readout.bias is None
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rotary", "none"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_padded_text_is_read_as_it_is_alone(positions, side):
+    model = _shaken(GPT(7, D, 3, 2, WIDE, positions=positions, max_tokens=6))
+    tokens, lens = torch.randint(7, (3, 6)), (6, 4, 1)
+    is_real = torch.arange(6) < torch.tensor(lens)[:, None]
+    is_real = is_real.flip(1) if side == "left" else is_real
+    logits, weights = model(tokens, is_real=is_real, need_weights=True)
+    for number, length in enumerate(lens):
+        own = slice(6 - length, 6) if side == "left" else slice(length)
+        alone, kept = model(tokens[number : number + 1, own], need_weights=True)
+        torch.testing.assert_close(logits[number, own], alone[0], **EXACT)
+        torch.testing.assert_close(weights["decoder self"][1][number, :, own, own], kept["decoder self"][1][0], **EXACT)
+    assert (weights["decoder self"][0].movedim(1, -1)[~is_real[:, None].expand(-1, 6, -1)] == 0).all()
+    torch.testing.assert_close(model(tokens, is_real=torch.ones_like(is_real))[0], model(tokens)[0], **EXACT)
+
+
+def test_settings_name_what_is_not_as_usual_and_nothing_else():
+    """Files of weights, and their hashes, are older than these entries."""
+    later = {"norm_kind", "norm_eps", "ffn_kind", "ffn_bias", "parallel", "window", "readout", "embedding_scale"}
+    for model in (GPT(7), BERT(7), ViT(), Transformer(7, 7)):
+        assert not later & model.settings.keys()
+    given = {"norm_kind": "rms", "parallel": True, "ffn_kind": "relu", "window": 3}
+    assert GPT(7, **given).settings == GPT(7).settings | given
+    assert BERT(7, norm_eps=1e-5).settings == BERT(7).settings | {"norm_eps": 1e-5}
+    assert BERT(**BERT(7).settings).norm.eps == 1e-12
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: rotate(torch.ones(3, 4), width=6), ValueError, "width=6 channels cannot be turned, a head has 4"),
+        (lambda: rotate(torch.ones(3, 4), width=3), ValueError, "positions by angles need an even width, got 3"),
+        (lambda: rotate(torch.ones(3, 4), scaling=2.0), TypeError, "scaling must be a mapping, got float: 2.0"),
+        (lambda: rotate(torch.ones(3, 4), scaling={"name": "yarn"}), ValueError, "scaling['name']='yarn' must be one"),
+        (lambda: rotate(torch.ones(3, 4), scaling={"name": "linear"}), ValueError, "just the entries ['name', 'f"),
+        (
+            lambda: rotate(torch.ones(3, 4), scaling={"name": "linear", "factor": -1}),
+            ValueError,
+            "scaling['factor']=-1 must be positive and finite",
+        ),
+        (
+            lambda: rotate(torch.ones(3, 4), scaling={**LLAMA_3, "low_freq_factor": 4}),
+            ValueError,
+            "must have a low_freq_factor below its high_freq_factor",
+        ),
+        (
+            lambda: MultiHeadAttention(D, 3, rotary_dim=2),
+            ValueError,
+            "rotary_dim=2 cannot be: positions='none' turns nothing",
+        ),
+        (lambda: MultiHeadAttention(D, 3, rotary_scaling=LLAMA_3), ValueError, "cannot be: positions='none' turns"),
+        (
+            lambda: MultiHeadAttention(D, 3, positions="rotary", rotary_dim=3),
+            ValueError,
+            "rotary positions need an even rotary_dim, got 3",
+        ),
+        (lambda: MultiHeadAttention(D, 3, out_bias="no"), TypeError, "out_bias must be True or False, got str: 'no'"),
+        (lambda: variants.QKNormAttention(D, 3, norm_eps=0), ValueError, "norm_eps=0 must be positive and finite"),
+        (lambda: FeedForward(D, WIDE, "mish"), ValueError, "kind='mish' must be one of ('gelu', "),
+        (lambda: FeedForward(D, WIDE, bias=1), TypeError, "bias must be True or False, got int: 1"),
+        (lambda: SkipConnection(D, norm_kind="batch"), ValueError, "norm_kind='batch' must be one of ('layer', 'rms')"),
+        (lambda: SkipConnection(D, norm_eps=0.0), ValueError, "norm_eps=0.0 must be positive and finite"),
+        (lambda: Description(norm="post", parallel=True), ValueError, "parallel=True needs norm='pre', got norm='po"),
+        (lambda: DecoderLayer(D, 3, WIDE, parallel=True), ValueError, "parallel=True cannot be: a decoder's layer lo"),
+        (lambda: BERT(7, parallel=True), TypeError, "unexpected keyword argument 'parallel'"),
+        (lambda: GPT(7, window=0), ValueError, "window=0 must be at least 1"),
+        (lambda: GPT(7, readout="none"), ValueError, "readout='none' must be one of ('with bias', 'without bias', "),
+        (lambda: GPT(7, embedding_scale=0), ValueError, "embedding_scale=0 must be positive and finite"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_by_name(call, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        call()
+
+
+def test_a_norm_without_biases_is_torch_s():
+    assert isinstance(GPT(7, norm_kind="rms").decoder.norm, nn.RMSNorm)
+    assert isinstance(GPT(7).decoder.norm, nn.LayerNorm)
