@@ -153,3 +153,18 @@ def test_the_page_shows_the_code_to_mend_above_the_folded_solution(chapter: Path
         assert shown == ([wrong] if wrong else [])
         hidden = [text for text, folded in blocks if text.startswith("def ") and folded]
         assert hidden == [exercises.with_solution(cell.source).strip()]
+
+
+@pytest.mark.parametrize("framework", ["numpy", "jax", "keras"])
+def test_the_exercises_of_chapter_29_can_be_solved_in_each_framework(
+    framework: str, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page solves them in torch. One line chooses another framework, and the same text solves them there."""
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    chapter, space = notebooks.CHAPTERS / "29_four_frameworks.ipynb", {}
+    for cell in cells_with(chapter, exercises.SETUP):
+        exec(cell.source.replace('FRAMEWORK = "torch"', f'FRAMEWORK = "{framework}"'), space)
+    assert space["xp"].__name__.partition(".")[0] == framework
+    for cell in cells_with(chapter, exercises.EXERCISE):
+        exec(cell.source, dict(space))
+    assert capsys.readouterr().out.count("Verified") == 4

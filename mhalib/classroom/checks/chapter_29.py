@@ -15,7 +15,30 @@ from ._exercise import Case, Exercise, Mistake
 from ._inputs import draw
 
 HIDDEN = -1e30
-BUGS = ("none", "split", "mask", "scale", "axis", "transpose", "empty row")
+BUGS = ("none", "split", "mask", "scale", "axis", "empty row")
+
+
+def _attended(
+    queries: Tensor, keys: Tensor, values: Tensor, lens: Tensor, num_heads: int, *, bug: str = "none"
+) -> Tensor:
+    """(B, Q, D), (B, K, D) twice, (B,), h -> heads side by side (B, Q, D); `bug` is one of `BUGS`, or of those below."""
+
+    def split(x: Tensor) -> Tensor:
+        if bug == "split":
+            return x.reshape(len(x), num_heads, x.shape[1], -1)
+        return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+    q, k, v = split(queries), split(keys), split(values)
+    width = {"scale": 1, "scale of D": queries.shape[-1]}.get(bug, q.shape[-1])
+    seen = torch.arange(k.shape[2]) < lens[:, None, None, None]
+    seen = ~seen if bug == "mask" else seen
+    scores = q @ k.mT / math.sqrt(width)
+    axis = {"axis": 2, "axis of heads": 1}.get(bug, 3)
+    weights = scores.masked_fill(~seen, -torch.inf if bug == "empty row" else HIDDEN).softmax(axis)
+    if bug not in ("empty row", "mean"):
+        weights = weights.masked_fill(~seen, 0)
+    found = weights @ v
+    return found.reshape(queries.shape) if bug == "merge" else found.transpose(1, 2).flatten(2)
 
 
 def _port(
@@ -31,32 +54,13 @@ def _port(
     *,
     bug: str = "none",
 ) -> Tensor:
-    """(B, Q, D), (B, K, D) twice, (D, D) four times, (B,), h -> (B, Q, D); `bug` is one of `BUGS`, or of those below."""
-
-    def projected(x: Tensor, W: Tensor) -> Tensor:
-        return x @ (W if bug == "transpose" else W.T)
-
-    def split(x: Tensor) -> Tensor:
-        if bug == "split":
-            return x.reshape(len(x), num_heads, x.shape[1], -1)
-        return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
-
+    """(B, Q, D), (B, K, D) twice, (D, D) four times, (B,), h -> (B, Q, D)."""
+    if bug == "transpose":
+        W_q, W_k, W_v = W_q.T, W_k.T, W_v.T
     if bug == "values before keys":
         keys, values = values, keys
-    q, k, v = (split(projected(*pair)) for pair in ((queries, W_q), (keys, W_k), (values, W_v)))
-    width = {"scale": 1, "scale of D": queries.shape[-1]}.get(bug, q.shape[-1])
-    seen = torch.arange(k.shape[2]) < valid_lens[:, None, None, None]
-    seen = ~seen if bug == "mask" else seen
-    scores = q @ k.mT / math.sqrt(width)
-    axis = {"axis": 2, "axis of heads": 1}.get(bug, 3)
-    weights = scores.masked_fill(~seen, -torch.inf if bug == "empty row" else HIDDEN).softmax(axis)
-    if bug not in ("empty row", "mean"):
-        weights = weights.masked_fill(~seen, 0)
-    found = weights @ v
-    if bug == "merge":
-        return projected(found.reshape(queries.shape), W_o)
-    merged = found.transpose(1, 2).flatten(2)
-    return merged @ W_o if bug == "output" else projected(merged, W_o)
+    found = _attended(queries @ W_q.T, keys @ W_k.T, values @ W_v.T, valid_lens, num_heads, bug=bug)
+    return found @ (W_o if bug in ("transpose", "output") else W_o.T)
 
 
 def _layers(rng: random.Random) -> Iterator[Case]:
@@ -161,10 +165,12 @@ ported_layer = Exercise(
 
 
 def _ports(rng: random.Random) -> Iterator[Case]:
-    cases = list(_layers(rng))[1:]
+    layers = list(_layers(rng))[1:]
     for number, bug in enumerate(rng.sample(BUGS, len(BUGS))):
-        case = cases[number % len(cases)]
-        yield {**case, "found": _port(*case.values(), bug=bug)}
+        layer = layers[number % len(layers)]
+        case = {name: layer[name] for name in ("queries", "keys", "values")}
+        case |= {"lens": layer["valid_lens"], "num_heads": layer["num_heads"]}
+        yield {**case, "found": _attended(*case.values(), bug=bug)}
 
 
 def _same(one: Tensor, other: Tensor, equal_nan: bool = False) -> bool:
@@ -173,17 +179,17 @@ def _same(one: Tensor, other: Tensor, equal_nan: bool = False) -> bool:
 
 def _named(*given: Any) -> str:
     *inputs, found = given
-    return next(bug for bug in BUGS if _same(_port(*inputs, bug=bug), found, equal_nan=True))
+    return next(bug for bug in BUGS if _same(_attended(*inputs, bug=bug), found, equal_nan=True))
 
 
 def _without_nan(*given: Any) -> str | None:
     *inputs, found = given
-    return next((bug for bug in BUGS if _same(_port(*inputs, bug=bug), found)), None)
+    return next((bug for bug in BUGS if _same(_attended(*inputs, bug=bug), found)), None)
 
 
 def _nan_as_zero(*given: Any) -> str | None:
     *inputs, found = given
-    ports = ((bug, _port(*inputs, bug=bug).nan_to_num()) for bug in BUGS)
+    ports = ((bug, _attended(*inputs, bug=bug).nan_to_num()) for bug in BUGS)
     return next((bug for bug, port in ports if _same(port, found.nan_to_num())), None)
 
 
@@ -193,7 +199,7 @@ named_bug = Exercise(
     title="name the bug in a port",
     reference=_named,
     cases=_ports,
-    verified="seven ports, one with each bug and one without.",
+    verified="six ports, one with each bug and one without.",
     points=3,
     mistakes=[
         Mistake(
