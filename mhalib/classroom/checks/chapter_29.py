@@ -1,4 +1,4 @@
-"""Chapter 29: a port of the layer, and six bugs that ports have."""
+"""Chapter 29: a port of the layer, and the bugs that ports have."""
 
 from __future__ import annotations
 
