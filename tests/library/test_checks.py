@@ -920,8 +920,7 @@ def attended_in_numpy(queries, keys, values, lens, num_heads, bug="none"):
 
 def port_with_the_fused_kernel(queries, keys, values, W_q, W_k, W_v, W_o, valid_lens, num_heads):
     q, k, v = (
-        (x @ W.mT).unflatten(2, (num_heads, -1)).movedim(2, 1)
-        for x, W in ((queries, W_q), (keys, W_k), (values, W_v))
+        (x @ W.mT).unflatten(2, (num_heads, -1)).movedim(2, 1) for x, W in ((queries, W_q), (keys, W_k), (values, W_v))
     )
     seen = torch.arange(k.shape[2])[None, None, None] < valid_lens.view(-1, 1, 1, 1)
     found = F.scaled_dot_product_attention(q, k, v, attn_mask=seen).nan_to_num(0.0)

@@ -21,7 +21,7 @@ BUGS = ("none", "split", "mask", "scale", "axis", "empty row")
 def _attended(
     queries: Tensor, keys: Tensor, values: Tensor, lens: Tensor, num_heads: int, *, bug: str = "none"
 ) -> Tensor:
-    """(B, Q, D), (B, K, D) twice, (B,), h -> heads side by side (B, Q, D); `bug` is one of `BUGS`, or of those below."""
+    """(B, Q, D), (B, K, D) twice, (B,), h -> heads side by side (B, Q, D); `bug` is in `BUGS`, or named below."""
 
     def split(x: Tensor) -> Tensor:
         if bug == "split":

@@ -49,8 +49,8 @@ mended_kernels = Exercise(
     mistakes=[
         Mistake(
             "not transposed",
-            "a kernel multiplies from the right, `x @ kernel`, and the matrices from the left. Transpose both before you "
-            "cut an axis.",
+            "a kernel multiplies from the right, `x @ kernel`, and the matrices from the left. Transpose both before "
+            "you cut an axis.",
             _plain,
         ),
         Mistake(
