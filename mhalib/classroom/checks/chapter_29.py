@@ -68,8 +68,10 @@ def _layers(rng: random.Random) -> Iterator[Case]:
         num_heads, head_dim = (2, 1) if number == 0 else rng.choice([(2, 5), (3, 2), (3, 4), (4, 2)])
         D = num_heads * head_dim
         free = [size for size in range(2, 7) if size != D]
-        batch_size, num_queries, num_kvpairs = (1, 3, 2) if number == 0 else rng.sample(free, 3)
-        lens = [rng.randint(1, num_kvpairs - 1), 0, *rng.choices(range(1, num_kvpairs + 1), k=batch_size)]
+        num_kvpairs = 3 if number == 0 else rng.choice([size for size in free if size > 2])
+        rest = [size for size in free if size != num_kvpairs]
+        batch_size, num_queries = (1, 2) if number == 0 else rng.sample(rest, 2)
+        lens = [rng.randint(2, num_kvpairs - 1), 0, *rng.choices(range(1, num_kvpairs + 1), k=batch_size)]
         matrices = {name: draw(rng, D, D) / math.sqrt(D) * 1.5 for name in ("W_q", "W_k", "W_v", "W_o")}
         yield {
             "queries": draw(rng, batch_size, num_queries, D),
