@@ -149,9 +149,9 @@ def test_the_page_shows_the_code_to_mend_above_the_folded_solution(chapter: Path
         ]
         assert [text for text, _ in blocks if "SOLUTION" in text or "INSTEAD" in text] == []
         wrong = exercises.code_to_mend(cell.source)
-        shown = [text for text, folded in blocks if text.startswith("def ") and not folded]
+        shown = [text for text, folded in blocks if text.startswith(("def ", "@")) and not folded]
         assert shown == ([wrong] if wrong else [])
-        hidden = [text for text, folded in blocks if text.startswith("def ") and folded]
+        hidden = [text for text, folded in blocks if text.startswith(("def ", "@")) and folded]
         assert hidden == [exercises.with_solution(cell.source).strip()]
 
 
