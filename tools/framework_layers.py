@@ -53,6 +53,7 @@ class Layer:
     name = ""
     own = False
     has_weights = True
+    library: Any  # the module of `mhalib.reference`
 
     def make(self, arrays: Arrays, num_heads: int, dropout: float = 0.0) -> Any:
         """A layer with these weights, in their dtype, as it is used after training."""
@@ -60,11 +61,23 @@ class Layer:
 
     def back(self, layer: Any) -> Arrays:
         """Its weights."""
+        return self.library.to_arrays(layer)
+
+    def tensor(self, array: np.ndarray) -> Any:
+        """An array as the framework has it."""
+        raise NotImplementedError
+
+    def tensors(self, *arrays: np.ndarray | None) -> list[Any]:
+        """Several; what is missing stays missing."""
+        return [None if array is None else self.tensor(array) for array in arrays]
+
+    def forward(self, layer: Any, inputs: Any, call: Call) -> tuple[Any, Any]:
+        """Output, and weights or `None`, of `inputs` in the place of those of the call; all the framework's own."""
         raise NotImplementedError
 
     def run(self, layer: Any, call: Call) -> tuple[Any, Any]:
         """Output, and weights or `None`, as the framework's own tensors."""
-        raise NotImplementedError
+        return self.forward(layer, self.tensors(*call.inputs), call)
 
     def gradients(self, layer: Any, call: Call, cotangent: np.ndarray) -> tuple[tuple[np.ndarray, ...], Arrays]:
         """Those of sum(output * cotangent), for the three inputs and for the weights, which it may write over."""
@@ -87,19 +100,13 @@ class Torch(Layer):
 
         from mhalib import reference
 
-        self.torch, self.reference = torch, reference
+        self.torch, self.library = torch, reference
 
     def make(self, arrays: Arrays, num_heads: int, dropout: float = 0.0) -> Any:
-        return self.reference.from_arrays(arrays, num_heads, dropout).eval()
+        return self.library.from_arrays(arrays, num_heads, dropout).eval()
 
-    def back(self, layer: Any) -> Arrays:
-        return self.reference.to_arrays(layer)
-
-    def tensors(self, *arrays: np.ndarray | None) -> list[Any]:
-        return [None if array is None else self.torch.tensor(array) for array in arrays]
-
-    def run(self, layer: Any, call: Call) -> tuple[Any, Any]:
-        return self.forward(layer, self.tensors(*call.inputs), call)
+    def tensor(self, array: np.ndarray) -> Any:
+        return self.torch.tensor(array)
 
     def forward(self, layer: Any, inputs: list[Any], call: Call) -> tuple[Any, Any]:
         lens, mask = self.tensors(call.valid_lens, call.mask)
@@ -132,10 +139,10 @@ class TorchOwn(Torch):
     own = True
 
     def make(self, arrays: Arrays, num_heads: int, dropout: float = 0.0) -> Any:
-        return self.reference.to_torch(super().make(arrays, num_heads, dropout))
+        return self.library.to_torch(super().make(arrays, num_heads, dropout))
 
     def back(self, layer: Any) -> Arrays:
-        return self.reference.to_arrays(self.reference.from_torch(layer))
+        return self.library.to_arrays(self.library.from_torch(layer))
 
     def forward(self, layer: Any, inputs: list[Any], call: Call) -> tuple[Any, Any]:
         mask = call.full_mask(layer.num_heads)
@@ -172,14 +179,14 @@ class TorchD2L(Torch):
     own = True
 
     def make(self, arrays: Arrays, num_heads: int, dropout: float = 0.0) -> Any:
-        state = self.reference.to_d2l(self.reference.from_arrays(arrays, num_heads))
+        state = self.library.to_d2l(self.library.from_arrays(arrays, num_heads))
         D = arrays["W_o"].shape[0]
-        layer = self.reference.D2LMultiHeadAttention(D, num_heads, dropout, bias="b_o" in arrays)
+        layer = self.library.D2LMultiHeadAttention(D, num_heads, dropout, bias="b_o" in arrays)
         layer.to(state["W_o.weight"].dtype).load_state_dict(state)
         return layer.eval()
 
     def back(self, layer: Any) -> Arrays:
-        return self.reference.to_arrays(self.reference.from_d2l(layer.state_dict(), layer.num_heads))
+        return self.library.to_arrays(self.library.from_d2l(layer.state_dict(), layer.num_heads))
 
     def forward(self, layer: Any, inputs: list[Any], call: Call) -> tuple[Any, Any]:
         lens = call.valid_lens
@@ -216,14 +223,11 @@ class Jax(Layer):
         self.num_heads, self.dropout = num_heads, dropout
         return self.library.from_arrays(arrays, num_heads)
 
-    def back(self, layer: Any) -> Arrays:
-        return self.library.to_arrays(layer)
-
-    def run(self, layer: Any, call: Call) -> tuple[Any, Any]:
-        return self.forward(layer, call.inputs, call)
+    def tensor(self, array: np.ndarray) -> Any:
+        return self.jax.numpy.asarray(array)
 
     def forward(self, layer: Any, inputs: Any, call: Call) -> tuple[Any, Any]:
-        queries, keys, values = (self.jax.numpy.asarray(x) for x in inputs)
+        queries, keys, values = inputs
         output, weights, _ = self.library.multi_head_attention(
             layer,
             queries,
@@ -238,11 +242,12 @@ class Jax(Layer):
         )
         return output, weights
 
-    def gradients(self, layer: Any, call: Call, cotangent: np.ndarray) -> tuple[tuple[np.ndarray, ...], Arrays]:
-        def loss(layer: Any, *inputs: Any) -> Any:
-            return (self.forward(layer, inputs, call)[0] * cotangent).sum()
+    def loss(self, call: Call, cotangent: np.ndarray) -> Callable[..., Any]:
+        """A function of the layer and its inputs, to be differentiated."""
+        return lambda layer, *inputs: (self.forward(layer, inputs, call)[0] * cotangent).sum()
 
-        of_weights, *of_inputs = self.jax.grad(loss, argnums=(0, 1, 2, 3))(layer, *call.inputs)
+    def gradients(self, layer: Any, call: Call, cotangent: np.ndarray) -> tuple[tuple[np.ndarray, ...], Arrays]:
+        of_weights, *of_inputs = self.jax.grad(self.loss(call, cotangent), argnums=(0, 1, 2, 3))(layer, *call.inputs)
         return tuple(np.array(x) for x in of_inputs), self.back(of_weights)
 
     def compiled(self, layer: Any, call: Call) -> tuple[Any, Any] | None:
@@ -309,38 +314,28 @@ class Linen(Jax):
         return None  # it has one, filled through variables of the module, for one token at a time
 
 
-class Nnx(Layer):
+class Nnx(Jax):
     name = "Flax nnx"
 
     def __init__(self) -> None:
-        import jax
+        super().__init__()
         from flax import nnx
 
         from mhalib.reference import in_flax
 
-        jax.config.update("jax_enable_x64", True)
-        self.jax, self.nnx, self.library = jax, nnx, in_flax
+        self.nnx, self.library = nnx, in_flax
 
     def make(self, arrays: Arrays, num_heads: int, dropout: float = 0.0) -> Any:
         layer = self.library.from_arrays(arrays, num_heads, dropout)
         layer.eval()
         return layer
 
-    def back(self, layer: Any) -> Arrays:
-        return self.library.to_arrays(layer)
-
-    def run(self, layer: Any, call: Call) -> tuple[Any, Any]:
-        return self.forward(layer, call.inputs, call)
-
     def forward(self, layer: Any, inputs: Any, call: Call) -> tuple[Any, Any]:
         options = {"mask": call.mask, "causal": call.causal, "need_weights": call.weights}
-        return layer(*(self.jax.numpy.asarray(x) for x in inputs), call.valid_lens, **options)
+        return layer(*inputs, call.valid_lens, **options)
 
     def gradients(self, layer: Any, call: Call, cotangent: np.ndarray) -> tuple[tuple[np.ndarray, ...], Arrays]:
-        def loss(layer: Any, *inputs: Any) -> Any:
-            return (self.forward(layer, inputs, call)[0] * cotangent).sum()
-
-        of_weights, *of_inputs = self.nnx.grad(loss, argnums=(0, 1, 2, 3))(layer, *call.inputs)
+        of_weights, *of_inputs = self.nnx.grad(self.loss(call, cotangent), argnums=(0, 1, 2, 3))(layer, *call.inputs)
         self.nnx.update(layer, of_weights)
         return tuple(np.array(x) for x in of_inputs), self.back(layer)
 
@@ -401,11 +396,8 @@ class Tensorflow(Layer):
         self.num_heads = num_heads  # a function has no mode: dropout that is off is no dropout
         return self.library.from_arrays(arrays, num_heads)
 
-    def back(self, layer: Any) -> Arrays:
-        return self.library.to_arrays(layer)
-
-    def run(self, layer: Any, call: Call) -> tuple[Any, Any]:
-        return self.forward(layer, [self.tf.constant(x) for x in call.inputs], call)
+    def tensor(self, array: np.ndarray) -> Any:
+        return self.tf.constant(array)
 
     def forward(self, layer: Any, inputs: Any, call: Call) -> tuple[Any, Any]:
         queries, keys, values = inputs
@@ -433,7 +425,7 @@ class Tensorflow(Layer):
         dtype, D = call.inputs[0].dtype, call.inputs[0].shape[-1]
         unknown = [self.tf.TensorSpec((None, None, D), dtype)] * 3  # one graph for all lengths
         step = self.tf.function(lambda *inputs: self.forward(layer, inputs, call), input_signature=unknown)
-        return step(*(self.tf.constant(x) for x in call.inputs))
+        return step(*self.tensors(*call.inputs))
 
     def decode(self, layer: Any, x: np.ndarray) -> list[Any] | None:
         cache, outputs = None, []
@@ -470,16 +462,10 @@ class Keras(Layer):
         self.in_dtype(arrays["W_o"].dtype)
         return self.library.from_arrays(arrays, num_heads, dropout)
 
-    def back(self, layer: Any) -> Arrays:
-        return self.library.to_arrays(layer)
-
-    def run(self, layer: Any, call: Call) -> tuple[Any, Any]:
-        return self.forward(layer, [self.keras.ops.convert_to_tensor(x) for x in call.inputs], call)
+    def tensor(self, array: np.ndarray) -> Any:
+        return self.keras.ops.convert_to_tensor(array)
 
     def forward(self, layer: Any, inputs: Any, call: Call) -> tuple[Any, Any]:
-        return self.call_with(layer, inputs, call)
-
-    def call_with(self, layer: Callable[..., Any], inputs: Any, call: Call) -> tuple[Any, Any]:
         options = {"attention_mask": call.mask, "causal": call.causal, "need_weights": call.weights}
         return layer(*inputs, call.valid_lens, **options)
 
@@ -491,8 +477,8 @@ class Keras(Layer):
         return tuple(np.array(self.keras.ops.convert_to_numpy(x)) for x in of_inputs), self.back(layer)
 
     def _gradients_torch(self, layer: Any, variables: Any, call: Call, cotangent: np.ndarray) -> Any:
-        inputs = [self.keras.ops.convert_to_tensor(x).clone().requires_grad_() for x in call.inputs]
-        loss = (self.forward(layer, inputs, call)[0] * self.keras.ops.convert_to_tensor(cotangent)).sum()
+        inputs = [x.clone().requires_grad_() for x in self.tensors(*call.inputs)]
+        loss = (self.forward(layer, inputs, call)[0] * self.tensor(cotangent)).sum()
         loss.backward()
         return [x.grad for x in inputs], [variable.value.grad for variable in variables]
 
@@ -504,7 +490,7 @@ class Keras(Layer):
                 rest = [variable.value for variable in layer.non_trainable_variables]
                 return layer.stateless_call(values, rest, *arguments, **options)[0]
 
-            return (self.call_with(stateless, inputs, call)[0] * cotangent).sum()
+            return (self.forward(stateless, inputs, call)[0] * cotangent).sum()
 
         of_weights, of_inputs = jax.grad(loss, argnums=(0, 1))(
             [variable.value for variable in variables], [jax.numpy.asarray(x) for x in call.inputs]
@@ -532,7 +518,7 @@ class Keras(Layer):
         return None
 
     def decode(self, layer: Any, x: np.ndarray) -> list[Any] | None:
-        cache, tokens = self.library.Cache(), self.keras.ops.split(self.keras.ops.convert_to_tensor(x), x.shape[1], 1)
+        cache, tokens = self.library.Cache(), self.keras.ops.split(self.tensor(x), x.shape[1], 1)
         return [layer(token, token, token, causal=True, cache=cache)[0] for token in tokens]
 
 
@@ -554,7 +540,7 @@ class KerasOwn(Keras):
     def back(self, layer: Any) -> Arrays:
         return self.library.from_keras(layer)
 
-    def call_with(self, layer: Callable[..., Any], inputs: Any, call: Call) -> tuple[Any, Any]:
+    def forward(self, layer: Any, inputs: Any, call: Call) -> tuple[Any, Any]:
         queries, keys, values = inputs
         options = {"attention_mask": call.full_mask(self.num_heads), "return_attention_scores": call.weights}
         found = layer(queries, values, keys, **options)
@@ -577,31 +563,25 @@ class Mxnet(Layer):
     def make(self, arrays: Arrays, num_heads: int, dropout: float = 0.0) -> Any:
         return self.library.from_arrays(arrays, num_heads, dropout)
 
-    def back(self, layer: Any) -> Arrays:
-        return self.library.to_arrays(layer)
-
-    def arrays(self, *arrays: np.ndarray | None) -> list[Any]:
-        return [None if array is None else self.mx.np.array(array, dtype=array.dtype) for array in arrays]
-
-    def run(self, layer: Any, call: Call) -> tuple[Any, Any]:
-        return self.forward(layer, self.arrays(*call.inputs), call)
+    def tensor(self, array: np.ndarray) -> Any:
+        return self.mx.np.array(array, dtype=array.dtype)
 
     def forward(self, layer: Any, inputs: Any, call: Call) -> tuple[Any, Any]:
-        return layer(*inputs, *self.arrays(call.valid_lens, call.mask), call.causal, call.weights)
+        return layer(*inputs, *self.tensors(call.valid_lens, call.mask), call.causal, call.weights)
 
     def gradients(self, layer: Any, call: Call, cotangent: np.ndarray) -> tuple[tuple[np.ndarray, ...], Arrays]:
-        inputs = self.arrays(*call.inputs)
+        inputs = self.tensors(*call.inputs)
         for x in inputs:
             x.attach_grad()
         with self.mx.autograd.record(train_mode=False):
-            loss = (self.forward(layer, inputs, call)[0] * self.arrays(cotangent)[0]).sum()
+            loss = (self.forward(layer, inputs, call)[0] * self.tensor(cotangent)).sum()
         loss.backward()
         for parameter in layer.collect_params().values():
             parameter.set_data(parameter.grad())
         return tuple(x.grad.asnumpy() for x in inputs), self.back(layer)
 
     def decode(self, layer: Any, x: np.ndarray) -> list[Any] | None:
-        cache, tokens = self.library.Cache(), self.arrays(*np.split(x, x.shape[1], axis=1))
+        cache, tokens = self.library.Cache(), self.tensors(*np.split(x, x.shape[1], axis=1))
         return [layer(token, token, token, None, None, True, True, cache)[0] for token in tokens]
 
 
