@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import torch
 from accessibility import serious_findings
+from kernel import with_kernel
 from playwright.sync_api import Locator, Page, expect
 
-from mhalib.widgets import HeadExplorer, source
+from mhalib.widgets import HeadExplorer
 
 pytestmark = pytest.mark.browser
 
@@ -435,20 +436,7 @@ def test_starts_from_what_python_set(show: Callable) -> None:
     assert page.locator("select[data-name=threshold]").input_value() == "0.2"
 
 
-LIVE = """(state) => {
-    SOURCE
-    const heard = {}, saved = [];
-    const model = {
-        get: (name) => state[name],
-        set: (name, value) => { state[name] = value; (heard[`change:${name}`] || []).forEach((each) => each()); },
-        save_changes: () => saved.push({ ...state }),
-        on: (event, each) => { (heard[event] ||= []).push(each); },
-        off: (event, each) => { heard[event] = heard[event].filter((one) => one !== each); },
-    };
-    const el = document.createElement("div");
-    const stop = HeadExplorer({ model, el });
-    document.querySelector("main").replaceChildren(el);
-    const said = () => el.querySelector("[role=status]").textContent;
+ACTIONS = """
     const says = [said()];
     for (const [name, value] of [["head", 2], ["layer", 1], ["query", 4], ["locked", [0, 3]]]) {
         model.set(name, value);  // as the kernel does
@@ -459,13 +447,13 @@ LIVE = """(state) => {
     const { head, query, locked } = saved.at(-1);
     stop();
     return { says, saved: [head, query, locked], left: Object.values(heard).flat().length };
-}"""
+"""
 
 
 def test_follows_python_and_tells_python(show: Callable) -> None:
     made = explorer()
     page = show(made).page
-    found = page.evaluate(LIVE.replace("SOURCE", source("HeadExplorer")), made.state())
+    found = page.evaluate(with_kernel("HeadExplorer", ACTIONS), made.state())
     assert found["says"] == [
         f"layer 0, head 0, example 0: {strongest(LAYERS[0][0, 0], 0)}",
         f"layer 0, head 2, example 0: {strongest(LAYERS[0][0, 2], 0)}",

@@ -16,10 +16,11 @@ import pytest
 import seaborn
 import torch
 from accessibility import serious_findings
+from kernel import with_kernel
 from playwright.sync_api import Page, expect
 
 from mhalib import causal_mask
-from mhalib.widgets import HeadWall, _levels, source
+from mhalib.widgets import HeadWall, _levels
 
 pytestmark = pytest.mark.browser
 
@@ -326,20 +327,7 @@ def test_a_query_without_weights_says_so(show: Callable) -> None:
     assert voice(page).endswith("2 c → 0 a 0.000; this key holds nothing of the row.")
 
 
-LIVE = """(state) => {
-    SOURCE
-    const heard = {}, saved = [];
-    const model = {
-        get: (name) => state[name],
-        set: (name, value) => { state[name] = value; (heard[`change:${name}`] || []).forEach((each) => each()); },
-        save_changes: () => saved.push({ ...state }),
-        on: (event, each) => { (heard[event] ||= []).push(each); },
-        off: (event, each) => { heard[event] = heard[event].filter((one) => one !== each); },
-    };
-    const el = document.createElement("div");
-    const stop = HeadWall({ model, el });
-    document.querySelector("main").replaceChildren(el);
-    const said = () => el.querySelector("[role=status]").textContent;
+ACTIONS = """
     el.querySelector("[data-place='6']").click();
     const says = [said()];
     const { layer, head } = saved.at(-1);
@@ -354,7 +342,7 @@ LIVE = """(state) => {
     says.push(said());
     stop();
     return { says, saved: [layer, head], framed, left: Object.values(heard).flat().length };
-}"""
+"""
 
 
 def test_follows_python_which_sends_what_is_asked_for(show: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,7 +351,7 @@ def test_follows_python_which_sends_what_is_asked_for(show: Callable, monkeypatc
     page = show(wall).page
     live = made()
     live.layer, live.head = 1, 2
-    code = LIVE.replace("SOURCE", source("HeadWall")).replace("SENT", str(live.sent).replace("'", '"'))
+    code = with_kernel("HeadWall", ACTIONS.replace("SENT", str(live.sent).replace("'", '"')))
     found = page.evaluate(code, {**wall.state(), "kept": True})
     start = "layer 1, head 2, induction 0.7000, rank 3 of 11. "
     asked = "The kernel has been asked for the strongest keys of this head. Its map says: the largest weight of query 0"
