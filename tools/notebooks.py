@@ -88,6 +88,7 @@ OWN_NEEDS = {  # what one chapter needs beyond that
     **dict.fromkeys(("14_seeing_with_heads", "15_two_modalities"), ("anywidget", "sklearn")),
     "20_heads_that_talk": ("anywidget", "tensorly"),
     "23_bake_off": ("anywidget", "sklearn", "scipy"),
+    "29_four_frameworks": ("anywidget", "jax", "flax", "keras"),
 }
 PIP_NAMES = {"sklearn": "scikit-learn"}  # where it is imported under one name and installed under another
 RENAME = 'missing = missing.replace("{name}", "{pip_name}")  # as pip calls it\n'

@@ -143,13 +143,29 @@ def test_the_page_shows_the_code_to_mend_above_the_folded_solution(chapter: Path
     page = BeautifulSoup((notebooks.ROOT / f"_build/html/chapters/{chapter.stem}.html").read_bytes(), "html.parser")
     sections = {heading.find("code").text: heading.find_parent("section") for heading in page.select("h4:has(code)")}
     for cell in cells_with(chapter, exercises.EXERCISE):
-        section = sections[re.search(r"checks\.(\w+)\(", cell.source)[1]]
+        name = re.search(r"checks\.(\w+)\(", cell.source)[1]
+        section, start = sections[name], re.compile(rf"(@\w+\n)?def {name}\(")
         blocks = [
             (block.get_text().strip(), block.find_parent("details")) for block in section.select(".highlight pre")
         ]
         assert [text for text, _ in blocks if "SOLUTION" in text or "INSTEAD" in text] == []
         wrong = exercises.code_to_mend(cell.source)
-        shown = [text for text, folded in blocks if text.startswith("def ") and not folded]
+        shown = [text for text, folded in blocks if start.match(text) and not folded]
         assert shown == ([wrong] if wrong else [])
-        hidden = [text for text, folded in blocks if text.startswith("def ") and folded]
+        hidden = [text for text, folded in blocks if start.match(text) and folded]
         assert hidden == [exercises.with_solution(cell.source).strip()]
+
+
+@pytest.mark.parametrize("framework", ["numpy", "jax", "keras"])
+def test_the_exercises_of_chapter_29_can_be_solved_in_each_framework(
+    framework: str, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page solves them in torch. One line chooses another framework, and the same text solves them there."""
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    chapter, space = notebooks.CHAPTERS / "29_four_frameworks.ipynb", {}
+    for cell in cells_with(chapter, exercises.SETUP):
+        exec(cell.source.replace('FRAMEWORK = "torch"', f'FRAMEWORK = "{framework}"'), space)
+    assert space["xp"].__name__.partition(".")[0] == framework
+    for cell in cells_with(chapter, exercises.EXERCISE):
+        exec(cell.source, dict(space))
+    assert capsys.readouterr().out.count("Verified") == 4

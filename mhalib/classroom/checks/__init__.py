@@ -54,6 +54,8 @@ from .chapter_27 import clipped, normed_scores, rate_at
 from .chapter_27_scales import mended_update, next_scale
 from .chapter_28 import own_keys, own_weights, summed_output
 from .chapter_28_messages import all_reduce_bytes, batch_gradient
+from .chapter_29 import named_bug, ported_layer
+from .chapter_29_repairs import mended_kernels, mended_rows
 from .chapter_31 import escaping_weights, kept_keys
 from .chapter_31_states import decayed_state, delta_state
 
@@ -88,6 +90,7 @@ EXERCISES: dict[str, Exercise] = {
         *(updated, merged, mended_pass, score_gradient, needed_tiles),
         *(normed_scores, rate_at, clipped, mended_update, next_scale),
         *(own_weights, summed_output, own_keys, all_reduce_bytes, batch_gradient),
+        *(ported_layer, named_bug, mended_kernels, mended_rows),
         *(escaping_weights, decayed_state, delta_state, kept_keys),
     )
 }
@@ -144,6 +147,7 @@ __all__ = [
     "mended_accuracy",
     "mended_axis",
     "mended_filling",
+    "mended_kernels",
     "mended_layer",
     "mended_loss",
     "mended_masks",
@@ -154,6 +158,7 @@ __all__ = [
     "mended_pruning",
     "mended_rotary_step",
     "mended_router",
+    "mended_rows",
     "mended_scale",
     "mended_step",
     "mended_tiling",
@@ -162,6 +167,7 @@ __all__ = [
     "merge_heads",
     "merged",
     "multi_head",
+    "named_bug",
     "needed_tiles",
     "next_scale",
     "next_token_probabilities",
@@ -177,6 +183,7 @@ __all__ = [
     "pairs_to_halves",
     "patches",
     "pooled",
+    "ported_layer",
     "positional_role",
     "product_intensity",
     "prune",

@@ -1,0 +1,225 @@
+"""Chapter 29: a port of the layer, and the bugs that ports have."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._exercise import Case, Exercise, Mistake
+from ._inputs import draw
+
+HIDDEN = -1e30
+BUGS = ("none", "split", "mask", "scale", "axis", "empty row")
+
+
+def _attended(
+    queries: Tensor, keys: Tensor, values: Tensor, lens: Tensor, num_heads: int, *, bug: str = "none"
+) -> Tensor:
+    """(B, Q, D), (B, K, D) twice, (B,), h -> heads side by side (B, Q, D); `bug` is in `BUGS`, or named below."""
+
+    def split(x: Tensor) -> Tensor:
+        if bug == "split":
+            return x.reshape(len(x), num_heads, x.shape[1], -1)
+        return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+    q, k, v = split(queries), split(keys), split(values)
+    width = {"scale": 1, "scale of D": queries.shape[-1]}.get(bug, q.shape[-1])
+    seen = torch.arange(k.shape[2]) < lens[:, None, None, None]
+    seen = ~seen if bug == "mask" else seen
+    scores = q @ k.mT / math.sqrt(width)
+    axis = {"axis": 2, "axis of heads": 1}.get(bug, 3)
+    weights = scores.masked_fill(~seen, -torch.inf if bug == "empty row" else HIDDEN).softmax(axis)
+    if bug not in ("empty row", "mean"):
+        weights = weights.masked_fill(~seen, 0)
+    found = weights @ v
+    return found.reshape(queries.shape) if bug == "merge" else found.transpose(1, 2).flatten(2)
+
+
+def _port(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    W_q: Tensor,
+    W_k: Tensor,
+    W_v: Tensor,
+    W_o: Tensor,
+    valid_lens: Tensor,
+    num_heads: int,
+    *,
+    bug: str = "none",
+) -> Tensor:
+    """(B, Q, D), (B, K, D) twice, (D, D) four times, (B,), h -> (B, Q, D)."""
+    if bug == "transpose":
+        W_q, W_k, W_v = W_q.T, W_k.T, W_v.T
+    if bug == "values before keys":
+        keys, values = values, keys
+    found = _attended(queries @ W_q.T, keys @ W_k.T, values @ W_v.T, valid_lens, num_heads, bug=bug)
+    return found @ (W_o if bug in ("transpose", "output") else W_o.T)
+
+
+def _layers(rng: random.Random) -> Iterator[Case]:
+    for number in range(4):
+        num_heads, head_dim = (2, 1) if number == 0 else rng.choice([(2, 5), (3, 2), (3, 4), (4, 2)])
+        D = num_heads * head_dim
+        free = [size for size in range(2, 7) if size != D]
+        num_kvpairs = 3 if number == 0 else rng.choice([size for size in free if size > 2])
+        rest = [size for size in free if size != num_kvpairs]
+        batch_size, num_queries = (1, 2) if number == 0 else rng.sample(rest, 2)
+        lens = [rng.randint(2, num_kvpairs - 1), 0, *rng.choices(range(1, num_kvpairs + 1), k=batch_size)]
+        matrices = {name: draw(rng, D, D) / math.sqrt(D) * 1.5 for name in ("W_q", "W_k", "W_v", "W_o")}
+        yield {
+            "queries": draw(rng, batch_size, num_queries, D),
+            "keys": draw(rng, batch_size, num_kvpairs, D),
+            "values": draw(rng, batch_size, num_kvpairs, D),
+            **matrices,
+            "valid_lens": torch.tensor(lens[:batch_size]),
+            "num_heads": num_heads,
+        }
+
+
+def _wrong(bug: str) -> Callable[..., Tensor]:
+    return partial(_port, bug=bug)
+
+
+ported_layer = Exercise(
+    "ported_layer",
+    chapter=29,
+    title="port the layer",
+    reference=_port,
+    cases=_layers,
+    verified="four layers, with keys that are not the values, and examples that have no key at all.",
+    points=3,
+    mistakes=[
+        Mistake(
+            "heads made of tokens",
+            "`reshape(B, h, N, d)` has the right shape and makes heads out of tokens. Cut the last axis into (h, d), "
+            "then let the axes of tokens and heads change places.",
+            _wrong("split"),
+        ),
+        Mistake(
+            "merged without moving the axis",
+            "you merged by `reshape` from (B, h, Q, d). Move the heads back behind the queries first.",
+            _wrong("merge"),
+        ),
+        Mistake(
+            "mask upside down",
+            "real keys are hidden and padding is seen. Some frameworks want True where a key is hidden: say which "
+            "meaning yours has.",
+            _wrong("mask"),
+        ),
+        Mistake(
+            "no scale",
+            "the scores are not divided by √d. Some kernels do this for you, and a product by hand does not.",
+            _wrong("scale"),
+        ),
+        Mistake(
+            "scale of the whole width",
+            "you divided by √D. A score is a product of d numbers: divide by √d, with d = D / h.",
+            _wrong("scale of D"),
+        ),
+        Mistake(
+            "softmax over queries",
+            "your softmax runs over the queries. Its axis is the last one, that of the keys: name it, since defaults "
+            "differ.",
+            _wrong("axis"),
+        ),
+        Mistake(
+            "softmax over heads",
+            "your softmax runs over the heads. Its axis is the last one, that of the keys: name it.",
+            _wrong("axis of heads"),
+        ),
+        Mistake(
+            "weights not transposed",
+            "the matrices are (out, in), so a projection is `x @ W.T`. All of them are square here, so nothing "
+            "complained.",
+            _wrong("transpose"),
+        ),
+        Mistake(
+            "output not transposed",
+            "queries, keys and values are projected rightly, and the output is not: `W_o` is (out, in), too.",
+            _wrong("output"),
+        ),
+        Mistake(
+            "values before keys",
+            "keys and values have changed places. Keras' own layer takes them in the order query, value, key.",
+            _wrong("values before keys"),
+        ),
+        Mistake(
+            "NaN for a query without keys",
+            "an example with no real key is NaN: all its scores are -inf. Hide with a large negative number, and set "
+            "hidden weights to 0 behind the softmax.",
+            _wrong("empty row"),
+        ),
+        Mistake(
+            "mean for a query without keys",
+            "where there is no real key, the softmax of equal scores gives every padding key the same weight. Set "
+            "hidden weights to 0 behind the softmax.",
+            _wrong("mean"),
+        ),
+    ],
+)
+
+
+def _ports(rng: random.Random) -> Iterator[Case]:
+    layers = list(_layers(rng))[1:]
+    for number, bug in enumerate(rng.sample(BUGS, len(BUGS))):
+        layer = layers[number % len(layers)]
+        case = {name: layer[name] for name in ("queries", "keys", "values")}
+        case |= {"lens": layer["valid_lens"], "num_heads": layer["num_heads"]}
+        yield {**case, "found": _attended(*case.values(), bug=bug)}
+
+
+def _same(one: Tensor, other: Tensor, equal_nan: bool = False) -> bool:
+    return torch.allclose(one, other, rtol=1e-3, atol=1e-4, equal_nan=equal_nan)
+
+
+def _named(*given: Any) -> str:
+    *inputs, found = given
+    return next(bug for bug in BUGS if _same(_attended(*inputs, bug=bug), found, equal_nan=True))
+
+
+def _without_nan(*given: Any) -> str | None:
+    *inputs, found = given
+    return next((bug for bug in BUGS if _same(_attended(*inputs, bug=bug), found)), None)
+
+
+def _nan_as_zero(*given: Any) -> str | None:
+    *inputs, found = given
+    ports = ((bug, _attended(*inputs, bug=bug).nan_to_num()) for bug in BUGS)
+    return next((bug for bug, port in ports if _same(port, found.nan_to_num())), None)
+
+
+named_bug = Exercise(
+    "named_bug",
+    chapter=29,
+    title="name the bug in a port",
+    reference=_named,
+    cases=_ports,
+    verified="six ports, one with each bug and one without.",
+    points=3,
+    mistakes=[
+        Mistake(
+            "NaN is not equal to NaN",
+            "the port with an empty row returns NaN, and NaN is not equal to itself. So your version of the same bug "
+            "does not match it: compare with `equal_nan=True`, or ask for NaN first.",
+            _without_nan,
+        ),
+        Mistake(
+            "NaN taken for 0",
+            "you replaced NaN by 0 before you compared. A port that is right returns 0 there, so the bug of the empty "
+            "row cannot be seen any more.",
+            _nan_as_zero,
+        ),
+        Mistake(
+            "a number",
+            "return the bug's name, a text, not its place in the list.",
+            lambda *given: BUGS.index(_named(*given)),
+        ),
+    ],
+)
