@@ -23,6 +23,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from mhalib.widgets import _levels
 from mhalib.widgets._codes import carried
 
 OF_THIS_RUN = "of-this-run"
@@ -203,7 +207,8 @@ def holds_numbers(stored: str, stated: Measured) -> bool:
 
 
 def opened(html: str) -> str:
-    """HTML in which the state of an instrument is written out: packed weights as numbers, an entry to a line."""
+    """HTML in which the state of an instrument is written out: packed weights and maps as numbers, an entry to a
+    line."""
     return STATE.sub(lambda found: found[1] + "\n" + _state(found[2]) + "\n" + found[3], html)
 
 
@@ -213,10 +218,31 @@ def _state(text: str) -> str:
     for key, value in state.items():
         if key in ("packed", "sums") and "sizes" in state:
             value = " ".join(f"{number:.3f}" for number in carried(state, key))
+        elif key == "maps":
+            value = _decimals(_levels.weights_of(_levels.codes_of(value)))
+        elif key == "details":
+            value = "\n".join(_strongest(one, state["top_keys"]) for one in value)
+        elif key == "numbers" and "places" in state:
+            value = "\n".join(_units(*one) for one in zip(value, state["places"], strict=True))
         elif key in ("gates", "span"):
             value = " ".join(f"{number / 1000:.3f}" for number in value)
         lines.append(f"{key}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")
     return "\n".join(lines)
+
+
+def _decimals(numbers: NDArray[np.float64]) -> str:
+    return " ".join("none" if np.isnan(number) else f"{number:.3f}" for number in numbers.flat)
+
+
+def _strongest(detail: str, count: int) -> str:
+    """The strongest keys of a head of a wall, with their weights."""
+    keys, numbers = _levels.keys_of(detail, count)
+    return f"{' '.join(map(str, keys.flat))} {_decimals(numbers)}"
+
+
+def _units(numbers: list[int | None], places: int) -> str:
+    """Numbers of a wall's heads, which it carries as whole ones."""
+    return " ".join("none" if one is None else f"{one / 10**places:.{places}f}" for one in numbers)
 
 
 def texts(outputs: Sequence[dict[str, Any]]) -> dict[str, str]:

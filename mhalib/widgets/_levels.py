@@ -7,6 +7,7 @@ weight.
 
 from __future__ import annotations
 
+import base64
 import math
 from typing import NamedTuple
 
@@ -77,6 +78,19 @@ def lettered(codes: Codes) -> str:
     return np.frombuffer(LETTERS.encode("ascii"), np.uint8)[codes].tobytes().decode("ascii")
 
 
+def codes_of(letters: str) -> Codes:
+    """The codes that `lettered` wrote, one after the other."""
+    places = np.zeros(128, np.uint8)
+    places[list(LETTERS.encode("ascii"))] = np.arange(len(LETTERS))
+    codes: Codes = places[np.frombuffer(letters.encode("ascii"), np.uint8)]
+    return codes
+
+
+def weights_of(codes: Codes) -> Table:
+    """The weights that codes stand for, and NaN where they stand for none."""
+    return np.where(codes > TOP, np.nan, (codes / TOP) ** 2)
+
+
 def strongest_keys(table: Table, seen: Cells, count: int) -> str:
     """The strongest keys of each query of one head, and what share of the row they hold.
 
@@ -103,6 +117,14 @@ def strongest_keys(table: Table, seen: Cells, count: int) -> str:
     filled = np.full((len(table), count, 2), NONE)
     filled[:, : keys.shape[1]] = pairs
     return as_base64(np.concatenate([filled.reshape(len(table), -1), share[:, None]], axis=1).astype("<u2"))
+
+
+def keys_of(detail: str, count: int) -> tuple[NDArray[np.int64], Table]:
+    """What `strongest_keys` wrote: keys (Q, count), -1 where there is none, and (Q, count + 1) their weights and the
+    share of the row, NaN where there is none."""
+    rows = np.frombuffer(base64.b64decode(detail), "<u2").astype(np.int64).reshape(-1, 2 * count + 1)
+    keys, numbers = rows[:, : 2 * count : 2], np.concatenate([rows[:, 1 : 2 * count : 2], rows[:, -1:]], axis=1)
+    return np.where(keys == NONE, -1, keys), np.where(numbers == NONE, np.nan, numbers / LEVELS)
 
 
 def detail_letters(num_queries: int, count: int) -> int:

@@ -238,10 +238,8 @@ class HeadWall(Instrument):
     def _largest(self) -> NDArray[np.float64]:
         """The largest weight that each map shows."""
         L, h, _, _ = self.sizes
-        place = np.zeros(128, dtype=np.int64)
-        place[list(_levels.LETTERS.encode("ascii"))] = np.arange(64)
-        codes = place[np.frombuffer(self.maps.encode("ascii"), np.uint8)].reshape(L * h, -1)
-        top: NDArray[np.float64] = (np.where(codes > _levels.TOP, 0, codes).max(-1) / _levels.TOP) ** 2
+        weights = _levels.weights_of(_levels.codes_of(self.maps)).reshape(L * h, -1)
+        top: NDArray[np.float64] = np.nan_to_num(weights).max(-1)
         return top
 
 

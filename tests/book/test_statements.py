@@ -18,7 +18,7 @@ import pytest
 import statements
 import torch
 
-from mhalib.widgets import HeadExplorer
+from mhalib.widgets import HeadExplorer, HeadWall
 
 TOOLS = notebooks.ROOT / "tools"
 MEASURED = {"measured": {"tolerance": 0.02}}
@@ -149,6 +149,36 @@ def test_an_instrument_is_compared_by_its_numbers() -> None:
     other = re.search(r'"packed":"([^"]+)"', shown(0.02)[0]["data"]["text/html"])[1]
     hidden[0]["data"]["text/html"] = state.replace(packed, other)
     assert statements.unconfirmed(within, shown(0), hidden)
+
+
+def wall(shift: float) -> HeadWall:
+    weights = torch.tensor([[[[0.25 + shift, 0.75 - shift], [0.5, 0.5]]]])
+    return HeadWall(weights, numbers={"first": torch.tensor([[0.5 + shift]])})
+
+
+def hung(made: HeadWall) -> list[dict[str, Any]]:
+    return [nbformat.v4.new_output("display_data", data={"text/html": made._repr_mimebundle_()[0]["text/html"]})]
+
+
+def test_a_wall_of_heads_is_compared_by_its_numbers() -> None:
+    within = {"measured": {"tolerance": 0.03, "why": "weights of a trained model"}}
+    assert statements.unconfirmed(within, hung(wall(0)), hung(wall(0.01))) == []
+    assert statements.unconfirmed({}, hung(wall(0)), hung(wall(0.01)))
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [("maps", "stored 0.242, computed"), ("details", "stored 0.250, computed"), ("numbers", "stored 0.5000, computed")],
+)
+def test_a_wall_whose_state_alone_is_stale_is_noticed(entry: str, said: str) -> None:
+    within = {"measured": {"tolerance": 0.03, "why": "weights of a trained model"}}
+    old, new = (json.dumps(each.state()[entry], separators=(",", ":")) for each in (wall(0), wall(0.2)))
+    stale = hung(wall(0))
+    html = stale[0]["data"]["text/html"]
+    assert html.count(f'"{entry}":{old}') == 1
+    stale[0]["data"]["text/html"] = html.replace(f'"{entry}":{old}', f'"{entry}":{new}')
+    found = statements.unconfirmed(within, hung(wall(0)), stale)
+    assert any(said in each for each in found), found
 
 
 def test_how_much_of_its_tolerance_a_number_used() -> None:
