@@ -1,7 +1,7 @@
 // @ts-check
 /* What each head attends to. Thousandths in 10 bits; mixed weights, which have a sign, in 16. Above TOP are signs. */
 
-import { arrows, barOf, bytesOf, choice, classes, labelled, legible, listen, make, penOf, rampOf, range, region, saveSvg, settle, sheet, svg, voice, writer } from "./shared.js";
+import { arrows, barOf, bytesOf, choice, classes, inSentence, labelled, legible, listen, make, penOf, rampOf, range, region, saveSvg, settle, sheet, svg, voice, writer } from "./shared.js";
 
 /** @import * as T from "./types" */
 /** @param {T.Place<T.Explorer>} place */
@@ -75,9 +75,9 @@ export function HeadExplorer({ model, el }) {
   /** @type {T.Spoken} */
   function sentence(read, q, chosen) {
     const best = chosen === null ? ranked(read, q)[0] : [chosen, read(q, chosen)];
-    if (best) return `${legible(query(q), 40)} → ${legible(keyName(best[0]), 40)} ${inWords(best[1])}`;
+    if (best) return `${inSentence(query(q))} → ${inSentence(keyName(best[0]))} ${inWords(best[1])}`;
     const hidden = range(0, K).every((k) => read(q, k) === MASKED);
-    return `${legible(query(q), 40)}: ${hidden ? "every key is masked" : mixed ? "no weight is a number" : "no weight from 0 to 1"}`;
+    return `${inSentence(query(q))}: ${hidden ? "every key is masked" : mixed ? "no weight is a number" : "no weight from 0 to 1"}`;
   }
   /** The key of each head of this layer; empty where heads share none. */
   function keysOfHeads() {
@@ -357,7 +357,7 @@ export function HeadExplorer({ model, el }) {
     });
     if (images.length) drawPicture();
     else drawLines(); // what lines show of words, the picture shows of patches
-    const others = locked.map((q) => legible(query(q), 40));
+    const others = locked.map((q) => inSentence(query(q)));
     said.textContent = `${place()}${about(model.get("head"), chosen)}: ${sentence(large, chosen, key)}${others.length ? `; locked: ${others.join(", ")}` : ""}`;
     meanSaid.textContent = on().length ? sentence(mean, chosen, key) : "";
   }
@@ -381,7 +381,7 @@ export function HeadExplorer({ model, el }) {
     const spoken = key === null ? ranked(large, q)[0]?.[0] : key;
     pen.lineWidth = 3;
     if (spoken !== undefined && spoken >= first) pen.strokeRect(...corner(spoken), side, side);
-    under.setAttribute("aria-label", `the picture of ${place()}, from ${legible(query(q), 40)}`);
+    under.setAttribute("aria-label", `the picture of ${place()}, from ${inSentence(query(q))}`);
   }
   function drawLines() {
     const [qs, ks, side] = [rows(), columns(), cell()];
@@ -397,7 +397,7 @@ export function HeadExplorer({ model, el }) {
           outside += 1;
           return [];
         }
-        const tip = svg("title", { text: `${query(q)} → ${keyName(k)} ${inWords(code)}` });
+        const tip = svg("title", { text: `${inSentence(query(q))} → ${inSentence(keyName(k))} ${inWords(code)}` });
         const ends = { x1: left + 6, y1: y(qs.indexOf(q)), x2: right - 6, y2: y(ks.indexOf(k)) };
         const look = { "stroke-width": (1 + 7 * share(code)).toFixed(2), "stroke-opacity": (0.5 + 0.5 * share(code)).toFixed(3) };
         const kind = `${css(q === model.get("query") ? "line" : "line-locked")}${code < 0 ? ` ${css("negative")}` : ""}`;
@@ -426,7 +426,7 @@ export function HeadExplorer({ model, el }) {
       const code = large(q, k);
       const fill = code === MASKED ? "url(#masked)" : shade(code) ? `rgb(${shade(code)})` : "#fff";
       const at = { x: left + k * side, y: top + q * side };
-      const cellOf = svg("rect", { ...at, width: side, height: side, fill }, svg("title", { text: `${query(q)} → ${keyName(k)} ${inWords(code)}` }));
+      const cellOf = svg("rect", { ...at, width: side, height: side, fill }, svg("title", { text: `${inSentence(query(q))} → ${inSentence(keyName(k))} ${inWords(code)}` }));
       if (code > TOP) return [cellOf, svg("text", { x: at.x + 1, y: at.y + 13, "font-size": 8, text: SIGNS[code] })];
       const minus = code < -limit / 50 && code !== MASKED;
       return minus ? [cellOf, svg("rect", { x: at.x + 7, y: at.y + 9, width: 6, height: 2, fill: share(code) > 0.6 ? "#fff" : "#000" })] : [cellOf];

@@ -1,7 +1,7 @@
 // @ts-check
 /* All heads of a model, layers down and heads across. A block of a map is one letter: code c is the weight (c / 61)². */
 
-import { arrows, barOf, bytesOf, choice, classes, labelled, legible, listen, make, numberInput, penOf, rampOf, range, region, saveSvg, settle, sheet, svg, voice, writer } from "./shared.js";
+import { arrows, barOf, bytesOf, choice, classes, inSentence, labelled, listen, make, numberInput, penOf, rampOf, range, region, saveSvg, settle, sheet, svg, voice, writer } from "./shared.js";
 
 /** @import * as T from "./types" */
 /** @param {T.Place<T.Wall>} place */
@@ -175,13 +175,8 @@ export function HeadWall({ model, el }) {
   let framed = "";
   const best = make("div", { class: css("best"), role: "group" });
 
-  /** A token, kept apart from the direction of what is around it. @type {(text: string, most?: number) => string} */
-  function word(text, most = 40) {
-    const shown = legible(text, most);
-    return /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/.test(shown) ? `\u2068${shown}\u2069` : shown;
-  }
   /** @type {(tokens: string[], i: number) => string} */
-  const token = (tokens, i) => (tokens[i] === String(i) ? `${i}` : `${i} ${word(tokens[i])}`);
+  const token = (tokens, i) => (tokens[i] === String(i) ? `${i}` : `${i} ${inSentence(tokens[i])}`);
   /** The strongest keys of a query with thousandths, and the share of the row that they hold, or null. @type {T.Detail} */
   function detail(q) {
     const at = model.get("detailed").indexOf(chosen());
@@ -252,7 +247,7 @@ export function HeadWall({ model, el }) {
     const query = token(model.get("query_tokens"), q);
     const weights = found.keys.map(([, code]) => (code / 1000).toFixed(3));
     const share = found.share === NONE ? "nothing" : `${(found.share / 10).toFixed(1)} %`;
-    const lower = found.keys.map(([key], i) => [String(key), word(keys[key]), weights[i]]);
+    const lower = found.keys.map(([key], i) => [String(key), inSentence(keys[key]), weights[i]]);
     strongest.replaceChildren(sheet(`strongest keys of query ${query}`, ["key", "token", "weight"], [...lower, ["together", "", share]]));
     if (!found.keys.length) return `${query}: no key has a weight from 0 to 1.`;
     return `${query} → ${token(keys, found.keys[0][0])} ${weights[0]}; ${weights.length === 1 ? "this key holds" : `${weights.length} keys hold`} ${share} of the row.`;

@@ -201,6 +201,12 @@ export function legible(token, most = 12) {
   return drawn.length > most ? `${drawn.slice(0, most - 1).join("")}…` : drawn.join("") || "(empty)";
 }
 
+/** A token within a sentence: its direction of writing leaves what is around it alone. @type {(token: string, most?: number) => string} */
+export function inSentence(token, most = 40) {
+  const shown = legible(token, most);
+  return /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/.test(shown) ? `\u2068${shown}\u2069` : shown;
+}
+
 /** A sentence that screen readers say when it changes. */
 export function voice() {
   return make("p", { class: "mhalib-voice", role: "status", "aria-live": "polite" });

@@ -752,3 +752,9 @@ def test_without_javascript_signs_groups_and_gates_stand_in_the_table(show: Call
     assert "gates 0.500, 0.250, 1.000" in text
     found = page.locator("tbody tr").nth(2).locator("td").all_inner_texts()
     assert found[:-1] == [signed(float(weight)) for weight in mixed(3, 5, 7)[1, 2]]
+
+
+def test_a_token_written_from_right_to_left_leaves_the_arrow_alone(show: Callable) -> None:
+    shown = show(HeadExplorer(torch.tensor([[[0.9, 0.1], [0.2, 0.8]]]), ["שלום", "b"]))
+    assert voice(shown.page).endswith("\u2068שלום\u2069 → \u2068שלום\u2069 0.900")
+    assert shown.errors == []
