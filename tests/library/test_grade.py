@@ -7,10 +7,12 @@ import importlib
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from collections import Counter
 from dataclasses import replace
@@ -20,11 +22,13 @@ import pytest
 import torch
 
 import mhalib
+from mhalib.classroom import checks
 from mhalib.classroom.grade import (
     Limits,
     Row,
     __main__,
     _class,
+    _launch,
     _sandbox,
     _submissions,
     _table,
@@ -106,6 +110,13 @@ def write(raw):
 PEEK = """
 import os, sys
 seen = [path for path in PLACES if os.path.exists(path)]
+for folder in sys.path:
+    for name in os.listdir(folder) if folder.endswith("-packages") else ():
+        told = [name] + [f"{name}/direct_url.json"] * name.endswith(".dist-info")
+        for one in told:
+            if one.endswith((".pth", "direct_url.json")) or one.startswith("__editable__"):
+                try: seen += [one] * bool(open(f"{folder}/{one}").read())
+                except OSError: pass
 for top, folders, files in os.walk("/"):
     if top in ("/usr", "/proc", "/bin", "/lib", "/lib64"):
         folders[:] = []
@@ -127,6 +138,13 @@ for path in PLACES + ["/x", "/usr/x", "/dev/x", "/sandbox/x", "/sandbox/wire.py"
         done.append(path)
     except OSError:
         pass
+for top, _, names in os.walk("/proc/sys"):  # for root, the machine's own settings
+    for name in names:
+        try:
+            os.close(os.open(f"{top}/{name}", os.O_WRONLY))
+            done.append(f"{top}/{name}")
+        except OSError:
+            pass
 raise RuntimeError(f"wrote {[path for path in done if not path.startswith('/tmp/')]}")  # /tmp inside is its own
 """
 SYSTEM_CALLS = """
@@ -144,6 +162,19 @@ attempt("io_uring", lambda: call.syscall(425, 4, 0))
 attempt("reading a process", lambda: call.process_vm_readv(os.getpid(), None, 0, None, 0, 0))
 attempt("writing into a process", lambda: call.process_vm_writev(os.getpid(), None, 0, None, 0, 0))
 attempt("secret memory", lambda: call.syscall(447, 0))
+number = {"x86_64": 248, "aarch64": 217}[os.uname().machine]
+attempt("a key for all", lambda: call.syscall(number, b"user", b"x", b"y", 1, -4))
+attempt("asking for a key", lambda: call.syscall(number + 1, b"user", b"x", 0, -4))
+attempt("the keyring of the session", lambda: call.syscall(number + 2, 0, -3, 1))
+attempt("a socket to the machine around", lambda: call.socket(40, 1, 0))
+attempt("a socket", lambda: call.socket(2, 1, 0))
+attempt("a signal to others", lambda: call.kill(1, 0))
+attempt("a signal to all", lambda: call.kill(-1, 0))
+attempt("another program", lambda: call.execve(b"/usr/bin/env", None, None))
+attempt("a name for the machine", lambda: call.sethostname(b"x", 1))
+attempt("bpf", lambda: call.syscall({"x86_64": 321, "aarch64": 280}[os.uname().machine], 0, 0, 0))
+attempt("limits of another", lambda: call.prlimit(1, 7, None, None))
+attempt("a terminal's input", lambda: call.ioctl(0, 0x5412, b"x"))
 attempt("namespace", lambda: call.unshare(0x10000000))
 attempt("mount", lambda: call.mount(b"proc", b"/tmp", b"proc", 0, None))
 raise RuntimeError(f"did {done}")
@@ -152,7 +183,20 @@ ATTACKS = {
     # name: (cells, what comes out of it)
     "honest": (HONEST, solved()),
     "honest with magic": (
-        ["%matplotlib inline\nimport torch\n!pip install x\ntorch.softmax?", f"%%time\n{RIGHT}", RIGHT_TOO, CHECKS],
+        [
+            "%matplotlib inline\nimport torch\n!pip install x\ntorch.softmax?",
+            f"%%time\n{RIGHT}",
+            f"files = !ls\n{RIGHT_TOO}",
+            CHECKS,
+        ],
+        solved(),
+    ),
+    "honest and waiting": (
+        ["import asyncio", f"assert await asyncio.sleep(0, 1) == 1\n{RIGHT}", RIGHT_TOO, CHECKS],
+        solved(),
+    ),
+    "honest with annotations": (
+        [f"def f(x: int): pass\nassert f.__annotations__ == {{'x': int}}\n{RIGHT}", RIGHT_TOO, CHECKS],
         solved(),
     ),
     "honest with imports": (
@@ -217,7 +261,7 @@ ATTACKS = {
     "kills itself": (in_a_cell("import os; os.kill(os.getpid(), 9)"), solved("left out: its process died")),
     "kills all": (in_a_cell("import os; os.kill(1, 9); os.kill(-1, 9); os.kill(os.getppid(), 15)"), None),
     "stops itself": (in_the_function("os.kill(os.getpid(), signal.SIGSTOP)"), only_itself("stopped", "time limit")),
-    "another program": (in_the_function("os.execv('/usr/bin/env', ['env'])"), only_itself("stopped", "died")),
+    "another program": (in_the_function("os.execv('/usr/bin/env', ['env'])"), only_itself("raised", "PermissionError")),
     "segmentation fault": (in_the_function("import ctypes; ctypes.string_at(0)"), only_itself("stopped", "died")),
     "closes all": (in_the_function("os.closerange(3, 100)\nreturn weights @ values"), only_itself("stopped", "died")),
     "writes everywhere": (
@@ -258,7 +302,7 @@ ATTACKS = {
     ),
     "network": (
         in_a_cell("import socket; socket.create_connection(('1.1.1.1', 80), 1)"),
-        solved("Network is unreachable"),
+        solved("PermissionError"),
     ),
     "reads": (in_a_cell(PEEK), solved("RuntimeError: saw []")),
     "writes": (in_a_cell(WRITE), solved("RuntimeError: wrote []")),
@@ -323,6 +367,7 @@ ATTACKS = {
         in_the_function("raise ValueError('=HYPERLINK(1)')"),
         only_itself("raised", "=HYPERLINK(1)"),
     ),
+    ";=cmd|' /C calc'!A0": (in_the_function("raise ValueError(';  =cmd|x')"), only_itself("raised", "; =cmd|x")),
     "new\nline, \x1b[31mred": (HONEST, solved()),
     "a/homework": (HONEST, solved()),
     "b/homework": (in_the_function("return weights"), only_itself("shape")),
@@ -335,6 +380,7 @@ DAMAGED = {
     "cells of another kind": b'{"cells": 3}',
     "sources of another kind": b'{"cells": [{"cell_type": "code", "source": [[1]]}]}',
     "deep": b"[" * 100_000,
+    "many values": b'{"cells": [' + b"[]," * 1_000_000 + b"[]]}",
     "no object": b"3",
     "zeros": bytes(1000),
 }
@@ -463,6 +509,7 @@ def test_what_cannot_be_read_costs_only_itself(graded, name):
         assert (row.points, row.kind) == (0, "unreadable")
         assert row.diagnosis.startswith("the notebook could not be read: ")
     assert "root" not in graded.of["passwords", "scores"].diagnosis
+    assert "more than 1,000,000 values" in graded.of["many values", "scores"].diagnosis
     assert "larger than 20 MB" in graded.of["large", "scores"].diagnosis  # it was not read at all
 
 
@@ -512,7 +559,8 @@ def test_the_table_is_safe_to_open(graded):
     assert len(rows) == len(graded.rows)
     assert [int(row["points"]) for row in rows] == [row.points for row in graded.rows]
     texts = [text for row in rows for text in row.values()]
-    assert not any(text[:1] in ("=", "+", "-", "@") for text in texts if text)
+    for text in texts:  # also where a semicolon, or the end of a line, begins a cell
+        assert not any(part.lstrip(' "')[:1] in tuple("=+-@") for part in re.split(r"[;\n]", text) if part.strip(' "'))
     assert all(letter.isprintable() or letter == "\n" for text in texts for letter in text)
     assert '\'=HYPERLINK("evil")' in {row["student"] for row in rows}
     with open(f"{graded.out}.students.csv", encoding="utf-8-sig", newline="") as file:
@@ -660,7 +708,7 @@ def test_without_the_library_of_filters_no_worker_starts(worker, monkeypatch):
     pyseccomp = pytest.importorskip("pyseccomp")
     with monkeypatch.context() as patch:
         patch.setattr(pyseccomp, "resolve_syscall", lambda arch, name: -1)
-        with pytest.raises(SystemExit, match="libseccomp is too old: it does not know the system call fork"):
+        with pytest.raises(SystemExit, match="libseccomp is too old: it does not know the system call read"):
             worker._filter_of_system_calls()
     monkeypatch.setitem(sys.modules, "pyseccomp", None)
     with pytest.raises(SystemExit, match=r'pip install "mhalib\[grade\]" .* apt-get install libseccomp2'):
@@ -705,6 +753,10 @@ def test_the_seed_is_made_once_and_kept(tmp_path):
     assert len(seed) == 16
     assert __main__._kept_seed(out) == seed
     assert __main__._kept_seed(tmp_path / "other.csv") != seed
+    kept = tmp_path / "grades.csv.progress/seed.txt"
+    assert (kept.stat().st_mode & 0o077, kept.parent.stat().st_mode & 0o077) == (0, 0)
+    kept.write_text("", encoding="ascii")  # the disk was full
+    assert len(__main__._kept_seed(out)) == 16
 
 
 def test_one_student_cannot_add_exercises_for_all(tmp_path):
@@ -721,7 +773,7 @@ def test_one_student_cannot_add_exercises_for_all(tmp_path):
 def counted(monkeypatch):
     """Grade without a sandbox or a check: one point for each exercise that a notebook is graded on."""
 
-    def one_point_each(student, cells, exercises, *_):
+    def one_point_each(student, cells, exercises, _):
         return [Row(student, one.chapter, one.name, 1, 1, "solved", "", "", "") for one in exercises]
 
     monkeypatch.setattr(_class, "_grade", one_point_each)
@@ -791,7 +843,7 @@ def test_a_wrong_folder_or_chapter_leaves_the_table_as_it_was(counted, tmp_path,
     hand_in(tmp_path / "other", {"b": ["x = 1"]})
     out.write_text("old", encoding="ascii")
     for given, said in (
-        ([str(folder), "--chapter", "99"], r"there are exercises for 1 to 28, 31"),
+        ([str(folder), "--chapter", "99"], r"there are exercises for 1 to 29, 31"),
         ([str(tmp_path / "empty")], r"there is no notebook below"),
         ([str(tmp_path / "other")], r"no checker is called in these notebooks; name the chapters"),
         ([str(folder), "--out", str(tmp_path / "empty")], r"is a folder, and must be a file"),
@@ -939,4 +991,96 @@ def test_the_package_in_an_environment_stays_outside(tmp_path, monkeypatch):
     shown = [made[place + 1] for place, word in enumerate(made) if word in ("--ro-bind", "--ro-bind-try")]
     assert str(packages / "mhalib") in hidden
     assert str(tmp_path) not in shown
-    assert made.index(str(tmp_path / "lib")) < made.index(str(packages / "mhalib"))
+    assert made.index(str(packages)) < made.index(str(packages / "mhalib"))
+
+
+def test_packages_of_the_python_below_an_environment_stay_outside(tmp_path, monkeypatch):
+    """It may have this package, too."""
+    below, own = tmp_path / "lib/python3/site-packages", tmp_path / "environment/site-packages"
+    for folder in (below, own):
+        (folder / "mhalib").mkdir(parents=True)
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(below.parent))
+    monkeypatch.setattr(sys, "path", [str(own)])
+    assert str(below.parent) in _launch.shown()
+    assert set(_launch.hidden()) == {str(below), str(own / "mhalib")}
+
+
+def test_all_cells_together_end_in_time(sandboxed, tmp_path):
+    """Each of them is far from its own limit."""
+    cells = ["import time, torch", *["time.sleep(1)"] * 60, *HONEST]
+    folder, out = hand_in(tmp_path / "s", {"a": cells}), tmp_path / "grades.csv"
+    start = time.monotonic()
+    rows = grade(folder, out, limits=replace(LIMITS, submission_seconds=4))
+    assert time.monotonic() - start < 30
+    assert {row.diagnosis for row in rows} == {
+        "your code stopped the grader's sandbox: the time for this notebook is used up",
+        "the time for this notebook is used up, before this exercise",
+    }
+
+
+def test_an_interrupt_is_heard_at_once(sandboxed, tmp_path):
+    """While a cell sleeps that has minutes left; nothing is said of that notebook."""
+    folder, out, memory_mb = hand_in(tmp_path / "s", {"a": in_a_cell("import time\ntime.sleep(200)")}), "g.csv", 1500
+    given = [*command(folder, tmp_path / out, "--cell-seconds", "300"), "--memory-mb", str(MEMORY_MB + memory_mb)]
+    with subprocess.Popen(given, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        end = time.monotonic() + 120
+        while not (tmp_path / f"{out}.progress").exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        time.sleep(3)
+        process.send_signal(signal.SIGINT)
+        sent = time.monotonic()
+        said = process.communicate(timeout=150)[1]
+        assert time.monotonic() - sent < 60
+    assert process.returncode == 130
+    assert "Stopping. The same command goes on from here." in said
+    assert not list((tmp_path / f"{out}.progress").glob("*.json"))
+    assert not left_running(MEMORY_MB + memory_mb)
+
+
+class FakeSandbox:
+    """Runs nothing; every function is there."""
+
+    def __init__(self, *_, **__): ...
+
+    def run_cell(self, source):
+        return ""
+
+    def function(self, name):
+        return print
+
+    def close(self): ...
+
+
+def test_what_was_too_slow_is_tried_again_once(tmp_path, monkeypatch):
+    kinds = iter(["too slow", "too slow", "solved", "too slow"])
+
+    def examine(self, submitted, seed):
+        kind = next(kinds)
+        return checks.Finding(kind == "solved", kind, None, "")
+
+    monkeypatch.setattr(_class, "Sandbox", FakeSandbox)
+    monkeypatch.setattr(_class, "require_working", lambda *_: None)
+    monkeypatch.setattr(checks.Exercise, "examine", examine)
+    folder, out = hand_in(tmp_path / "s", {"a": HONEST}), tmp_path / "grades.csv"
+    assert [row.kind for row in grade(folder, out)] == ["solved", "too slow"]
+    assert [row.kind for row in grade(folder, out)] == ["solved", "too slow"]  # from the journal
+    kinds = iter(["solved", "solved"])
+    assert [row.kind for row in grade(folder, out, retry=True)] == ["solved", "solved"]
+
+
+def test_names_that_look_alike_stay_apart(tmp_path):
+    names = ["anna", "an\N{ZERO WIDTH SPACE}na", "anna\N{HANGUL FILLER}", "ANNA", "ben", "b\N{VARIATION SELECTOR-1}en"]
+    for name in names:
+        (tmp_path / f"{name}.ipynb").write_text("x", encoding="utf-8")
+    sign = hashlib.sha256(os.fsencode(tmp_path / "anna.ipynb")).hexdigest()[:8]
+    (tmp_path / f"anna ({sign}).ipynb").write_text("x", encoding="utf-8")  # made to be taken for the other
+    students = [student for student, _ in _submissions.find(tmp_path)[0]]
+    assert len({_submissions._look(student) for student in students}) == len(students) == 7
+    assert "ANNA" in students
+
+
+def test_a_linked_folder_is_said_to_be_left_out(counted, tmp_path, capsys):
+    folder, out = hand_in(tmp_path / "s", {"a": HONEST}), tmp_path / "grades.csv"
+    (folder / "linked").symlink_to(tmp_path)
+    grade(folder, out)
+    assert capsys.readouterr().err == "Not graded, a link: linked\n"

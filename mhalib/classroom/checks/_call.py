@@ -29,6 +29,7 @@ class Outcome:
     error, error_type: the exception as text, and its class's name.
     line: where in the student's code it was raised, as text.
     changed: the arguments that the call changed in place.
+    seconds: after how many it was too slow.
     """
 
     kind: str
@@ -37,10 +38,12 @@ class Outcome:
     error_type: str = ""
     line: str = ""
     changed: list[str] = field(default_factory=list)
+    seconds: float = 0.0
 
 
 class TooSlow(BaseException):
-    """Not an `Exception`, so that a student's `except Exception` does not catch it."""
+    """Not an `Exception`, so that a student's `except Exception` does not catch it. Its argument: after how many
+    seconds, where that was another's limit."""
 
 
 def call(function: Callable[..., Any], case: dict[str, Any], seconds: float | None) -> Outcome:
@@ -54,8 +57,9 @@ def call(function: Callable[..., Any], case: dict[str, Any], seconds: float | No
             value = _within(seconds, function, *given.values())
     except NotImplementedError:
         return Outcome("not started", error="NotImplementedError", error_type="NotImplementedError")
-    except TooSlow:
-        return Outcome("too slow", error="too slow", error_type="TooSlow")
+    except TooSlow as slow:
+        after = slow.args[0] if slow.args else seconds
+        return Outcome("too slow", error="too slow", error_type="TooSlow", seconds=after or 0.0)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit, too

@@ -126,7 +126,7 @@ class Exercise:
         if outcome.kind == "not started":
             return Finding(False, "not started", None, "this is still the stub; write your code in its place")
         if outcome.kind == "too slow":
-            text = f"no result after {self.seconds:g} seconds. Does a loop never end?\n{self._shown(case)}"
+            text = f"no result after {outcome.seconds:g} seconds. Does a loop never end?\n{self._shown(case)}"
             return Finding(False, "too slow", None, text)
         difference = None if outcome.error else compare(expected, outcome.value, parts=self.parts)
         if difference is None and not outcome.error and not outcome.changed:

@@ -30,6 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--memory-mb", type=int, default=Limits.memory_mb, help="for one notebook")
     parser.add_argument("--call-seconds", type=float, default=Limits.call_seconds, help="for one call of a function")
     parser.add_argument("--cell-seconds", type=float, default=Limits.cell_seconds, help="for one cell")
+    parser.add_argument("--retry", action="store_true", help="grade again what was too slow or stopped its sandbox")
     parser.add_argument(
         "--unsafe", action="store_true", help="without a sandbox: the students' code runs with your rights"
     )
@@ -49,6 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
             limits=limits,
             chapters=given.chapter,
             jobs=given.jobs,
+            retry=given.retry,
         )
     except ValueError as error:
         parser.error(str(error))
@@ -70,12 +72,18 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _kept_seed(out: Path) -> str:
-    """A secret, made on the first run and kept, so that an interrupted run goes on with the same inputs."""
-    path = out.with_name(out.name + ".progress") / "seed.txt"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(secrets.token_hex(8), encoding="ascii")
-    return path.read_text(encoding="ascii")
+    """A secret, made on the first run and kept, so that an interrupted run goes on with the same inputs. Nobody else
+    may read it."""
+    folder = out.with_name(out.name + ".progress")
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.chmod(0o700)
+    path = folder / "seed.txt"
+    kept = path.read_text(encoding="ascii").strip() if path.exists() else ""
+    if not kept:  # or it is empty, because the disk was full
+        kept = secrets.token_hex(8)
+        path.touch(mode=0o600)
+        path.write_text(kept, encoding="ascii")
+    return kept
 
 
 if __name__ == "__main__":

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import re
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tqdm import tqdm
@@ -20,10 +22,10 @@ from ... import __version__
 from ..checks import EXERCISES, Exercise, Finding
 from . import _submissions
 from ._launch import Launcher, Limits
-from ._sandbox import NotStarted, Sandbox, Stopped, require_working
+from ._sandbox import USED_UP, Abandoned, NotStarted, Sandbox, Stopped, require_working
 from ._table import COLUMNS, Row, as_csv, harmless, totals, write
 
-MOST_BAD_CELLS = 5
+MOST_BAD_CELLS, MOST_NOTES = 5, 20
 
 
 def grade_class(
@@ -35,6 +37,7 @@ def grade_class(
     limits: Limits | None = None,
     chapters: Sequence[int] = (),
     jobs: int = 2,
+    retry: bool = False,
     progress: bool = True,
 ) -> list[Row]:
     """Grade every notebook below `folder`, and write `out`; beside it, `out` + ".students.csv" holds the sums.
@@ -50,6 +53,7 @@ def grade_class(
         chapters: whose exercises count; if none is named, the exercises that the submissions check: two of them at
             least, so that one student cannot add exercises for all (one, where there are only one or two).
         jobs: how many submissions are graded at a time.
+        retry: grade those notebooks again that were too slow for their limits, or stopped their sandbox.
         progress: show a bar.
 
     Raises:
@@ -69,19 +73,18 @@ def grade_class(
     journal.mkdir(parents=True, exist_ok=True)
     journal.chmod(0o700)
     rows: dict[Path, list[Row]] = {}
+    how = _How(exercises, seed, launcher, limits, journal, retry)
     with (
         ThreadPoolExecutor(jobs) as pool,
         tqdm(total=len(submissions), unit="notebook", disable=not progress) as bar,
     ):
-        waiting = {
-            pool.submit(_graded_once, student, path, exercises, seed, launcher, limits, journal): path
-            for student, path in submissions
-        }
+        waiting = {pool.submit(_graded_once, student, path, how): path for student, path in submissions}
         try:
             for done in as_completed(waiting):
                 rows[waiting[done]] = done.result()
                 bar.update()
         except BaseException as error:
+            how.stopping.set()
             for one in waiting:
                 one.cancel()
             if isinstance(error, KeyboardInterrupt):
@@ -93,7 +96,8 @@ def grade_class(
     for path in others:
         if out.parent in path.parents and path.relative_to(out.parent).parts[0].startswith(out.name):
             continue  # what this program has written
-        tqdm.write(f"Not graded, no notebook: {harmless(str(path.relative_to(folder)))}", file=sys.stderr)
+        why = "a link" if path.is_symlink() else "no notebook"
+        tqdm.write(f"Not graded, {why}: {harmless(str(path.relative_to(folder)))}", file=sys.stderr)
     for student in sorted({student for student, _ in submissions} - {row.student for row in ordered}):
         tqdm.write(f"Not graded, of another chapter: {harmless(student)}", file=sys.stderr)
     return ordered
@@ -133,41 +137,51 @@ def _own(exercises: list[Exercise], cells: dict[int, str]) -> list[Exercise]:
     return [exercise for exercise in exercises if exercise.chapter in own] if own else exercises
 
 
-def _graded_once(
-    student: str,
-    path: Path,
-    exercises: list[Exercise],
-    seed: str,
-    launcher: Launcher,
-    limits: Limits,
-    journal: Path,
-) -> list[Row]:
+@dataclass(frozen=True)
+class _How:
+    """What is the same for all submissions."""
+
+    exercises: list[Exercise]
+    seed: str
+    launcher: Launcher
+    limits: Limits
+    journal: Path
+    retry: bool
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+
+def _graded_once(student: str, path: Path, how: _How) -> list[Row]:
     """The rows of a submission: from the journal if this very file was graded, with these exercises and this seed."""
     try:
         notebook = _submissions.content(path)
         cells = _submissions.code_cells(notebook)
     except ValueError as error:  # soon found out again, so it is not kept
         finding = Finding(False, "unreadable", None, f"the notebook could not be read: {error}")
-        return [_row(student, exercise, finding, []) for exercise in exercises]
-    exercises = _own(exercises, cells)
-    told = (__version__, student, seed, repr(limits), *(exercise.name for exercise in exercises))
+        return [_row(student, exercise, finding, "") for exercise in how.exercises]
+    exercises = _own(how.exercises, cells)
+    told = (__version__, student, how.seed, repr(how.limits), *(exercise.name for exercise in exercises))
     parts = (notebook, *(part.encode() for part in told))
     key = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
-    entry = journal / f"{key}.json"
+    entry = how.journal / f"{key}.json"
     with contextlib.suppress(OSError, ValueError, TypeError):  # not there, or damaged
-        return [Row(**row) for row in json.loads(entry.read_text(encoding="utf-8"))]
-    rows = _grade(student, cells, exercises, seed, launcher, limits)
+        rows = [Row(**row) for row in json.loads(entry.read_text(encoding="utf-8"))]
+        if not (how.retry and any(row.kind in ("too slow", "stopped") for row in rows)):
+            return rows
+    rows = _grade(student, cells, exercises, how)
     write(entry, json.dumps([asdict(row) for row in rows]))
     return rows
 
 
-def _grade(
-    student: str, cells: dict[int, str], exercises: list[Exercise], seed: str, launcher: Launcher, limits: Limits
-) -> list[Row]:
-    notes: list[str] = []
-    submission = _Submission(cells, launcher, limits, notes)
+def _grade(student: str, cells: dict[int, str], exercises: list[Exercise], how: _How) -> list[Row]:
+    submission = _Submission(cells, how)
     try:
-        return [_row(student, exercise, submission.examine(exercise, seed), notes) for exercise in exercises]
+        findings = [submission.examine(exercise) for exercise in exercises]
+        for place, finding in enumerate(findings):
+            if finding.kind == "too slow":  # the machine may have been busy with somebody else's code
+                submission.close()
+                findings[place] = submission.examine(exercises[place])
+        said = submission.said()
+        return [_row(student, *pair, said) for pair in zip(exercises, findings, strict=True)]
     finally:
         submission.close()
 
@@ -175,16 +189,17 @@ def _grade(
 class _Submission:
     """The cells of a notebook in a sandbox, which is started anew when it is lost."""
 
-    def __init__(self, cells: dict[int, str], launcher: Launcher, limits: Limits, notes: list[str]) -> None:
-        self.cells, self.launcher, self.limits, self.notes = cells, launcher, limits, notes
+    def __init__(self, cells: dict[int, str], how: _How) -> None:
+        self.cells, self.how = cells, how
+        self.notes: dict[int, dict[str, None]] = {}  # of each cell, in the order in which they were made
         self.bad: set[int] = set()
-        self.end = time.monotonic() + limits.submission_seconds
+        self.end = time.monotonic() + how.limits.submission_seconds
         self.sandbox: Sandbox | None = None
 
-    def examine(self, exercise: Exercise, seed: str) -> Finding:
+    def examine(self, exercise: Exercise) -> Finding:
         """A lost sandbox costs the exercise that lost it; the next one gets a new sandbox."""
         if time.monotonic() > self.end:
-            return Finding(False, "stopped", None, "the time for this notebook was used up before this exercise")
+            return Finding(False, "stopped", None, f"{USED_UP}, before this exercise")
         try:
             sandbox = self.sandbox or self._start()
             self.sandbox = sandbox
@@ -195,47 +210,67 @@ class _Submission:
                 there = submitted is not None
             if not there:
                 return Finding(False, "missing", None, self._why_missing(exercise.name))
-            return exercise.examine(submitted, seed)
+            return exercise.examine(submitted, self.how.seed)
         except Stopped as error:
             self.close()
             return Finding(False, "stopped", None, f"your code stopped the grader's sandbox: {error}")
-        except NotStarted:
+        except (NotStarted, Abandoned):
             raise
         except Exception as error:  # nobody else shall pay for a result that nobody has thought of
             self.close()
             return Finding(False, "stopped", None, f"what your code returned broke the check: {type(error).__name__}")
 
+    def said(self) -> str:
+        """What there is to say of the cells."""
+        told = (f"code cell {number}{note}" for number, notes in self.notes.items() for note in notes)
+        return "; ".join(itertools.islice(told, MOST_NOTES))[:500]
+
     def _start(self) -> Sandbox:
         """A sandbox in which all cells were run; a cell that stops it is left out the next time."""
         while True:
             try:
-                sandbox = Sandbox(self.launcher, self.limits)
+                sandbox = self._new()
             except NotStarted:  # the machine may have been busy with somebody else's code
-                sandbox = Sandbox(self.launcher, self.limits)
-            for number, source in self.cells.items():
-                if number in self.bad:
-                    continue
-                try:
-                    error = sandbox.run_cell(source)
-                except Stopped as stopped:
-                    self.bad.add(number)
-                    self.notes.append(f"code cell {number} left out: {stopped}")
-                    if len(self.bad) > MOST_BAD_CELLS or time.monotonic() > self.end:
-                        raise Stopped("too many cells hang or crash") from None
-                    break
-                if error.startswith("TooSlow"):
-                    error = f"no end after {self.limits.cell_seconds:g} seconds"
-                note = f"code cell {number}: {error}"
-                if error and note not in self.notes:
-                    self.notes.append(note)
-            else:
-                return sandbox
+                sandbox = self._new()
+            try:
+                if self._runs_all_in(sandbox):
+                    return sandbox
+            except BaseException:
+                sandbox.close()
+                raise
+
+    def _new(self) -> Sandbox:
+        return Sandbox(self.how.launcher, self.how.limits, end=self.end, stopping=self.how.stopping)
+
+    def _runs_all_in(self, sandbox: Sandbox) -> bool:
+        """Whether all cells ran without stopping it; cells that did so before are left out."""
+        for number, source in self.cells.items():
+            if number in self.bad:
+                continue
+            try:
+                error = sandbox.run_cell(source)
+            except Stopped as stopped:
+                if time.monotonic() >= self.end:
+                    raise Stopped(USED_UP) from None
+                self.bad.add(number)
+                self._note(number, f" left out: {stopped}")
+                if len(self.bad) > MOST_BAD_CELLS:
+                    raise Stopped("too many cells hang or crash") from None
+                return False
+            if error.startswith("TooSlow"):
+                error = f"no end after {self.how.limits.cell_seconds:g} seconds"
+            if error:
+                self._note(number, f": {error}")
+        return True
+
+    def _note(self, number: int, note: str) -> None:
+        self.notes.setdefault(number, {})[note] = None
 
     def _why_missing(self, name: str) -> str:
-        for number, source in self.cells.items():
-            told = (f"code cell {number}:", f"code cell {number} ")  # not of cell 12, if this is cell 1
-            failed = next((note for note in self.notes if note.startswith(told)), "")
-            if failed and re.search(rf"\bdef +{name}\b|^{name} *=[^=]", source, re.MULTILINE):
+        defines = re.compile(rf"\bdef +{name}\b|^{name} *=[^=]", re.MULTILINE)
+        for number, notes in self.notes.items():
+            if defines.search(self.cells[number]):
+                failed = f"code cell {number}{next(iter(notes))}"
                 return f"{name} was to be defined in a cell that did not run to its end: {failed}"
         return f"nothing named {name} is defined in this notebook"
 
@@ -245,7 +280,7 @@ class _Submission:
             self.sandbox = None
 
 
-def _row(student: str, exercise: Exercise, finding: Finding, notes: list[str]) -> Row:
+def _row(student: str, exercise: Exercise, finding: Finding, notes: str) -> Row:
     points = exercise.points if finding.solved else 0
     return Row(
         student,
@@ -256,5 +291,5 @@ def _row(student: str, exercise: Exercise, finding: Finding, notes: list[str]) -
         finding.kind,
         finding.mistake or "",
         finding.message,
-        "; ".join(notes)[:500],
+        notes,
     )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import shutil
+import site
 import sys
+import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,24 +68,18 @@ def bubblewrap(limits: Limits) -> list[str]:
         "--cap-drop",
         "ALL",
     ]
-    command += ["--proc", "/proc", "--dev", "/dev", *_empty("/dev/shm")]
+    command += ["--proc", "/proc"]
     command += _empty("/proc/1")  # or they could write into that first process, which has no filter
+    command += ["--remount-ro", "/proc"]  # for root, the machine's own settings lie in /proc/sys
+    command += ["--dev", "/dev", *_empty("/dev/shm")]
     command += ["--size", str(limits.file_mb << 20), "--tmpfs", "/tmp"]  # first: Python may lie below it
-    command += ["--ro-bind", "/usr", "/usr"]
-    for folder in ("/bin", "/sbin", "/lib", "/lib64"):  # /sbin/ldconfig says where a library is
+    for folder in ("/bin", "/sbin", "/lib", "/lib64"):
         if os.path.islink(folder):
             command += ["--symlink", os.readlink(folder), folder]
-        elif os.path.isdir(folder):
-            command += ["--ro-bind", folder, folder]
-    for place in ("/etc/ld.so.cache", "/etc/alternatives"):
-        command += ["--ro-bind-try", place, place]
-    for prefix in dict.fromkeys(map(os.path.abspath, (sys.base_prefix, sys.prefix))):
-        if not prefix.startswith("/usr/") and prefix != "/usr":
-            for part in ("bin", "lib", "pyvenv.cfg"):  # an environment may have been made in a folder of work
-                command += ["--ro-bind-try", f"{prefix}/{part}", f"{prefix}/{part}"]
-    for folder in {os.path.abspath(path) for path in sys.path if path.endswith(("site-packages", "dist-packages"))}:
-        if os.path.isdir(f"{folder}/mhalib"):
-            command += _empty(f"{folder}/mhalib")  # the solutions stay outside
+    for place in shown():
+        command += ["--ro-bind", place, place]
+    for place in hidden():
+        command += _empty(place) if os.path.isdir(place) else ["--ro-bind", "/dev/null", place]
     for path, name in ((WORKER, "worker.py"), (WIRE, "wire.py")):
         command += ["--ro-bind", str(path), f"/sandbox/{name}"]
     for name, value in {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", **_THREADS}.items():
@@ -90,6 +87,53 @@ def bubblewrap(limits: Limits) -> list[str]:
     command += ["--remount-ro", "/dev", "--remount-ro", "/"]  # what is written there is memory, and not limited
     python = os.path.abspath(sys.executable)  # `work/../.venv/bin/python` leads nowhere where there is no folder work
     return [*command, "--chdir", "/tmp", python, "-I", "/sandbox/worker.py", _as_json(limits)]
+
+
+def shown() -> list[str]:
+    """What of this machine's files a sandbox may read: Python with its packages, and the libraries that it loads."""
+    libraries = sysconfig.get_config_var("MULTIARCH") or ""
+    found = [
+        f"/usr/lib/{libraries}",  # without such a name, all of /usr/lib
+        "/usr/lib64",
+        "/usr/lib/locale",
+        "/usr/sbin/ldconfig",  # says where libseccomp is
+        "/etc/ld.so.cache",
+        "/etc/alternatives",
+        *(folder for folder in ("/lib", "/lib64") if not os.path.islink(folder)),
+        *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib")),
+        *(place for place in _packages() if not place.startswith(site.getuserbase() + "/")),
+    ]
+    for prefix in dict.fromkeys(map(os.path.abspath, (sys.base_prefix, sys.prefix))):
+        for pattern in ("bin/python*", "lib/*.so*", "pyvenv.cfg"):
+            found += glob.glob(f"{glob.escape(prefix)}/{pattern}")
+    there = [place for place in dict.fromkeys(map(os.path.normpath, found)) if os.path.exists(place)]
+    return sorted(there)  # a folder before what lies in it
+
+
+def hidden() -> list[str]:
+    """What of that it may not: this package, for the solutions stay outside; what says where else the teacher has
+    packages; and packages that the grader's Python does not use itself."""
+    used = _packages()
+    found = []
+    for folder in used:
+        within = glob.escape(folder)
+        found += [f"{folder}/mhalib"]
+        for pattern in ("*.pth", "*.egg-link", "__editable__*", "*/direct_url.json"):
+            found += glob.glob(f"{within}/{pattern}")
+    for standard in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}:
+        found += [f"{standard}/{name}" for name in ("site-packages", "dist-packages")]
+    return [
+        place for place in dict.fromkeys(map(os.path.normpath, found)) if place not in used and os.path.exists(place)
+    ]
+
+
+def _packages() -> list[str]:
+    """The folders from which this Python takes packages."""
+    return [
+        os.path.abspath(path)
+        for path in sys.path
+        if path.endswith(("site-packages", "dist-packages")) and os.path.isdir(path)
+    ]
 
 
 def _empty(folder: str) -> list[str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -19,10 +21,17 @@ from ._launch import Launcher, Limits
 
 GRACE = 3.0  # seconds for a worker to stop itself
 LOOK_SECONDS = 0.2
+USED_UP = "the time for this notebook is used up"
 
 
 class Stopped(Exception):  # noqa: N818 - what became of a sandbox
     """The sandbox is gone: it hung, crashed, used too much, or sent what is no answer."""
+
+    stops_the_check = True
+
+
+class Abandoned(RuntimeError):  # noqa: N818 - what became of a sandbox
+    """The grader itself was told to stop: nothing is said of the submission."""
 
     stops_the_check = True
 
@@ -52,10 +61,19 @@ def require_working(launcher: Launcher, limits: Limits) -> None:
 
 
 class Sandbox:
-    """One worker. After `Stopped` it is of no use any more."""
+    """One worker. After `Stopped` or `Abandoned` it is of no use any more.
 
-    def __init__(self, launcher: Launcher, limits: Limits) -> None:
-        self.limits = limits
+    Args:
+        launcher: makes the command that starts it.
+        limits: what it may use.
+        end: by `time.monotonic`, when the time for the whole submission is used up.
+        stopping: set from outside when it is to be abandoned.
+    """
+
+    def __init__(
+        self, launcher: Launcher, limits: Limits, *, end: float = math.inf, stopping: threading.Event | None = None
+    ) -> None:
+        self.limits, self.end, self.stopping = limits, end, stopping or threading.Event()
         try:
             self._process = subprocess.Popen(
                 launcher(limits),
@@ -75,6 +93,9 @@ class Sandbox:
         self._next_look = 0.0
         try:
             ready, _ = self._exchange(b"", limits.start_seconds)
+        except Abandoned:
+            self.close()
+            raise
         except Stopped as error:
             self.close()
             raise NotStarted(f"the sandbox does not start: {error}") from error
@@ -116,6 +137,8 @@ class Sandbox:
         message = {"do": "call", "name": name, "arguments": encoded}
         answer, received = self._ask(message, blobs, self.limits.call_seconds)
         if "error" in answer:
+            if answer["error"] == "TooSlow":
+                raise TooSlow(self.limits.call_seconds)
             raise _student_error(str(answer["error"]), str(answer.get("text", "")))
         value = self._decoded(answer["value"], received)
         for place, changed in answer.get("changed", []):  # what was done to the arguments there is done to ours
@@ -132,6 +155,11 @@ class Sandbox:
 
     def _ask(self, message: dict[str, Any], blobs: list[bytes], seconds: float) -> tuple[dict[str, Any], Any]:
         """Within `seconds` the worker stops itself; a little later it is ended."""
+        left = self.end - time.monotonic()
+        if left <= 0:
+            self.close()
+            raise Stopped(USED_UP)
+        seconds = min(seconds, left)
         try:
             frame = wire.pack({**message, "seconds": seconds}, blobs)
         except TypeError as error:  # a cell of megabytes
@@ -141,7 +169,9 @@ class Sandbox:
             answer, received = self._exchange(frame, seconds + GRACE)
             if not {"value", "error", "missing"} & answer.keys():
                 raise Stopped("it sent what is no answer")
-        except Stopped:
+            if time.monotonic() >= self.end:
+                raise Stopped(USED_UP)
+        except (Stopped, Abandoned):
             self.close()
             raise
         return answer, received
@@ -168,13 +198,15 @@ class Sandbox:
 
         try:
             return wire.unpack(read)
-        except Stopped:
+        except (Stopped, Abandoned):
             raise
         except Exception as error:
             raise Stopped("it sent what is no answer") from error
 
     def _wait(self, readable: list[int], writable: list[int], end: float) -> None:
         while True:
+            if self.stopping.is_set():
+                raise Abandoned("the grader stops")
             left = end - time.monotonic()
             if left <= 0:
                 raise Stopped("time limit")
@@ -195,8 +227,6 @@ class Sandbox:
 def _student_error(name: str, text: str) -> BaseException:
     if name == "NotImplementedError":
         return NotImplementedError()
-    if name == "TooSlow":
-        return TooSlow()
     name = name if name.isidentifier() and len(name) <= 60 else "Error"
     return type(name, (StudentError,), {})(text[:500])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,12 +49,13 @@ def as_csv(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
 
 
 def harmless(text: str) -> str:
-    """A text for spreadsheets and terminals: without control characters, and not to be taken for a formula."""
+    """A text for spreadsheets and terminals: without control characters, and nowhere to be taken for a formula, also
+    not behind a semicolon or the end of a line, where a spreadsheet of another language begins a cell."""
     text = "".join(letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in text)
-    return f"'{text}" if text.lstrip()[:1] in _FORMULA else text
+    return _FORMULA.sub(r"\1'", text)
 
 
-_FORMULA = tuple("=+-@＝＋－＠")  # the wide ones, too
+_FORMULA = re.compile(r"((?:\A|[;\n])[\s\"']*)(?=[=+\-@＝＋－＠|%])")  # the wide ones, too
 
 
 def write(path: Path, text: str) -> None:

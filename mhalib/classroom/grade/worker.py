@@ -5,9 +5,12 @@ Started as a file, without the package: `python -I worker.py LIMITS`, with `wire
 
 from __future__ import annotations
 
+import ast
+import asyncio
 import builtins
 import errno
 import importlib.machinery
+import inspect
 import json
 import os
 import re
@@ -33,17 +36,39 @@ def _limit(limits):
                 raise
 
 
-REFUSED = "fork vfork shmget semget msgget ptrace process_vm_readv process_vm_writev memfd_create".split()
-ABSENT = "clone3 io_uring_setup pidfd_getfd memfd_secret".split()
+# What Python, torch and their threads ask of the system, by what it is for. Everything else is said not to exist.
+ALLOWED = """
+brk mmap munmap mremap mprotect madvise mincore msync membarrier
+read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek sendfile copy_file_range
+open openat creat close close_range dup dup2 dup3 fcntl flock umask
+stat lstat fstat newfstatat fstatat64 statx access faccessat faccessat2 readlink readlinkat statfs fstatfs
+getcwd chdir fchdir getdents getdents64 mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2
+truncate ftruncate fallocate fadvise64 fsync fdatasync chmod fchmod fchmodat utimensat
+pipe pipe2 eventfd eventfd2 poll ppoll select pselect6
+epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2
+futex futex_waitv set_robust_list get_robust_list rseq set_tid_address arch_prctl exit exit_group
+sched_yield sched_getaffinity sched_getparam sched_getscheduler sched_get_priority_max sched_get_priority_min
+getpid getppid gettid getuid geteuid getgid getegid getgroups getpgid getpgrp getsid getpriority
+rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigsuspend sigaltstack pause
+restart_syscall wait4 waitid
+setitimer getitimer alarm nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time times
+getrandom getrlimit setrlimit getrusage sysinfo uname getcpu
+""".split()
+REFUSED = "fork vfork execve execveat socket kill tgkill ptrace process_vm_readv process_vm_writev".split()
 CLONE_THREAD = 0x10000
+AF_UNIX = 1
+IOCTLS = {"TCGETS": 0x5401, "TIOCGWINSZ": 0x5413, "FIONREAD": 0x541B, "FIONBIO": 0x5421, "FIOCLEX": 0x5451}
+PRCTLS = {"PR_SET_NAME": 15, "PR_GET_NAME": 16}
 
 
 def _filter_of_system_calls():
-    """Once it is loaded, this process can start threads, but no process: a limit on processes does not hold for root.
+    """What this process may ask of the system once it is loaded: what stands in `ALLOWED`, and a few things more in one
+    form only, such as to start a thread, and no process.
 
-    Nor can it keep memory that belongs to no process, or reach into another process. clone3 hides its flags, so it is
-    said not to exist; C then falls back on clone. A call in the form of another architecture ends the process.
-    libseccomp knows the calls' numbers and writes the program for the kernel; pyseccomp calls it.
+    What is not allowed does not exist, as on an older system, so that C falls back on what is: on clone, for clone3,
+    whose flags cannot be seen. What students may well try is refused by name. A call in the form of another
+    architecture ends the process. libseccomp knows the calls' numbers and writes the program for the kernel; pyseccomp
+    calls it.
     """
     if sys.platform != "linux":
         return None
@@ -51,15 +76,39 @@ def _filter_of_system_calls():
         import pyseccomp as seccomp
     except (ImportError, RuntimeError) as error:  # it is missing, or the library is
         sys.exit(f'{error}: pip install "mhalib[grade]" installs pyseccomp; on Debian, apt-get install libseccomp2')
-    made = seccomp.SyscallFilter(seccomp.ALLOW)
+    made = seccomp.SyscallFilter(seccomp.ERRNO(errno.ENOSYS))
     made.set_attr(seccomp.Attr.ACT_BADARCH, seccomp.KILL_PROCESS)
     made.set_attr(seccomp.Attr.CTL_TSYNC, 1)  # for the threads, too, that torch has started
-    for names, answer in ((REFUSED, errno.EPERM), (ABSENT, errno.ENOSYS)):
-        for name in names:
-            if seccomp.resolve_syscall(seccomp.Arch.NATIVE, name) == -1:  # below -1: known, but not on this machine
-                sys.exit(f"libseccomp is too old: it does not know the system call {name}")
-            made.add_rule(seccomp.ERRNO(answer), name)
-    made.add_rule(seccomp.ERRNO(errno.EPERM), "clone", seccomp.Arg(0, seccomp.MASKED_EQ, CLONE_THREAD, 0))
+
+    def rule(answer, name, *conditions):
+        if seccomp.resolve_syscall(seccomp.Arch.NATIVE, name) >= 0:  # else it is not of this machine, or too new
+            made.add_rule(answer, name, *conditions)
+
+    def where(place, value, mask=0xFFFFFFFF):
+        return seccomp.Arg(place, seccomp.MASKED_EQ, mask, value)
+
+    for name in ("read", "mmap", "futex", "clone"):  # without them, nothing would run, and nobody could tell why
+        if seccomp.resolve_syscall(seccomp.Arch.NATIVE, name) < 0:
+            sys.exit(f"libseccomp is too old: it does not know the system call {name}")
+    own = os.getpid()
+    refused = seccomp.ERRNO(errno.EPERM)
+    for name in ALLOWED:
+        rule(seccomp.ALLOW, name)
+    for name in REFUSED:
+        if name not in ("kill", "tgkill"):
+            rule(refused, name)
+    for name in ("kill", "tgkill"):  # abort() signals itself
+        rule(seccomp.ALLOW, name, where(0, own))
+        rule(refused, name, seccomp.Arg(0, seccomp.NE, own))
+    rule(seccomp.ALLOW, "clone", where(0, CLONE_THREAD, CLONE_THREAD))
+    rule(refused, "clone", where(0, 0, CLONE_THREAD))
+    rule(seccomp.ALLOW, "socketpair", where(0, AF_UNIX))
+    for number in (0, own):
+        rule(seccomp.ALLOW, "prlimit64", where(0, number))
+    for number in IOCTLS.values():
+        rule(seccomp.ALLOW, "ioctl", where(1, number))
+    for number in PRCTLS.values():
+        rule(seccomp.ALLOW, "prctl", where(0, number))
     return made
 
 
@@ -113,12 +162,30 @@ class _Importer:
         pass
 
 
-def _python_only(source):
-    """Lines for the shell and for Jupyter, `!ls`, `%time` and `help?`, are left out."""
-    source = re.sub(r"\A\s*%%(time|timeit|capture|prun)\b[^\n]*", "", source)
-    if source.lstrip().startswith("%%"):
-        return ""
-    return re.sub(r"^([ \t]*)(%+[a-zA-Z].*|[!?].*|[\w.]+\?{1,2}[ \t]*)$", r"\1pass", source, flags=re.MULTILINE)
+def _compiled(source):
+    """The code of a cell. One that is no Python may still be a notebook's: Jupyter translates `!ls`, `%time`, `help?`
+    and `files = !ls` into calls, which do nothing here; but `%%time` and the like run the rest of the cell."""
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    try:
+        return compile(source, "<cell>", "exec", flags, dont_inherit=True)
+    except SyntaxError as error:
+        try:
+            from IPython.core.inputtransformer2 import TransformerManager
+        except ImportError:
+            raise error from None
+        start = re.compile(r"\A\s*%%(time|timeit|capture|prun)\b[^\n]*")
+        return compile(
+            TransformerManager().transform_cell(start.sub("", source)), "<cell>", "exec", flags, dont_inherit=True
+        )
+
+
+def _run(source, space):
+    """Execute a cell; also one that waits, `await answer()`, as Jupyter does."""
+    code = _compiled(source)
+    if code.co_flags & inspect.CO_COROUTINE:
+        asyncio.run(types.FunctionType(code, space)())
+    else:
+        exec(code, space)
 
 
 def _error(error):
@@ -174,7 +241,7 @@ def main():
         try:
             signal.setitimer(signal.ITIMER_REAL, message["seconds"])
             if message["do"] == "cell":
-                exec(compile(_python_only(message["source"]), "<cell>", "exec"), space)
+                _run(message["source"], space)
                 answer = {"value": None}
             elif message["name"] not in space:
                 answer = {"missing": True}
