@@ -213,7 +213,7 @@ ATTACKS = {
     ),
     "a broken cell": (in_a_cell("x = = 1"), solved("SyntaxError")),
     "loop in a cell": (in_a_cell("while True: pass"), solved("no end after 3 seconds")),
-    "loop in a function": (in_the_function("while True: pass"), only_itself("too slow")),
+    "loop in a function": (in_the_function("while True: pass"), only_itself("too slow", "no result after 2 seconds")),
     "loop that catches all": (
         in_the_function("while True:\n    try:\n        while True: time.sleep(0.01)\n    except BaseException: pass"),
         only_itself("stopped", "time limit"),
