@@ -119,6 +119,8 @@ def student_notebook(chapter: Path) -> NotebookNode | None:
             )
         elif BEGIN in cell.source or END in cell.source:
             raise ValueError(f"{chapter.name}, cell {cell.id} has a solution, but not the tag {EXERCISE!r}: add it")
+    if not any(re.search("^import torch$", cell.source, re.M) for cell in made):  # the introduction says to use it
+        made.insert(3, nbformat.v4.new_code_cell("import torch"))
     return notebooks.normalise(nbformat.v4.new_notebook(cells=made))
 
 

@@ -2113,3 +2113,45 @@ def test_jupyter_shows_the_message_alone():
     assert ran.stdout.startswith("split_heads: the result must have shape (1, 2, 3, 2), and yours has (1, 3, 4)")
     assert "Traceback" not in ran.stdout + ran.stderr
     assert "_exercise" not in ran.stdout + ran.stderr
+
+
+def test_none_in_some_cases_is_not_taken_for_a_forgotten_return():
+    mixed = Exercise(
+        "mixed",
+        chapter=1,
+        title="",
+        reference=lambda number: number,
+        cases=lambda rng: iter([{"number": 1}, {"number": 2}]),
+        verified="",
+    )
+    finding = mixed.examine(lambda number: number if number > 1 else None)
+    assert (finding.kind, finding.solved) == ("type", False)
+    assert finding.message.startswith("the result is None in this case, and is to be an int in every one")
+    assert "forget `return`" in mixed.examine(lambda number: None).message
+
+
+def test_a_list_of_tensors_is_told_to_join_them():
+    def heads(weights, offset):
+        return list(weights.diagonal(offset, -2, -1).mean((0, 2)))
+
+    said = EXERCISES["offset_weight"].examine(heads).message
+    assert "torch.stack" in said
+    assert "torch.tensor" not in said
+    assert "torch.tensor" in EXERCISES["offset_weight"].examine(lambda *given: heads(*given)[0:0]).message
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+def test_another_default_dtype_changes_no_verdict(dtype):
+    torch.set_default_dtype(dtype)
+    try:
+        refused = [name for name, one in EXERCISES.items() if one.chapter < 9 and not one.examine(one.reference).solved]
+        assert torch.get_default_dtype() == dtype
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert refused == []
+
+
+def test_no_two_cases_share_keys_among_as_many_heads():
+    for seed in SEEDS:
+        cases = cases_of(EXERCISES["cache_numbers"], seed)
+        assert len({case["num_heads"] // case["num_kv_heads"] for case in cases}) == len(cases)

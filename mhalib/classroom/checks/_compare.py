@@ -55,6 +55,8 @@ def _compare_tensors(expected: torch.Tensor, got: Any, what: str) -> Difference 
         if expected.dim() == 0 and expected.dtype.is_floating_point and isinstance(plain(got), numbers.Real):
             return _compare_numbers(expected.item(), got, what)
         hint = {np.ndarray: ": wrap it in torch.from_numpy", list: ": wrap it in torch.tensor"}.get(type(got), "")
+        if isinstance(got, list) and any(isinstance(one, torch.Tensor) for one in got):
+            hint = ": join its tensors with torch.stack or torch.cat"
         return Difference("type", f"{what} must be a torch.Tensor, and yours is {kind_of(got)}{hint}")
     if got.device != expected.device:
         return Difference("device", f"{what} must be on {expected.device}, where the input is, not on {got.device}")

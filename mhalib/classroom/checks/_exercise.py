@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from ._call import Outcome, call
 from ._compare import compare
-from ._show import show_call, show_difference, show_value
+from ._show import kind_of, show_call, show_difference, show_value
 
 SEED = 0
 Case = dict[str, Any]
@@ -104,7 +107,10 @@ class Exercise:
         if not self.is_value and not callable(submission):
             return Finding(False, "type", None, f"hand in the function itself, not {show_value(submission)}")
         function = (lambda: submission) if self.is_value else submission
-        drawn = list(self.cases(random.Random(f"{self.name}:{seed}")))
+        with _float32():
+            return self._examined(function, list(self.cases(random.Random(f"{self.name}:{seed}"))))
+
+    def _examined(self, function: Callable[..., Any], drawn: list[Case]) -> Finding:
         outcomes: list[Outcome] = []
         for case in drawn:
             outcomes.append(call(function, case, self.seconds))
@@ -144,6 +150,9 @@ class Exercise:
             names = " and ".join(outcome.changed)
             text = f"the result is right, but your code changed its input {names} in place. Work on a copy"
             return Finding(False, "input changed", None, f"{text}{where}")
+        if difference.kind == "nothing returned" and any(one.value is not None for one in outcomes):
+            text = f"the result is None in this case, and is to be {kind_of(expected)} in every one{where}"
+            return Finding(False, "type", None, text)
         text = f"{difference.message}{where}\n{show_difference(expected, outcome.value, self.parts)}"
         return Finding(False, difference.kind, None, text)
 
@@ -163,6 +172,17 @@ class Exercise:
 
     def _shown(self, case: Case) -> str:
         return f"    {self.name} = ..." if self.is_value else f"    {show_call(self.name, case)}"
+
+
+@contextlib.contextmanager
+def _float32() -> Iterator[None]:
+    """Inputs and results in float32, whatever a notebook has made the default."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def _same(one: Outcome, other: Outcome) -> bool:

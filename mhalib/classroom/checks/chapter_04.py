@@ -15,10 +15,12 @@ def _numbers(*names: str) -> Callable[[random.Random], Iterator[Case]]:
     """Distinct sizes under these names, with `num_hiddens` a multiple of `num_heads`, and that of `num_kv_heads`."""
 
     def cases(rng: random.Random) -> Iterator[Case]:
-        for largest in (5, 7, 40):
+        groups = rng.sample([(2, 4), (2, 6), (2, 8), (3, 6), (3, 9), (3, 12), (2, 10)], 7)
+        ratios = {num_heads // num_kv_heads: (num_kv_heads, num_heads) for num_kv_heads, num_heads in groups}
+        for largest, shared in zip((5, 7, 40), ratios.values(), strict=False):  # as many heads share in no two cases
             case: Case = {}
             drawn = dict(zip(("num_layers", "num_tokens", "head_dim"), sizes(rng, 3, 2, largest), strict=True))
-            drawn["num_kv_heads"], drawn["num_heads"] = rng.choice([(2, 6), (2, 8), (3, 6), (3, 12)])
+            drawn["num_kv_heads"], drawn["num_heads"] = shared
             drawn["num_hiddens"] = drawn["num_heads"] * drawn["head_dim"]
             drawn["bias"] = largest != 7
             for name in names:

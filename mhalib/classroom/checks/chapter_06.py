@@ -129,6 +129,11 @@ first_wrong_step = Exercise(
     points=2,
     mistakes=[
         Mistake(
+            "None where all is right",
+            "where no step is wrong, return -1, as the text says, and not None.",
+            lambda steps: _all_wrong(steps)[0] if _all_wrong(steps) else None,
+        ),
+        Mistake(
             "axes only",
             "you look at the axes only. A softmax over another axis than K mixes nothing, and is wrong too.",
             lambda steps: _first(steps, lambda *step: _mixed(*step) or _cut(*step)),

@@ -61,6 +61,39 @@ def _best_offset(weights: Tensor) -> tuple[int, float]:
     return _most_frequent(weights.argmax(-1) - torch.arange(weights.shape[-1]))
 
 
+def _mean_weights(weights: Tensor) -> dict[int, float]:
+    """The mean weight at each distance."""
+    longest = weights.shape[-1] - 1
+    return {offset: float(weights.diagonal(offset, -2, -1).mean()) for offset in range(-longest, longest + 1)}
+
+
+def _of_largest_mean(weights: Tensor) -> int:
+    means = _mean_weights(weights)
+    return max(means, key=lambda offset: means[offset])
+
+
+def _median(weights: Tensor) -> int:
+    return int((weights.argmax(-1) - torch.arange(weights.shape[-1])).flatten().median())
+
+
+def _scattered(rng: random.Random) -> Tensor:
+    """Weights whose most frequent distance, middle distance and distance of the largest mean weight all differ."""
+    while True:
+        batch_size, num_tokens = sizes(rng, 2, smallest=5, largest=9)
+        logits = draw(rng, batch_size, num_tokens, num_tokens)
+        often, seldom, strong = rng.sample((-3, -2, -1, 1, 2, 3), 3)
+        for example in range(batch_size):
+            for query in range(num_tokens):
+                offset = rng.choice((often, often, often, seldom, seldom, strong))
+                if 0 <= query + offset < num_tokens:
+                    logits[example, query, query + offset] += 12.0 if offset == strong else 2.0
+        weights = logits.softmax(-1)
+        counts = Counter((weights.argmax(-1) - torch.arange(num_tokens)).flatten().tolist()).most_common(2)
+        kinds = {counts[0][0], _median(weights), _of_largest_mean(weights)}
+        if counts[0][1] > counts[1][1] and len(kinds) == 3:
+            return weights
+
+
 def _one_head(rng: random.Random) -> Iterator[Case]:
     yield {"weights": torch.tensor([[[0.8, 0.1, 0.1], [0.7, 0.2, 0.1], [0.2, 0.5, 0.3]]])}
     for offset in (1, -2, -1):
@@ -69,6 +102,7 @@ def _one_head(rng: random.Random) -> Iterator[Case]:
         weights.diagonal(offset, -2, -1).add_(8.0)
         weights[0, rng.sample(range(num_tokens), 2), 0] += 20.0  # two queries look at the first token
         yield {"weights": weights.softmax(-1)}
+    yield {"weights": _scattered(rng)}
 
 
 def _with_a_key(weights: Tensor) -> tuple[int, float]:
@@ -83,13 +117,24 @@ positional_role = Exercise(
     reference=_best_offset,
     cases=_one_head,
     parts=("the offset", "the share"),
-    verified="four heads; the most frequent distance from a query to its largest weight, and its share of all queries.",
+    verified="five heads; the most frequent distance from a query to its largest weight, and its share of all queries.",
     points=3,
     mistakes=[
         Mistake(
             "sign",
             "the distance has the wrong sign: key minus query, so that -1 is the previous token.",
             lambda weights: (-_best_offset(weights)[0], _best_offset(weights)[1]),
+        ),
+        Mistake(
+            "the middle distance",
+            "your first number is the median of the distances. The rule takes the one that occurs most often.",
+            lambda weights: (_median(weights), _best_offset(weights)[1]),
+        ),
+        Mistake(
+            "the largest mean weight",
+            "your first number is the distance at which the mean weight is largest. The rule counts maxima: at how "
+            "many queries is the largest weight there?",
+            lambda weights: (_of_largest_mean(weights), _best_offset(weights)[1]),
         ),
         Mistake(
             "mean weight",
