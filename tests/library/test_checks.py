@@ -158,11 +158,10 @@ def averaged_by_loops(weights, values):
 
 
 def softmax_by_hand(scores, mask):
-    mask = mask.expand(scores.shape)
-    largest = scores.masked_fill(~mask, -1e30).amax(-1, keepdim=True)
-    e = torch.where(mask, (scores - largest).exp(), 0.0)
+    hidden = scores.masked_fill(~mask, -1e30)
+    e = (hidden - hidden.amax(-1, keepdim=True)).exp() * mask
     total = e.sum(-1, keepdim=True)
-    return torch.where(total > 0, e / total, 0.0)
+    return e / torch.where(total > 0, total, 1.0)
 
 
 def attention_by_einsum(q, k, v, mask):
@@ -2155,3 +2154,44 @@ def test_no_two_cases_share_keys_among_as_many_heads():
     for seed in SEEDS:
         cases = cases_of(EXERCISES["cache_numbers"], seed)
         assert len({case["num_heads"] // case["num_kv_heads"] for case in cases}) == len(cases)
+
+
+def chosen_afterwards(scores, mask):
+    """The weights are right; of a query that sees nothing, the exponential of 1e30 stays in the backward pass."""
+    mask = mask.expand(scores.shape)
+    largest = scores.masked_fill(~mask, -1e30).amax(-1, keepdim=True)
+    e = torch.where(mask, (scores - largest).exp(), 0.0)
+    total = e.sum(-1, keepdim=True)
+    return torch.where(total > 0, e / total, 0.0)
+
+
+def added_infinity(scores, mask):
+    hidden = torch.where(mask, 0.0, -math.inf)
+    return (scores + hidden).softmax(-1).nan_to_num(0.0)
+
+
+@pytest.mark.parametrize("function", [chosen_afterwards, added_infinity])
+def test_gradients_that_are_nan_are_seen_behind_a_right_result(function):
+    finding = EXERCISES["masked_softmax"].examine(function)
+    assert (finding.kind, finding.solved) == ("gradient", False)
+    assert "its gradient with respect to scores holds NaN" in finding.message
+
+
+def test_what_has_no_gradients_is_asked_for_none():
+    def in_numpy(scores, mask):
+        return torch.from_numpy(softmax_by_hand(scores.detach(), mask).numpy())
+
+    def broken_backward(scores, mask):
+        class Once(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return softmax_by_hand(x, mask)
+
+            @staticmethod
+            def backward(ctx, gradient):
+                raise RuntimeError("no gradient")
+
+        return Once.apply(scores)
+
+    for function in (in_numpy, broken_backward):
+        assert EXERCISES["masked_softmax"].examine(function).solved

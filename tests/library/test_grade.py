@@ -179,6 +179,16 @@ attempt("namespace", lambda: call.unshare(0x10000000))
 attempt("mount", lambda: call.mount(b"proc", b"/tmp", b"proc", 0, None))
 raise RuntimeError(f"did {done}")
 """
+NO_GRADIENT = """
+def masked_softmax(scores, mask):
+    hidden = torch.where(mask, 0.0, -torch.inf)
+    return (scores + hidden).softmax(-1).nan_to_num(0.0)
+"""
+SOFTMAX = """
+def masked_softmax(scores, mask):
+    sees = mask.any(-1, keepdim=True)
+    return scores.masked_fill(~mask & sees, -torch.inf).softmax(-1).masked_fill(~sees, 0.0)
+"""
 ATTACKS = {
     # name: (cells, what comes out of it)
     "honest": (HONEST, solved()),
@@ -1035,6 +1045,14 @@ def test_an_interrupt_is_heard_at_once(sandboxed, tmp_path):
     assert "Stopping. The same command goes on from here." in said
     assert not list((tmp_path / f"{out}.progress").glob("*.json"))
     assert not left_running(MEMORY_MB + memory_mb)
+
+
+def test_gradients_are_looked_at_in_the_sandbox_too(sandboxed, tmp_path):
+    wide = "torch.set_default_dtype(torch.float64)"  # changes nothing that is checked
+    folder = hand_in(tmp_path / "s", {"a": ["import torch", wide, NO_GRADIENT], "b": [f"import torch\n{SOFTMAX}"]})
+    rows = grade(folder, tmp_path / "grades.csv", chapters=[2])
+    found = {row.student: row.kind for row in rows if row.exercise == "masked_softmax"}
+    assert found == {"a": "gradient", "b": "solved"}
 
 
 class FakeSandbox:

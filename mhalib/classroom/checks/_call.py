@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import itertools
 import os
 import signal
@@ -15,6 +16,8 @@ from types import FrameType
 from typing import Any
 
 import torch
+
+from ._gradients import gradients_here
 
 LONGEST_MESSAGE = 300
 PAUSES = [microseconds * 1e-6 for microseconds in range(1, 60)]  # some as long as it takes to leave a `try`
@@ -68,6 +71,28 @@ def call(function: Callable[..., Any], case: dict[str, Any], seconds: float | No
         return _raised(error)
     changed = [name for name, value in given.items() if not _unchanged(case[name], value)]
     return Outcome("returned", value, changed=changed)
+
+
+def gradients(function: Callable[..., Any], case: dict[str, Any], seconds: float | None) -> dict[str, torch.Tensor]:
+    """Of the sum of all that `function` returns, with respect to its floating-point arguments, as far as there are any.
+
+    A function that runs elsewhere has a method of this name, which takes the arguments. What is raised is not told: the
+    forward pass has been looked at before.
+    """
+    given = {name: _copied(value) for name, value in case.items()}
+    elsewhere = getattr(function, "gradients", None)
+    work = elsewhere or functools.partial(gradients_here, function)
+    try:
+        with _silence():
+            found = _within(seconds, work, *given.values())
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        if getattr(error, "stops_the_check", False):
+            raise
+        return {}
+    pairs = zip(given, found, strict=False) if isinstance(found, (list, tuple)) else ()
+    return {name: one for name, one in pairs if isinstance(one, torch.Tensor) and one.is_floating_point()}
 
 
 def _raised(error: BaseException) -> Outcome:

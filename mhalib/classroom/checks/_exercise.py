@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ._call import Outcome, call
+from ._call import Outcome, call, gradients
 from ._compare import compare
 from ._show import kind_of, show_call, show_difference, show_value
 
@@ -65,6 +65,7 @@ class Exercise:
         points: what it counts.
         is_value: the student hands in a value, not a function; `cases` then yields one case without arguments.
         seconds: how long one call may take.
+        has_gradients: whether the result is to be trained through, so that its gradients are looked at, too.
     """
 
     def __init__(
@@ -81,11 +82,12 @@ class Exercise:
         points: int = 1,
         is_value: bool = False,
         seconds: float = 10.0,
+        has_gradients: bool = False,
     ) -> None:
         self.name, self.chapter, self.title = name, chapter, title
         self.reference, self.cases, self.mistakes = reference, cases, tuple(mistakes)
         self.verified, self.parts = verified, tuple(parts)
-        self.points, self.is_value, self.seconds = points, is_value, seconds
+        self.points, self.is_value, self.seconds, self.has_gradients = points, is_value, seconds, has_gradients
 
     def __repr__(self) -> str:
         return f"checks.{self.name}: {self.title} (chapter {self.chapter})"
@@ -124,6 +126,15 @@ class Exercise:
         again = call(function, drawn[-1], self.seconds)
         if again.error or compare(outcomes[-1].value, again.value) is not None:
             return Finding(False, "unsteady", None, "the same input gave two results; draw no random numbers here")
+        for case in drawn if self.has_gradients else ():
+            for name, gradient in gradients(function, case, self.seconds).items():
+                if bool(gradient.isnan().any()):
+                    text = (
+                        f"the result is right, but its gradient with respect to {name} holds NaN, and in training it "
+                        "would spread to all weights. Somewhere a NaN was made and then replaced; make none: choose "
+                        f"what is divided, or what the softmax reads, before, not after.\n{self._shown(case)}"
+                    )
+                    return Finding(False, "gradient", None, text)
         return Finding(True, "solved", None, f"Verified: {self.verified}")
 
     def _judge(self, number: int, drawn: list[Case], outcomes: list[Outcome], right: list[Outcome]) -> Finding | None:

@@ -36,6 +36,7 @@ def filled(scores: Tensor, mask: Tensor, value: float = -math.inf) -> Tensor:
 masked_softmax = Exercise(
     "masked_softmax",
     chapter=2,
+    has_gradients=True,
     title="softmax over the keys that a query may see",
     reference=right_softmax,
     cases=_scores_and_mask,
@@ -152,6 +153,7 @@ def _after_softmax(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tenso
 attend = Exercise(
     "attend",
     chapter=2,
+    has_gradients=True,
     title="attention: output and weights",
     reference=right_attend,
     cases=_attention_inputs,

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
-WORKER, WIRE = HERE / "worker.py", HERE / "wire.py"
+WORKER = HERE / "worker.py"
+NEEDED = [HERE / "wire.py", HERE.parent / "checks" / "_gradients.py"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Limits:
 
 
 Launcher = Callable[[Limits], "list[str]"]
-"""Makes the command that runs worker.py, with wire.py beside it. It should show them Python and nothing else."""
+"""Makes the command that runs `WORKER`, with `NEEDED` beside it. It should show them Python and nothing else."""
 
 
 def bubblewrap(limits: Limits) -> list[str]:
@@ -80,8 +81,8 @@ def bubblewrap(limits: Limits) -> list[str]:
         command += ["--ro-bind", place, place]
     for place in hidden():
         command += _empty(place) if os.path.isdir(place) else ["--ro-bind", "/dev/null", place]
-    for path, name in ((WORKER, "worker.py"), (WIRE, "wire.py")):
-        command += ["--ro-bind", str(path), f"/sandbox/{name}"]
+    for path in (WORKER, *NEEDED):
+        command += ["--ro-bind", str(path), f"/sandbox/{path.name}"]
     for name, value in {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", **_THREADS}.items():
         command += ["--setenv", name, value]
     command += ["--remount-ro", "/dev", "--remount-ro", "/"]  # what is written there is memory, and not limited

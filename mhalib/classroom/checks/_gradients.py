@@ -1,0 +1,25 @@
+"""Gradients of what a student's function computes.
+
+This file is also used inside the grader's sandbox, where the package is not: it imports nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+def gradients_here(function: Callable[..., Any], *arguments: Any) -> list[torch.Tensor | None]:
+    """For each argument, its gradient, or `None`."""
+    floats = [one for one in arguments if isinstance(one, torch.Tensor) and one.is_floating_point()]
+    for one in floats:
+        one.requires_grad_()
+    value = function(*arguments)
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    sums = [one.sum() for one in parts if isinstance(one, torch.Tensor) and one.requires_grad]
+    if not sums or not floats:
+        return []
+    found = iter(torch.autograd.grad(sum(sums[1:], sums[0]), floats, allow_unused=True))
+    return [next(found) if any(one is other for other in floats) else None for one in arguments]
