@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import notebooks
@@ -70,6 +71,20 @@ def test_every_exercise_has_text_hints_and_a_checker_of_its_chapter(chapter: Pat
         assert text.source.count("<details>") == text.source.count("</details>")
         assert cell.source.rstrip().endswith(f"checks.{name}({name})")
         assert "hide-input" in cell.metadata["tags"], "the page must fold the solution"
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
+def test_code_to_mend_that_nobody_has_touched_is_not_started(chapter: Path) -> None:
+    setup = [cell.source for cell in cells_with(chapter, exercises.SETUP)]
+    for cell in cells_with(chapter, exercises.EXERCISE):
+        exercise = checks.EXERCISES[re.findall(r"checks\.(\w+)\(", cell.source)[-1]]
+        wrong = exercises.code_to_mend(cell.source)
+        assert (wrong is None) == (exercise.given is None)
+        if wrong is not None:
+            space: dict[str, Any] = {}
+            exec("\n".join(["import torch", *setup, wrong]), space)
+            finding = exercise.examine(space[exercise.name])
+            assert (finding.kind, finding.mistake) == ("not started", exercise.given)
 
 
 def test_every_checker_has_its_exercise() -> None:

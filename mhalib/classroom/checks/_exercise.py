@@ -65,6 +65,7 @@ class Exercise:
         points: what it counts.
         is_value: the student hands in a value, not a function; `cases` then yields one case without arguments.
         seconds: how long one call may take.
+        given: the name of the mistake that the code makes which a student is given to mend, if there is such code.
         has_gradients: whether the result is to be trained through, so that its gradients are looked at, too.
     """
 
@@ -82,12 +83,14 @@ class Exercise:
         points: int = 1,
         is_value: bool = False,
         seconds: float = 10.0,
+        given: str | None = None,
         has_gradients: bool = False,
     ) -> None:
         self.name, self.chapter, self.title = name, chapter, title
         self.reference, self.cases, self.mistakes = reference, cases, tuple(mistakes)
         self.verified, self.parts = verified, tuple(parts)
-        self.points, self.is_value, self.seconds, self.has_gradients = points, is_value, seconds, has_gradients
+        self.points, self.is_value, self.seconds = points, is_value, seconds
+        self.given, self.has_gradients = given, has_gradients
 
     def __repr__(self) -> str:
         return f"checks.{self.name}: {self.title} (chapter {self.chapter})"
@@ -153,6 +156,8 @@ class Exercise:
         if known is not None:
             detail = "" if outcome.error else f"{where}\n{show_difference(expected, outcome.value, self.parts)}"
             kind = "raised" if outcome.error else difference.kind if difference else "input changed"
+            if known.name == self.given:
+                kind, detail = "not started", f"\nThe code that you were given does just this.{detail}"
             return Finding(False, kind, known.name, f"{known.message}{detail}")
         if outcome.error:
             text = f"your code raised {outcome.error}{outcome.line}"

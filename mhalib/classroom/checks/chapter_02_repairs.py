@@ -35,6 +35,7 @@ def _head(
 mended_scale = Exercise(
     "mended_scale",
     chapter=2,
+    given="nothing mended",
     title="mend a head's scale",
     reference=_head,
     cases=_one_head,
@@ -93,6 +94,7 @@ def _low_scores(rng: random.Random) -> Iterator[Case]:
 mended_filling = Exercise(
     "mended_filling",
     chapter=2,
+    given="filled with about 0",
     title="mend a mask that hides nothing",
     reference=filled,
     cases=_low_scores,

@@ -229,6 +229,7 @@ def _head_first(rng: random.Random) -> Iterator[Case]:
 mended_merge = Exercise(
     "mended_merge",
     chapter=5,
+    given="nothing mended",
     title="merge heads that were folded head first",
     reference=merge_folded_head_first,
     cases=_head_first,

@@ -20,6 +20,7 @@ from ._layer import LAYER_MISTAKES, forward, layer_inputs, layer_with
 mended_layer = Exercise(
     "mended_layer",
     chapter=6,
+    given="nothing mended",
     title="mend a layer with three mistakes",
     reference=forward,
     cases=layer_inputs,
@@ -82,6 +83,7 @@ def _hiding(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor) -> Tensor:
 converted_mask = Exercise(
     "converted_mask",
     chapter=6,
+    given="not inverted",
     title="use a mask that means the opposite",
     reference=_hiding,
     cases=_masked_inputs,
@@ -170,6 +172,7 @@ def _does_not_fit(fold: bool, tile: bool, unfold: bool) -> Mistake:
 mended_tiling = Exercise(
     "mended_tiling",
     chapter=6,
+    given="nothing mended",
     title="give folded heads their masks",
     reference=_folded_attention,
     cases=_unlike_masks,

@@ -180,6 +180,7 @@ def _over_axis(q: Tensor, k: Tensor, v: Tensor, *, axis: int = 2) -> Tensor:
 mended_axis = Exercise(
     "mended_axis",
     chapter=7,
+    given="nothing mended",
     title="mend a softmax that runs over the wrong axis",
     reference=_over_axis,
     cases=_heads_beside_channels,

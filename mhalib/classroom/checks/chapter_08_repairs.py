@@ -39,6 +39,7 @@ def _both_masks(source_lens: Tensor, target_lens: Tensor, num_sources: int, num_
 mended_masks = Exercise(
     "mended_masks",
     chapter=8,
+    given="nothing mended",
     title="mend the masks of a decoder",
     reference=_both_masks,
     cases=_two_lengths,

@@ -216,6 +216,7 @@ def _accuracy(written: Tensor, expected: Tensor) -> float:
 mended_accuracy = Exercise(
     "mended_accuracy",
     chapter=11,
+    given="nothing mended",
     title="mend a share of right words",
     reference=_accuracy,
     cases=_answers,

@@ -35,6 +35,7 @@ def _loss(logits: Tensor, tokens: Tensor, *, shift: int = 1) -> Tensor:
 mended_loss = Exercise(
     "mended_loss",
     chapter=12,
+    given="nothing mended",
     title="mend the loss of a language model",
     reference=_loss,
     cases=_texts,
@@ -122,6 +123,7 @@ def _top_left(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 mended_step = Exercise(
     "mended_step",
     chapter=12,
+    given="nothing mended",
     title="mend a step with a cache",
     reference=_step,
     cases=_new_tokens,

@@ -88,6 +88,7 @@ def _cut(images: Tensor, patch_size: int) -> Tensor:
 mended_patches = Exercise(
     "mended_patches",
     chapter=14,
+    given="nothing mended",
     title="mend the patches of coloured pictures",
     reference=_colour_patches,
     cases=_coloured,

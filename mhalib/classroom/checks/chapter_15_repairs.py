@@ -32,6 +32,7 @@ def _mask(real_columns: Tensor, num_rows: int, num_columns: int) -> Tensor:
 mended_picture_mask = Exercise(
     "mended_picture_mask",
     chapter=15,
+    given="nothing mended",
     title="mend the mask over pictures of different widths",
     reference=_mask,
     cases=_widths,

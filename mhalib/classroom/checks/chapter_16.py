@@ -209,6 +209,7 @@ def _pairs(weights: Tensor, tokens: list[str], *, first: int | None = None) -> l
 mended_words = Exercise(
     "mended_words",
     chapter=16,
+    given="nothing mended",
     title="mend the words beside a heatmap",
     reference=_pairs,
     cases=_written_words,

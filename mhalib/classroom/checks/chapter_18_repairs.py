@@ -43,6 +43,7 @@ def _one_by_one(
 mended_pruning = Exercise(
     "mended_pruning",
     chapter=18,
+    given="nothing mended",
     title="mend the removal of several heads",
     reference=without_heads,
     cases=_several_heads,

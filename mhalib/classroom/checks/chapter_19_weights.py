@@ -125,6 +125,7 @@ def _to_halves(weight: Tensor, num_heads: int) -> Tensor:
 to_halves = Exercise(
     "to_halves",
     chapter=19,
+    given="nothing mended",
     title="move rotary pairs within each head",
     reference=_to_halves,
     cases=_rotary_rows,

@@ -61,6 +61,7 @@ def _masked_first(
 talked_weights = Exercise(
     "talked_weights",
     chapter=20,
+    given="nothing mended",
     title="mask scores that heads mix",
     reference=_talked,
     cases=_masked_scores,

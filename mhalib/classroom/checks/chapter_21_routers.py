@@ -135,6 +135,7 @@ def _gates(router_scores: Tensor, num_chosen: int) -> Tensor:
 mended_router = Exercise(
     "mended_router",
     chapter=21,
+    given="nothing mended",
     title="mend a router's gates",
     reference=_gates,
     cases=_scores,

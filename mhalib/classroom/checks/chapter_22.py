@@ -157,6 +157,7 @@ def _weights(scores: Tensor, compositions: Tensor, mask: Tensor) -> Tensor:
 composed_weights = Exercise(
     "composed_weights",
     chapter=22,
+    given="masked first",
     title="repair the order of mask and composition",
     reference=_weights,
     cases=_masked,

@@ -191,6 +191,7 @@ def _qualities(rng: random.Random) -> Iterator[Case]:
 choose_rates = Exercise(
     "choose_rates",
     chapter=23,
+    given="own seed's best",
     title="repair a choice of learning rates",
     reference=_by_others,
     cases=_qualities,

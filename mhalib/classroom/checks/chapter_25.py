@@ -146,6 +146,7 @@ def _at_the_front(room: Tensor, length: int, k: Tensor) -> Tensor:
 grown = Exercise(
     "grown",
     chapter=25,
+    given="nothing mended",
     title="mend a room that grows",
     reference=_grown,
     cases=_rooms,

@@ -137,6 +137,7 @@ def _scores(
 mended_rotary_step = Exercise(
     "mended_rotary_step",
     chapter=25,
+    given="nothing mended",
     title="mend a step with rotary positions",
     reference=_scores,
     cases=_steps,

@@ -61,6 +61,7 @@ def _one_pass(
 mended_pass = Exercise(
     "mended_pass",
     chapter=26,
+    given="found not corrected",
     title="repair a softmax in one pass",
     reference=lambda scores, values, size: scores.softmax(-1) @ values,
     cases=_rows,
@@ -240,6 +241,7 @@ def _by(rule: str, num_queries: int, num_kvpairs: int, rows: int, cols: int) -> 
 needed_tiles = Exercise(
     "needed_tiles",
     chapter=26,
+    given="skipped one too early",
     title="repair the rule that skips tiles",
     reference=_needed,
     cases=_grids,

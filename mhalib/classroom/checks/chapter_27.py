@@ -136,6 +136,7 @@ def _alone(gradients: Gradients, max_norm: float) -> Gradients:
 clipped = Exercise(
     "clipped",
     chapter=27,
+    given="each parameter alone",
     title="clip the gradient of a model",
     reference=_clipped,
     cases=_gradients,

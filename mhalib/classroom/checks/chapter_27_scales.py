@@ -135,6 +135,7 @@ def _or_zero(gradient: Tensor, changed: Tensor) -> Tensor:
 mended_update = Exercise(
     "mended_update",
     chapter=27,
+    given="nothing mended, no check",
     title="mend a step with a scaled loss",
     reference=lambda scaled, scale, max_norm: _or_zero(scaled, _clip(scaled / scale, max_norm)),
     cases=_scaled,

@@ -126,6 +126,7 @@ def _sent(found: list[Tensor], columns: list[Tensor]) -> Tensor:
 summed_output = Exercise(
     "summed_output",
     chapter=28,
+    given="bias on every process",
     title="the sum over the processes",
     reference=lambda found, columns, bias: _sent(found, columns).sum(0) + bias,
     cases=_found,

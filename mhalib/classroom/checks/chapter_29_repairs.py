@@ -40,6 +40,7 @@ def _interleaved(W_q: Tensor, W_o: Tensor, num_heads: int) -> tuple[Tensor, Tens
 mended_kernels = Exercise(
     "mended_kernels",
     chapter=29,
+    given="not transposed",
     title="repair weights on their way to Keras",
     reference=_kernels,
     cases=_matrices,
@@ -92,6 +93,7 @@ def _weights(scores: Tensor, mask: Tensor, hidden: float = HIDDEN, axis: int = -
 mended_rows = Exercise(
     "mended_rows",
     chapter=29,
+    given="still upside down, and NaN",
     title="repair a softmax that came from elsewhere",
     reference=lambda scores, mask: _weights(scores, mask) * mask,
     cases=_rows,

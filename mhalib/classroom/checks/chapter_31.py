@@ -154,6 +154,7 @@ def _top(index: Tensor, keep: int) -> Tensor:
 kept_keys = Exercise(
     "kept_keys",
     chapter=31,
+    given="chosen, then hidden",
     title="repair the choice of keys",
     reference=lambda index, mask, keep: _top(_hidden(index, mask), keep) & mask,
     cases=_indexed,

@@ -36,6 +36,7 @@ def _weighed(keys: Tensor, values: Tensor, left: Tensor) -> Tensor:
 decayed_state = Exercise(
     "decayed_state",
     chapter=31,
+    given="newest token decayed",
     title="repair a state that forgets",
     reference=lambda keys, values, decay: _weighed(keys, values, _left(decay)),
     cases=_written,
