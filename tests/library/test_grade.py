@@ -205,6 +205,27 @@ ATTACKS = {
         ["import asyncio", f"assert await asyncio.sleep(0, 1) == 1\n{RIGHT}", RIGHT_TOO, CHECKS],
         solved(),
     ),
+    "honest under another name": (
+        [
+            "def weighted_average(weights, values):\n    raise NotImplementedError",
+            RIGHT.replace("weighted_average", "my_average"),
+            RIGHT_TOO,
+            "from mhalib.classroom import checks\nchecks.weighted_average(my_average)\nchecks.scores(print)",
+        ],
+        solved(),
+    ),
+    "honest through another way in": (
+        [
+            "import mhalib.classroom as room\nfrom mhalib.classroom.checks import scores as check",
+            f"{RIGHT.replace('weighted_average', 'mine')}\nroom.checks.weighted_average(mine)",
+            f"{RIGHT_TOO.replace('scores', 'own')}\ncheck(own)",
+        ],
+        solved(),
+    ),
+    "checked something else": (
+        ["import torch", RIGHT_TOO, "from mhalib.classroom import checks\nchecks.weighted_average(len)"],
+        only_itself("raised"),
+    ),
     "honest with annotations": (
         [f"def f(x: int): pass\nassert f.__annotations__ == {{'x': int}}\n{RIGHT}", RIGHT_TOO, CHECKS],
         solved(),
@@ -549,7 +570,7 @@ def test_neither_the_seed_nor_what_is_expected_is_sent_to_the_students(graded):
     assert len(graded.frames) > 100
     assert not any(SEED.encode() in frame for frame in graded.frames)
     asked = [wire.unpack(iter_bytes(frame))[0] for frame in graded.frames]
-    assert {key for message in asked for key in message} == {"do", "source", "name", "arguments", "seconds"}
+    assert {key for message in asked for key in message} == {"do", "source", "name", "place", "arguments", "seconds"}
 
 
 def iter_bytes(frame: bytes):
@@ -1063,8 +1084,8 @@ class FakeSandbox:
     def run_cell(self, source):
         return ""
 
-    def function(self, name):
-        return print
+    def functions(self, name):
+        return [print]
 
     def close(self): ...
 

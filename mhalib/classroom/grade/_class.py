@@ -197,20 +197,24 @@ class _Submission:
         self.sandbox: Sandbox | None = None
 
     def examine(self, exercise: Exercise) -> Finding:
-        """A lost sandbox costs the exercise that lost it; the next one gets a new sandbox."""
+        """What was handed to the checker counts, and else what has the exercise's name.
+
+        A lost sandbox costs the exercise that lost it; the next one gets a new sandbox.
+        """
         if time.monotonic() > self.end:
             return Finding(False, "stopped", None, f"{USED_UP}, before this exercise")
         try:
             sandbox = self.sandbox or self._start()
             self.sandbox = sandbox
-            if exercise.is_value:
-                there, submitted = sandbox.value(exercise.name)
-            else:
-                submitted = sandbox.function(exercise.name)
-                there = submitted is not None
-            if not there:
+            handed_in = sandbox.values(exercise.name) if exercise.is_value else sandbox.functions(exercise.name)
+            if not handed_in:
                 return Finding(False, "missing", None, self._why_missing(exercise.name))
-            return exercise.examine(submitted, self.how.seed)
+            findings = []
+            for one in handed_in:
+                findings.append(exercise.examine(one, self.how.seed))
+                if findings[-1].solved:
+                    return findings[-1]
+            return findings[0]
         except Stopped as error:
             self.close()
             return Finding(False, "stopped", None, f"your code stopped the grader's sandbox: {error}")

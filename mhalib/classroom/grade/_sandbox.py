@@ -108,19 +108,24 @@ class Sandbox:
         answer, _ = self._ask({"do": "cell", "source": source}, [], self.limits.cell_seconds)
         return f"{answer['error']}: {answer.get('text', '')}"[:300] if "error" in answer else ""
 
-    def function(self, name: str) -> Callable[..., Any] | None:
-        """The submission's function of that name, or `None` if there is none; to call it calls it in the sandbox."""
-        answer, _ = self._ask({"do": "find", "name": name}, [], self.limits.call_seconds)
-        if "missing" in answer:
-            return None
-        return _Remote(self, name)
+    def functions(self, name: str) -> list[Callable[..., Any]]:
+        """What the submission has handed to the checker of that name, and what has the name itself, if that is another.
+        To call one calls it in the sandbox."""
+        return [_Remote(self, name, place) for place in range(self._found(name))]
 
-    def value(self, name: str) -> tuple[bool, Any]:
-        """Whether there is a value of that name, and what it is."""
-        answer, blobs = self._ask({"do": "value", "name": name}, [], self.limits.call_seconds)
-        if "missing" in answer or "error" in answer:
-            return "error" in answer, None
-        return True, self._decoded(answer["value"], blobs)
+    def values(self, name: str) -> list[Any]:
+        """The same, of values. What cannot be sent is `None`."""
+        found = []
+        for place in range(self._found(name)):
+            message = {"do": "value", "name": name, "place": place}
+            answer, blobs = self._ask(message, [], self.limits.call_seconds)
+            found.append(None if "error" in answer else self._decoded(answer["value"], blobs))
+        return found
+
+    def _found(self, name: str) -> int:
+        answer, _ = self._ask({"do": "find", "name": name}, [], self.limits.call_seconds)
+        found = answer.get("value")
+        return found if type(found) is int and 0 <= found <= 2 else 0
 
     def close(self) -> None:
         """End it, with everything that it has started."""
@@ -131,10 +136,10 @@ class Sandbox:
             if stream is not None:
                 stream.close()
 
-    def _call(self, name: str, arguments: tuple[Any, ...], do: str = "call") -> Any:
+    def _call(self, name: str, place: int, arguments: tuple[Any, ...], do: str = "call") -> Any:
         blobs: list[bytes] = []
         encoded = [wire.encode(one, blobs) for one in arguments]
-        message = {"do": do, "name": name, "arguments": encoded}
+        message = {"do": do, "name": name, "place": place, "arguments": encoded}
         answer, received = self._ask(message, blobs, self.limits.call_seconds)
         if "error" in answer:
             if answer["error"] == "TooSlow":
@@ -167,7 +172,7 @@ class Sandbox:
             raise Stopped("it is too long") from error
         try:
             answer, received = self._exchange(frame, seconds + GRACE)
-            if not {"value", "error", "missing"} & answer.keys():
+            if not {"value", "error"} & answer.keys():
                 raise Stopped("it sent what is no answer")
             if time.monotonic() >= self.end:
                 raise Stopped(USED_UP)
@@ -227,15 +232,15 @@ class Sandbox:
 class _Remote:
     """A submission's function: to call it calls it in the sandbox."""
 
-    def __init__(self, sandbox: Sandbox, name: str) -> None:
-        self._sandbox, self._name = sandbox, name
+    def __init__(self, sandbox: Sandbox, name: str, place: int) -> None:
+        self._sandbox, self._name, self._place = sandbox, name, place
 
     def __call__(self, *arguments: Any) -> Any:
-        return self._sandbox._call(self._name, arguments)
+        return self._sandbox._call(self._name, self._place, arguments)
 
     def gradients(self, *arguments: Any) -> Any:
         """As `gradients_here`, there."""
-        return self._sandbox._call(self._name, arguments, "gradients")
+        return self._sandbox._call(self._name, self._place, arguments, "gradients")
 
 
 def _student_error(name: str, text: str) -> BaseException:

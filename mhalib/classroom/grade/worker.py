@@ -10,6 +10,7 @@ import ast
 import asyncio
 import builtins
 import errno
+import importlib
 import importlib.machinery
 import inspect
 import json
@@ -126,6 +127,9 @@ class TooSlow(BaseException):
     pass
 
 
+CHECKS = "mhalib.classroom.checks"
+
+
 class NotInTheGrader:
     """Stands for what a submission may import but does not need here: whatever is done with it does nothing."""
 
@@ -145,11 +149,29 @@ class _Module(types.ModuleType):
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
+        if CHECKS.startswith(f"{self.__name__}.{name}"):
+            return importlib.import_module(f"{self.__name__}.{name}")
         return NotInTheGrader()
+
+
+class _Checks(_Module):
+    """Stands for the checkers, and notes what was handed to each of them."""
+
+    def __init__(self, name, noted):
+        super().__init__(name)
+        self._noted = noted
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda submission=None, *_, **__: self._noted.update({name: submission})
 
 
 class _Importer:
     """Finds an empty module for whatever belongs to the package."""
+
+    def __init__(self, noted):
+        self._noted = noted
 
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] == "mhalib":
@@ -157,7 +179,7 @@ class _Importer:
         return None
 
     def create_module(self, spec):
-        return _Module(spec.name)
+        return _Checks(spec.name, self._noted) if spec.name == CHECKS else _Module(spec.name)
 
     def exec_module(self, module):
         pass
@@ -232,9 +254,15 @@ def main():
         raise TooSlow
 
     signal.signal(signal.SIGALRM, stop)
-    sys.meta_path.insert(0, _Importer())
+    checked = {}
+    sys.meta_path.insert(0, _Importer(checked))
     space = {"__name__": "__main__", "__builtins__": builtins}
     space.update(display=NotInTheGrader(), get_ipython=NotInTheGrader())
+
+    def candidates(name):
+        """What was handed to the checker, and what has the exercise's name, if that is something else."""
+        handed_in, named = checked.get(name), space.get(name)
+        return [one for one in (handed_in, None if named is handed_in else named) if one is not None]
 
     def copied(value):
         return value.clone() if isinstance(value, torch.Tensor) else value
@@ -243,6 +271,10 @@ def main():
     while True:
         message, sent = wire.unpack(read)
         blobs = []
+
+        def called(asked=message):
+            return candidates(asked["name"])[asked["place"]]
+
         if message["do"] != "cell":  # as the checks do, whatever a cell has made the default
             torch.set_default_dtype(torch.float32)
         try:
@@ -250,19 +282,17 @@ def main():
             if message["do"] == "cell":
                 _run(message["source"], space)
                 answer = {"value": None}
-            elif message["name"] not in space:
-                answer = {"missing": True}
             elif message["do"] == "find":
-                answer = {"value": None}
+                answer = {"value": len(candidates(message["name"]))}
             elif message["do"] == "value":
-                answer = {"value": wire.encode(space[message["name"]], blobs)}
+                answer = {"value": wire.encode(called(), blobs)}
             elif message["do"] == "gradients":
                 arguments = [wire.decode(one, sent) for one in message["arguments"]]
-                answer = {"value": wire.encode(gradients_here(space[message["name"]], *arguments), blobs)}
+                answer = {"value": wire.encode(gradients_here(called(), *arguments), blobs)}
             else:
                 arguments = [wire.decode(one, sent) for one in message["arguments"]]
                 before = [copied(one) for one in arguments]
-                value = space[message["name"]](*arguments)
+                value = called()(*arguments)
                 answer = {"value": wire.encode(value, blobs)}
                 answer["changed"] = [
                     [place, wire.encode(now, blobs)]
