@@ -64,11 +64,14 @@ chapter: $(READY) ## begin a chapter: make chapter NAME=rotary_positions TITLE="
 bench: $(READY) ## time and memory against other layers; rewrites chapters/speed.md and its picture
 	$(BIN)/python tools/bench.py
 
-frameworks: $(READY) ## the layer in TensorFlow, MXNet and all others, against one answer; environments of 2 GB, once
-	$(BIN)/python tools/frameworks.py --install
+frameworks: $(READY) ## the layer in TensorFlow, MXNet and all others, and chapter 29 with its tabs; environments of 2 GB, once; STORE=1 stores
+	$(BIN)/python tools/frameworks.py --install $(if $(STORE),--store)
+	$(BIN)/python tools/tabs.py $(if $(STORE),--store)
+	$(if $(STORE),$(BIN)/python tools/notebooks.py chapters/29_four_frameworks.ipynb)
+	$(BIN)/python -m pytest --nbval --nbval-current-env chapters/29_four_frameworks.ipynb tests/library/test_frameworks.py
 
-lab: $(READY) ## open the notebooks in JupyterLab
-	$(BIN)/jupyter lab chapters
+lab: $(READY) ## open the notebooks in JupyterLab; with the kernels of  make frameworks , where it has run
+	JUPYTER_PATH="$(CURDIR)/.frameworks/jupyter:$$JUPYTER_PATH" $(BIN)/jupyter lab chapters
 
 clean: ## remove the built pages and caches, keep the environment
 	rm -rf _build .pytest_cache .ruff_cache .mypy_cache .hypothesis

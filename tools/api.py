@@ -57,7 +57,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "02_scale_masks_dropout": "to_torch from_torch=to_torch D2LMultiHeadAttention to_d2l=D2L from_d2l=D2L",
         "04_mathematics": "multi_head_attention_loops",
         "08_three_uses": "HarvardMultiHeadAttention to_harvard from_harvard=to_harvard",
-        "notation": "to_arrays from_arrays Arrays=arrays deviations",
+        "notation": "to_arrays from_arrays Arrays=arrays deviations times",
     },
     "mhalib.models": {
         "08_three_uses": (

@@ -1,9 +1,10 @@
 """Run the layers of one framework on stored cases, and print how far they are from the stored answers.
 
-    python tools/framework_case.py RUN CASES.npz [DTYPE ...]
+    python tools/framework_case.py RUN CASES.npz [--sharp] [DTYPE ...]
 
 It needs the framework and NumPy, and runs in the framework's own environment; `frameworks.py` writes the cases and
-calls this. What it prints is JSON: layer -> dtype -> property -> the largest deviation, or a word where there is none.
+calls this. `--sharp` measures the few properties that see most mistakes, which is what the book's tests do. What it
+prints is JSON: layer -> dtype -> property -> the largest deviation, or a word where there is none.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from framework_layers import Arrays, Call, Layer, UnableError, layers_of
 
 DTYPES = ("float32", "float64")
 NAN, UNABLE = "NaN", "cannot"
+SHARP = ("there and back", "all at once", "causal", "no keys")
 PROPERTIES = (
     *("there and back", "forward", "weights", "gradients of inputs", "gradients of weights", "no bias", "mask"),
-    *("valid_lens", "valid_lens per query", "causal", "no keys", "D2L's check", "without weights"),
+    *("all at once", "valid_lens", "valid_lens per query", "causal", "no keys", "D2L's check", "without weights"),
     *("no keys, without weights", "dropout off", "cache", "compiled"),
 )
 
@@ -87,6 +89,23 @@ def there_and_back(layer: Layer, case: Case) -> float:
     return max(deviation(arrays[name], array) for name, array in case.weights.items())
 
 
+def of_case(layer: Layer, case: Case) -> float | str:
+    """Output, weights and all gradients of one case."""
+    try:
+        made = layer.make(case.weights, case.num_heads)
+        deviations = of_call(layer, case, *layer.run(made, case.call))
+        return largest([*deviations, *(x for part in gradients(layer, case) for x in part)])
+    except UnableError:
+        return UNABLE
+
+
+def measure_sharply(layer: Layer, cases: dict[str, Case]) -> dict[str, float | str]:
+    """`SHARP` property -> largest deviation."""
+    back, *others = SHARP
+    others = [name for name in others if name != "causal" or not layer.own]  # to others a mask like any other
+    return {back: there_and_back(layer, cases["forward"]), **{name: of_case(layer, cases[name]) for name in others}}
+
+
 def measure(layer: Layer, cases: dict[str, Case]) -> dict[str, float | str]:
     """Property -> largest deviation."""
     plain = cases["forward"]
@@ -99,15 +118,7 @@ def measure(layer: Layer, cases: dict[str, Case]) -> dict[str, float | str]:
     }
     of_inputs, of_weights = gradients(layer, plain)
     found |= {"gradients of inputs": largest(of_inputs), "gradients of weights": largest(of_weights)}
-    for name, case in cases.items():
-        if name == "forward":
-            continue
-        try:
-            made = layer.make(case.weights, case.num_heads)
-            deviations = of_call(layer, case, *layer.run(made, case.call))
-            found[name] = largest([*deviations, *(x for part in gradients(layer, case) for x in part)])
-        except UnableError:
-            found[name] = UNABLE
+    found |= {name: of_case(layer, case) for name, case in cases.items() if name != "forward"}
     empty = cases["no keys"]
     for name, case in (("without weights", plain), ("no keys, without weights", empty)):
         made = layer.make(case.weights, case.num_heads)
@@ -140,11 +151,14 @@ def read(path: Path) -> dict[str, dict[str, np.ndarray]]:
 
 def main() -> None:
     run, path = sys.argv[1], Path(sys.argv[2])
-    dtypes = sys.argv[3:] or DTYPES
+    sharp, dtypes = "--sharp" in sys.argv, [word for word in sys.argv[3:] if word in DTYPES] or DTYPES
     cases, layers = read(path), layers_of(run)
     found = {
         layer.name: {
-            dtype: measure(layer, {name: Case(fields, dtype) for name, fields in cases.items()}) for dtype in dtypes
+            dtype: (measure_sharply if sharp else measure)(
+                layer, {name: Case(fields, dtype) for name, fields in cases.items()}
+            )
+            for dtype in dtypes
         }
         for layer in layers
     }

@@ -1,10 +1,13 @@
-"""The layer in all frameworks against one answer: a table of layer x property x largest deviation.
+"""The layer in all frameworks against one answer: a table of layer x property x largest deviation, and its time.
 
-    python tools/frameworks.py [--install] [RUN ...]
+    python tools/frameworks.py [--install] [--store] [RUN ...]
 
 With no names it runs every framework for which there is an environment: those of `.venv`, and those of the two that
-`--install` makes, in `.frameworks/tensorflow` and `.frameworks/mxnet`, from the requirements of the same names. It
-writes `mhalib/reference/deviations.json`, from which the chapter makes its table.
+`--install` makes, in `.frameworks/tensorflow` and `.frameworks/mxnet`, from the requirements of the same names. Each of
+the two is registered as a kernel of Jupyter in `.frameworks/jupyter`, where `make lab` and `tools/tabs.py` find it.
+
+What is measured is held against `framework_expected.py`, and the run fails where it differs. `--store` writes
+`mhalib/reference/deviations.json` and `times.json`, from which chapter 29 makes its tables.
 
 The answer is that of `mhalib.reference.multi_head_attention_loops` in float64, with gradients by autograd.
 """
@@ -26,11 +29,13 @@ from typing import Any
 import numpy as np
 import torch
 from framework_case import DTYPES, NAN, UNABLE
+from framework_expected import unexpected
 from framework_layers import RUNS, names_of
+from framework_times import PASSES
 
 from mhalib import Band, MultiHeadAttention
-from mhalib.reference import deviations, multi_head_attention_loops, to_arrays
-from mhalib.reference.stored import FILE
+from mhalib.reference import deviations, multi_head_attention_loops, times, to_arrays
+from mhalib.reference.stored import FILE, TIMES
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / ".frameworks"
@@ -50,6 +55,20 @@ NEEDS = {
 B, Q, K, h, d = 2, 4, 7, 3, 5
 D = h * d
 SECONDS = 1800
+KERNELS = FOLDER / "jupyter"
+TITLES = {"tensorflow": "TensorFlow", "mxnet": "MXNet"}
+QUIET = {
+    "JAX_PLATFORMS": "cpu",
+    "XLA_FLAGS": "--xla_backend_optimization_level=0",  # small sums, once each: compiling takes the time
+    "KERAS_TORCH_DEVICE": "cpu",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "CUDA_VISIBLE_DEVICES": "",
+    "PYTHONPATH": str(ROOT),
+}
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"),
+    "1",
+)
 Found = dict[str, dict[str, dict[str, float | str]]]
 """Layer -> dtype -> property -> the largest deviation, or a word."""
 
@@ -110,6 +129,7 @@ def make_cases() -> dict[str, dict[str, np.ndarray]]:
         "forward": make_case(1),
         "no bias": make_case(2, bias=False),
         "mask": make_case(3, mask=mask),
+        "all at once": make_case(9, mask=mask, valid_lens=[[3, 4, 5, 6], [7, 5, 3, 2]]),
         "valid_lens": make_case(4, valid_lens=[3, 5]),
         "valid_lens per query": make_case(5, valid_lens=[[1, 2, 3, 4], [7, 5, 3, 1]]),
         "causal": make_case(6, causal=True, sizes=(B, Q, Q, D, h)),
@@ -134,24 +154,37 @@ def python_of(run: str) -> Path | None:
     return python if subprocess.run([python, "-c", asked], check=False).returncode == 0 else None
 
 
-def run_cases(run: str, python: Path, cases: Path, dtypes: Sequence[str] = DTYPES) -> Found:
-    """Run the layers of one framework in a process of its own.
+def run_cases(run: str, python: Path, cases: Path, dtypes: Sequence[str] = DTYPES, sharp: bool = False) -> Found:
+    """Run the layers of one framework in a process of its own; `sharp`, only what sees most mistakes.
 
     Raises:
         RuntimeError: it failed; the message has what it printed.
     """
-    quiet = {
-        "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": "--xla_backend_optimization_level=0",  # small sums, once each: compiling takes the time
-        "KERAS_TORCH_DEVICE": "cpu",
-        "KERAS_HOME": str(cases.parent / "keras"),
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-        "CUDA_VISIBLE_DEVICES": "",
-        "PYTHONPATH": str(ROOT),
-    }
-    command = [str(python), str(ROOT / "tools/framework_case.py"), run, str(cases), *dtypes]
+    options = ["--sharp"] if sharp else []
+    quiet = {**QUIET, "KERAS_HOME": str(cases.parent / "keras")}
+    return _said(run, [python, ROOT / "tools/framework_case.py", run, cases, *options, *dtypes], quiet)
+
+
+def run_times(run: str, python: Path) -> dict[str, Any]:
+    """Versions and times of our layer in one framework, and the day; every library gets one thread.
+
+    Raises:
+        RuntimeError: it failed; the message has what it printed.
+    """
+    environment = {name: value for name, value in QUIET.items() if name != "XLA_FLAGS"} | ONE_THREAD
+    found = _said(run, [python, ROOT / "tools/framework_times.py", run], environment)
+    return {"date": time.strftime("%Y-%m-%d", time.gmtime()), **found}
+
+
+def _said(run: str, command: Sequence[str | Path], environment: dict[str, str]) -> Any:
+    """What a process prints in its last line, as JSON."""
     done = subprocess.run(
-        command, env={**os.environ, **quiet}, capture_output=True, text=True, timeout=SECONDS, check=False
+        [str(word) for word in command],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
     )
     if done.returncode:
         raise RuntimeError(f"{run} failed:\n{done.stdout}{done.stderr}")
@@ -169,7 +202,8 @@ def base_python(environment: str) -> str:
 
 
 def install(environment: str) -> None:
-    """Make one of the two environments, from its requirements, unless it is there as they say."""
+    """Make one of the two environments, from its requirements, unless it is there as they say; and its kernel."""
+    register(environment)
     needs = ROOT / f"requirements-{environment}.txt"
     folder = FOLDER / environment
     stamp = folder / "installed.txt"
@@ -180,6 +214,20 @@ def install(environment: str) -> None:
     pip = [str(folder / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "-r", str(needs)], check=True)
     stamp.write_text(needs.read_text(encoding="utf-8"), encoding="utf-8")
+
+
+def register(environment: str) -> None:
+    """Describe the environment's kernel to Jupyter, in a folder of this repository and not in the user's home."""
+    folder = KERNELS / "kernels" / f"mhalib-{environment}"
+    folder.mkdir(parents=True, exist_ok=True)
+    python = FOLDER / environment / "bin/python"
+    kernel = {
+        "argv": [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+        "display_name": f"{TITLES[environment]} (make frameworks)",
+        "language": "python",
+        "env": QUIET,
+    }
+    (folder / "kernel.json").write_text(json.dumps(kernel, indent=1) + "\n", encoding="utf-8")
 
 
 def shown(value: float | str) -> str:
@@ -211,10 +259,21 @@ def write(found: Found) -> None:
     FILE.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def write_times(found: dict[str, Any]) -> None:
+    """Two digits are kept; a quiet machine measures no more."""
+    for one in found.values():
+        one["times"] = {
+            size: {name: float(f"{ratio:.2g}") for name, ratio in ratios.items()}
+            for size, ratios in one["times"].items()
+        }
+    TIMES.write_text(json.dumps(dict(sorted(found.items())), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="*", metavar="RUN", help=f"of {', '.join(RUNS)}; all, unless you say")
     parser.add_argument("--install", action="store_true", help="make the environments of TensorFlow and MXNet first")
+    parser.add_argument("--store", action="store_true", help="write what is measured into the package")
     asked = parser.parse_args(arguments)
     if unknown := set(asked.runs) - set(RUNS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(RUNS)}")
@@ -222,8 +281,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if asked.install:
         for environment in dict.fromkeys(ENVIRONMENTS[run] for run in runs if run in ENVIRONMENTS):
             install(environment)
+    found, timed, missing = measure(runs)
+    for dtype in DTYPES:
+        print(f"\n{dtype}\n\n{table(found, dtype)}")
+    print(f"\n{NAN}: not a number. –: the layer cannot, or does not return it.\n")
+    for one in timed.values():
+        for size, ratios in one["times"].items():
+            for name, ratio in ratios.items():
+                print(f"{size} tokens: {name} takes {ratio:.2f} times as long as NumPy")
+    if wrong := list(unexpected(found)):
+        sys.exit("not as tools/framework_expected.py says:\n" + "\n".join(wrong))
+    if asked.store:
+        write({**(deviations() if FILE.exists() else {}), **found})
+        write_times({**(times() if TIMES.exists() else {}), **timed})
+    if missing and asked.install:
+        sys.exit(f"no environment has {', '.join(missing)}")
+
+
+def measure(runs: Sequence[str]) -> tuple[Found, dict[str, Any], list[str]]:
+    """Deviations and times of those frameworks that are installed, and the names of those that are not."""
     found: Found = {}
-    missing = []
+    timed, missing = {}, []
     with tempfile.TemporaryDirectory() as folder:
         cases = Path(folder) / "cases.npz"
         write_cases(cases)
@@ -235,13 +313,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 continue
             begin = time.perf_counter()
             found |= run_cases(run, python, cases)
-            write({**(deviations() if FILE.exists() else {}), **found})
+            if run in PASSES:
+                timed[run] = run_times(run, python)
             print(f"{run}: {time.perf_counter() - begin:.0f} s", flush=True)
-    for dtype in DTYPES:
-        print(f"\n{dtype}\n\n{table(found, dtype)}")
-    print(f"\n{NAN}: not a number. –: the layer cannot, or does not return it.")
-    if missing and asked.install:
-        sys.exit(f"no environment has {', '.join(missing)}")
+    return found, timed, missing
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ except ModuleNotFoundError as error:
 
 npx.set_np()
 Tensor = Any  # mxnet.np.ndarray; MXNet ships no types
+HIDDEN = -1e30  # a graph knows no dtype; float32 and float64 hold this number
 
 
 class Cache:
@@ -147,6 +148,56 @@ class MultiHeadAttention(nn.Block):
         return self.W_o(found), weights.reshape(B, self.num_heads, Q, K) if need_weights else None
 
 
+class HybridMultiHeadAttention(nn.HybridBlock):
+    """A layer as a block that `hybridize()` compiles into one graph; it has the projections of the layer, not copies.
+
+    A graph knows no lengths, so reshapes say what becomes of each axis: -2 keeps one, -4 the rest, -5 joins two, and -6
+    cuts one in two.
+
+    Args:
+        layer: whose weights it uses.
+    """
+
+    def __init__(self, layer: MultiHeadAttention) -> None:
+        super().__init__()
+        self.num_heads = layer.num_heads
+        self.head_dim = layer.W_q.weight.shape[0] // layer.num_heads
+        self.W_q, self.W_k, self.W_v, self.W_o = layer.W_q, layer.W_k, layer.W_v, layer.W_o
+        self.dropout = layer.dropout
+
+    def hybrid_forward(
+        self, F: Any, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Attend from `queries` to `keys`, in every head.
+
+        Args:
+            F: the module of arrays, or of symbols while the graph is made; Gluon gives it.
+            queries: (B, Q, D).
+            keys, values: (B, K, D).
+            mask: boolean (B, h, Q, K), `True` = may attend.
+
+        Returns:
+            output (B, Q, D), and weights (B, h, Q, K), before dropout.
+        """
+
+        def split(x: Tensor) -> Tensor:  # (B, N, D) -> (B*h, N, d)
+            x = F.npx.reshape(x, (-2, -2, -6, self.num_heads, -1))
+            return F.npx.reshape(F.np.transpose(x, (0, 2, 1, 3)), (-5, -4))
+
+        q, k, v = split(self.W_q(queries)), split(self.W_k(keys)), split(self.W_v(values))
+        scores = F.npx.batch_dot(q, k, transpose_b=True) / math.sqrt(self.head_dim)
+        scores = F.npx.reshape(scores, (-6, -1, self.num_heads, -4))  # (B, h, Q, K)
+        if mask is None:
+            weights = F.npx.softmax(scores, axis=-1)
+        else:
+            lowest = F.np.full_like(scores, HIDDEN)
+            weights = F.npx.softmax(F.np.where(mask, scores, lowest), axis=-1)
+            weights = F.np.where(mask, weights, F.np.zeros_like(weights))
+        found = F.npx.batch_dot(F.npx.reshape(self.dropout(weights), (-5, -4)), v)
+        found = F.np.transpose(F.npx.reshape(found, (-6, -1, self.num_heads, -4)), (0, 2, 1, 3))
+        return self.W_o(F.npx.reshape(found, (-2, -2, -5))), weights
+
+
 def from_arrays(arrays: Arrays, num_heads: int, dropout: float = 0.0) -> MultiHeadAttention:
     """The block with these weights, in their dtype.
 
@@ -177,4 +228,4 @@ def to_arrays(layer: MultiHeadAttention) -> Arrays:
 
 
 def _both(one: Tensor | None, other: Tensor) -> Tensor:
-    return other if one is None else np.logical_and(one, other)
+    return other if one is None else one * other  # of booleans: this NumPy has no logical_and

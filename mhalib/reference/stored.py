@@ -1,11 +1,13 @@
-"""What `make frameworks` measured: how far the layers of all frameworks are from the loops of this book."""
+"""What `make frameworks` measured: how far the layers of all frameworks are from loops, and how long ours take."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 FILE = Path(__file__).with_name("deviations.json")
+TIMES = Path(__file__).with_name("times.json")
 
 
 def deviations() -> dict[str, dict[str, dict[str, float | str]]]:
@@ -15,3 +17,15 @@ def deviations() -> dict[str, dict[str, dict[str, float | str]]]:
         layer -> dtype -> property -> a number with one digit, "NaN", or "cannot" where the layer cannot be asked.
     """
     return json.loads(FILE.read_text(encoding="utf-8"))
+
+
+def times() -> dict[str, dict[str, Any]]:
+    """How long a pass of our layer takes in PyTorch, TensorFlow and MXNet, as a multiple of the same steps in NumPy.
+
+    Each framework ran in a process of its own, beside a NumPy of its environment, and everything had one thread.
+
+    Returns:
+        framework -> `date`, `versions` (package -> version), and `times`: size (`"1 × 16"`, examples × tokens) -> way,
+        such as `"TensorFlow, eager"` -> ratio, with two digits.
+    """
+    return json.loads(TIMES.read_text(encoding="utf-8"))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sysconfig
 from pathlib import Path
 from typing import Any
 
+import frameworks
 import nbformat
 import notebooks
 import pytest
@@ -184,3 +187,31 @@ def test_the_exercises_of_chapter_29_can_be_solved_in_each_framework(
     for cell in cells_with(chapter, exercises.EXERCISE):
         exec(cell.source, dict(space))
     assert capsys.readouterr().out.count("Verified") == 4
+
+
+IN_TENSORFLOW = """
+import sys
+sys.path += {path!r}  # torch and nbformat of the book's environment, behind TensorFlow's own
+import exercises, nbformat
+chapter, space = nbformat.read({chapter!r}, 4), {{}}
+for cell in chapter.cells:
+    if exercises.SETUP in cell.metadata.get("tags", []):
+        exec(cell.source.replace('FRAMEWORK = "torch"', 'FRAMEWORK = "tensorflow"'), space)
+print(space["xp"].__name__)
+for cell in chapter.cells:
+    if exercises.EXERCISE in cell.metadata.get("tags", []):
+        exec(cell.source, dict(space))
+"""
+
+
+def test_the_exercises_of_chapter_29_can_be_solved_in_tensorflow() -> None:
+    """Where `make frameworks` has put it."""
+    python = frameworks.python_of("tensorflow")
+    if python is None:
+        pytest.skip("no environment has tensorflow: make frameworks")
+    path = [str(notebooks.ROOT), str(notebooks.ROOT / "tools"), sysconfig.get_path("purelib")]
+    code = IN_TENSORFLOW.format(path=path, chapter=str(notebooks.CHAPTERS / "29_four_frameworks.ipynb"))
+    found = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    assert "tensorflow" in found.stdout.splitlines()[0]
+    assert found.stdout.count("Verified") == 4

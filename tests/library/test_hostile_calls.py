@@ -803,7 +803,7 @@ HARMLESS = {
     "Arrays": "a type",
     **dict.fromkeys(("Ledger", "Step", "Results", "Reading", "About", "Pin", "Pretrained", "Memory"), "a record"),
     **dict.fromkeys(("Digits", "Meetings", "Pairs", "Repeats", "Sentences", "Sums", "Translations"), "a record"),
-    **dict.fromkeys(("names", "deviations"), "a function without arguments"),
+    **dict.fromkeys(("names", "deviations", "times"), "a function without arguments"),
     **dict.fromkeys(("History", "StepCost"), "a record"),
 }
 LAYER_SIZES = {"num_hiddens": 12, "num_heads": 3, "dropout": 0.0, "bias": True}
