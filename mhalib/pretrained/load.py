@@ -11,8 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from .._validate import require_choice, require_count, require_device
+from ..models import Transformer
+from ..models._base import ENCODER
 from .convert import build, token_without_position
 from .decoders import DECODERS, build_decoder
+from .encoder_decoders import ENCODER_DECODERS, build_encoder_decoder
 from .files import MINILM, TOKENIZER, Checkpoint, Place, optional, sha256_of
 from .maps import Reading
 from .room import on_meta, require_dtype, require_room
@@ -25,7 +28,7 @@ _Run = Callable[[Tensor], tuple[Tensor, Tensor]]
 class Pretrained:
     """A model and its tokenizer. Call it with a text.
 
-    model: a `mhalib.models.BERT` or a `mhalib.models.GPT`, which gates, measures and pictures take like the book's own
+    model: a `mhalib.models.BERT`, `GPT` or `Transformer`, which gates, measures and pictures take like the book's own
         models; or, loaded through transformers, what that library made.
     tokenizer: a `tokenizers.Tokenizer` that neither pads nor cuts.
     sha256: of the file of weights; of several, as if they were one, in the order of their names.
@@ -38,7 +41,8 @@ class Pretrained:
 
     def __call__(self, text: str) -> Reading:
         """Read one text: its tokens, all weights (layers, h, N, N), and the output: of an encoder a vector for each
-        token, (N, D), of a decoder logits for the token after each, (N, vocab_size).
+        token, (N, D), of a decoder logits for the token after each, (N, vocab_size). Of an encoder-decoder it is the
+        encoder that reads, and its weights and vectors that are returned; `model` takes the ids of two texts.
 
         Raises:
             TypeError: it is not a string.
@@ -68,9 +72,10 @@ def load(
 ) -> Pretrained:
     """A model with its trained weights, in evaluation mode.
 
-    Our layers hold the encoders BERT, ELECTRA, RoBERTa, XLM-RoBERTa, CamemBERT and DistilBERT, and the decoders GPT-2,
-    OPT, GPT-NeoX and Pythia, LLaMA 2 and 3, Mistral, Qwen2, Qwen3 and Gemma; `mhalib.pretrained.decoders` says what
-    each decoder asks for. What they cannot hold is refused by name, before any weight is fetched or read.
+    Our layers hold the encoders BERT, ELECTRA, RoBERTa, XLM-RoBERTa, CamemBERT and DistilBERT; the decoders GPT-2, OPT,
+    GPT-NeoX and Pythia, LLaMA 2 and 3, Mistral, Qwen2, Qwen3 and Gemma; and the encoder-decoders BART, mBART, Marian,
+    Pegasus, T5, Flan-T5 and mT5. `mhalib.pretrained.decoders` and `mhalib.pretrained.encoder_decoders` say what each
+    asks for. What our layers cannot hold is refused by name, before any weight is fetched or read.
 
     Needs the package `tokenizers`, and for the hub `huggingface_hub`: `pip install "mhalib[pretrained]"`.
 
@@ -134,6 +139,9 @@ def _own(
     if config["model_type"] in DECODERS:
         decoder = build_decoder(config, tensors, dtype, device)
         return decoder, lambda ids: _read(decoder, ids)
+    if config["model_type"] in ENCODER_DECODERS:
+        both = build_encoder_decoder(config, tensors, dtype, device)
+        return both, lambda ids: _encode(both, ids)
     model = build(config, tensors).to(dtype)
     uncounted = token_without_position(config)
 
@@ -152,6 +160,12 @@ def _read(model: nn.Module, ids: Tensor) -> tuple[Tensor, Tensor]:
     """One text's output, and the weights of all layers."""
     output, weights = model(ids, need_weights=True)
     return output[0], torch.cat([layer for of_kind in weights.values() for layer in of_kind])
+
+
+def _encode(model: Transformer, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """What the encoder makes of one text, and its weights in all layers."""
+    memory, weights = model.encode(ids, need_weights=True)
+    return memory[0], torch.cat(weights[ENCODER])
 
 
 def _foreign(folder: Path, config: dict[str, Any], dtype: torch.dtype) -> tuple[nn.Module, _Run]:
