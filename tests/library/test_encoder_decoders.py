@@ -5,6 +5,7 @@ import functools
 import json
 import re
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -263,6 +264,39 @@ def test_a_text_is_read_by_the_encoder(name, stored):
     assert found.tokens == ("w5", "w17", "w17", "w3", "w40")
     _close(found.output, memory[0])
     _close(found.weights, torch.cat(weights["encoder self"]), 1.0)
+
+
+@TWO
+def test_a_text_and_what_is_written_are_read_together(name, stored):
+    model, folder = stored(name)
+    start = model.config.decoder_start_token_id
+    found = pretrained.load(folder).pair("w5 w17 w3 w40", "w9 w8")
+    memory, logits, weights = theirs.answer(model, torch.tensor([[5, 17, 3, 40]]), torch.tensor([[start, 9, 8]]))
+    assert (found.target.tokens, found.target.ids) == ((f"w{start}", "w9", "w8"), (start, 9, 8))
+    assert (found.source.text, found.target.text) == ("w5 w17 w3 w40", "w9 w8")
+    _close(found.source.output, memory[0])
+    _close(found.target.output, logits[0])
+    maps = (found.source.weights, found.target.weights, found.cross)
+    for one, kind in zip(maps, theirs.KINDS, strict=True):
+        _close(one, torch.cat(weights[kind]), 1.0)
+
+
+def test_a_pair_that_cannot_be_read_is_refused(stored, tmp_path):
+    found = pretrained.load(stored("bart")[1])
+    for texts, error, message in (
+        (("w5", 3), TypeError, "written must be a string, got int: 3"),
+        (("", "w5"), ValueError, "text='' has no tokens"),
+        (("w5", " "), ValueError, "written=' ' has no tokens"),
+        (("w5", "w5 " * 23), ValueError, "24 tokens, but the model has only max_tokens=23 positions"),
+    ):
+        with pytest.raises(error, match=re.escape(message)):
+            found.pair(*texts)
+    with pytest.raises(ValueError, match="it is not known which token begins"):
+        replace(found, start=None).pair("w5", "w5")
+    with pytest.raises(TypeError, match="model must be a Transformer, got Linear"):
+        replace(found, model=torch.nn.Linear(1, 1)).pair("w5", "w5")
+    with pytest.raises(ValueError, match="writes in another vocabulary than it reads"):
+        pretrained.load(stored("marian, two vocabularies")[1]).pair("w5", "w5")
 
 
 @TWO

@@ -827,7 +827,9 @@ HARMLESS = {
         "a type",
     ),
     "Arrays": "a type",
-    **dict.fromkeys(("Ledger", "Step", "Results", "Reading", "About", "Pin", "Pretrained", "Memory"), "a record"),
+    **dict.fromkeys(
+        ("Ledger", "Step", "Results", "Reading", "About", "Pin", "Pretrained", "Memory", "PairReading"), "a record"
+    ),
     **dict.fromkeys(("Digits", "Meetings", "Pairs", "Repeats", "Sentences", "Sums", "Translations"), "a record"),
     **dict.fromkeys(("names", "deviations"), "a function without arguments"),
     **dict.fromkeys(("History", "StepCost"), "a record"),
