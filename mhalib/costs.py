@@ -271,6 +271,11 @@ def _normed(layer: variants.QKNormAttention) -> Parts:
     return plain._replace(others=2 * layer.head_dim)
 
 
+def _relative(layer: variants.RelativeAttention) -> Parts:
+    plain = _multi_head(layer)
+    return plain._replace(others=layer.num_buckets * layer.num_heads)
+
+
 _FORMULAS: dict[type[MultiHeadAttention], Callable[[Any], Parts]] = {
     MultiHeadAttention: _multi_head,
     variants.LatentAttention: _latent,
@@ -282,6 +287,7 @@ _FORMULAS: dict[type[MultiHeadAttention], Callable[[Any], Parts]] = {
     variants.DifferentialAttention: _differential,
     variants.GatedAttention: _gated,
     variants.QKNormAttention: _normed,
+    variants.RelativeAttention: _relative,
 }
 
 

@@ -91,7 +91,10 @@ def write(model: Model, path: str | Path, about: About) -> str:
         raise ValueError(f"path={str(path)!r} is a folder, or in one that does not exist")
     require_kind("about", about, About)
     _require_metric(about.metric)
-    tensors = {name: value.detach().to("cpu", torch.float16).contiguous() for name, value in model.state_dict().items()}
+    tensors = {
+        name: value.detach().to("cpu", torch.float16, copy=True).contiguous()
+        for name, value in model.state_dict().items()
+    }
     removed = removed_heads(model)
     new = _new(type(model), model.settings, removed).state_dict()
     if {name: value.shape for name, value in new.items()} != {name: value.shape for name, value in tensors.items()}:

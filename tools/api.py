@@ -50,6 +50,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         ),
         "22_heads_composed_anew": "ComposedAttention Composition DifferentialAttention GatedAttention",
         "27_training_that_holds": "QKNormAttention",
+        "09_positions": "RelativeAttention=distances distance_buckets=distances",
     },
     "mhalib.shapes": {"06_shape_checks": "check_shape ledger Ledger=ledger Step=step"},
     "mhalib.reference": {
@@ -93,7 +94,8 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "16_what_heads_look_at": (
             "load load_maps about_maps About=about_maps Reading=load_maps marked stacked SENTENCES=sentences "
             "read_maps=load_maps write_maps=load_maps ERROR=load_maps MINILM=MiniLM Pretrained=load "
-            "Pin=load PINS=load FILES=load INDEX=load DECODERS=load memory=load Memory=load"
+            "Pin=load PINS=load FILES=load INDEX=load DECODERS=load memory=load Memory=load "
+            "ENCODER_DECODERS=load PairReading=load"
         ),
     },
     "mhalib.parallel": {"28_many_devices": "places mesh split Place=places"},

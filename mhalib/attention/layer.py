@@ -111,6 +111,9 @@ class MultiHeadAttention(nn.Module):
     """Whether the layer makes no sense where queries and keys are other tokens. Models then take multi-head attention
     for their cross-attention."""
 
+    shared_by_layers: tuple[str, ...] = ()
+    """Names of parameters that a model has once for all its layers of one kind."""
+
     _looks_at_scores = False
     _looks_between = False
     _mixes_heads = False

@@ -24,18 +24,22 @@ SCALINGS = {
 Scaling = Mapping[str, "str | float"]
 
 
-def sinusoidal_positions(num_tokens: int, num_hiddens: int, start: int = 0) -> Tensor:
+def sinusoidal_positions(num_tokens: int, num_hiddens: int, start: int = 0, pairs: str = "interleaved") -> Tensor:
     """(N, D): sines in the even columns, cosines in the odd ones; 2i and 2i + 1 turn by 10000^(-2i/D) per token.
 
+    With pairs="halves", all sines stand before all cosines, as in Marian: columns i and i + D/2 are a pair.
+
     Raises:
-        TypeError, ValueError: a size is not a positive integer, `num_hiddens` is odd, `start` is negative.
+        TypeError, ValueError: a size is not a positive integer, `num_hiddens` is odd, `start` is negative, or `pairs`
+            is unknown.
 
     Source: Vaswani et al. 2017, section 3.5.
     """
     require_count("num_tokens", num_tokens, minimum=0)
     require_count("start", start, minimum=0)
+    require_choice("pairs", pairs, PAIRS)
     angles = _angles(num_tokens, num_hiddens, start)
-    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1).float()
+    return torch.stack([angles.sin(), angles.cos()], -1 if pairs == "interleaved" else 1).flatten(1).float()
 
 
 def rotate(
@@ -196,14 +200,23 @@ class LearnedPositions(Positions):
 
 
 class SinusoidalPositions(Positions):
-    """Adds `sinusoidal_positions`: nothing is learned, and no text is too long."""
+    """Adds `sinusoidal_positions`: nothing is learned, and no text is too long.
+
+    Args:
+        pairs: as in `sinusoidal_positions`.
+    """
+
+    def __init__(self, pairs: str = "interleaved") -> None:
+        super().__init__()
+        require_choice("pairs", pairs, PAIRS)
+        self.pairs = pairs
 
     def forward(self, x: Tensor, start: int = 0, places: Tensor | None = None) -> Tensor:
         """(B, N, D) -> (B, N, D); the first token stands at `start`, or each at its own of `places` (B, N)."""
         stop = _require_vectors(x, start, places)
         if places is None:
-            return x + sinusoidal_positions(x.shape[1], x.shape[2], start).to(x)
-        return x + sinusoidal_positions(stop, x.shape[2]).to(x)[places.long()]
+            return x + sinusoidal_positions(x.shape[1], x.shape[2], start, self.pairs).to(x)
+        return x + sinusoidal_positions(stop, x.shape[2], pairs=self.pairs).to(x)[places.long()]
 
 
 class RotaryPositions(Positions):
@@ -256,7 +269,9 @@ def _require_vectors(x: Tensor, start: int, places: Tensor | None = None) -> int
 
 ROTARY = ("rotary", "rotary-halves")
 """The names of rotary positions: with interleaved pairs, and with halves."""
-POSITIONS = ("none", "learned", "sinusoidal", *ROTARY)
+SINUSOIDAL = ("sinusoidal", "sinusoidal-halves")
+"""The names of sinusoidal positions: with interleaved pairs, and with halves."""
+POSITIONS = ("none", "learned", *SINUSOIDAL, *ROTARY)
 """The names that `make_positions` and the models know."""
 
 
@@ -283,4 +298,6 @@ def make_positions(name: str, max_tokens: int, num_hiddens: int) -> Positions:
         return LearnedPositions(max_tokens, num_hiddens)
     if name in ROTARY:
         return rotary_positions(name)
-    return {"none": Positions, "sinusoidal": SinusoidalPositions}[name]()
+    if name in SINUSOIDAL:
+        return SinusoidalPositions("halves" if name == "sinusoidal-halves" else "interleaved")
+    return Positions()

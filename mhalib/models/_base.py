@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 import torch
@@ -12,6 +12,7 @@ from .._validate import require_count, require_kind, require_tensor, seen_extrem
 from ..attention import Band, Cache, MultiHeadAttention, make_positions
 from ..attention.cache import require_cache
 from ..attention.layer import Mask
+from ._padding import only_real, without_padding
 from .blocks import DecoderCache, DecoderLayer, EncoderLayer, make_norm
 from .description import LATER, Described, Description
 
@@ -43,28 +44,45 @@ class Model(nn.Module):
         """The attention layers by kind, in the places in which their weights are returned."""
         raise NotImplementedError
 
+    def share(self) -> None:
+        """Let places of the model that share a parameter have the same one: what `__init__` does, and who has given
+        them several, as `load_state_dict(..., assign=True)` does."""
+        for module in self.modules():
+            if isinstance(module, _Stack):
+                module.share()
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """As in `torch.nn.Module`; what is shared stays shared with `assign`, too."""
+        found = super().load_state_dict(state_dict, strict, assign)
+        self.share()
+        return found
+
     @property
     def num_weights(self) -> int:
-        """How many numbers were learned."""
+        """How many numbers were learned; what several places share counts once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
 
 class Tokens(nn.Module):
-    """A vector for each token, times `scale`, with its position where positions act on vectors. Errors call the tokens
-    by `name`."""
+    """A vector for each token, times `scale`, with its position where positions act on vectors; normalised after that
+    where `norm` says so. Errors call the tokens by `name`."""
 
-    def __init__(self, vocab_size: int, design: Description, name: str = "tokens", scale: float = 1.0) -> None:
+    def __init__(
+        self, vocab_size: int, design: Description, name: str = "tokens", scale: float = 1.0, norm: bool = False
+    ) -> None:
         super().__init__()
         require_count("vocab_size", vocab_size)
         self.vocab_size, self.name, self.scale = vocab_size, name, scale
         self.embedding = nn.Embedding(vocab_size, design.num_hiddens)
         self.positions = make_positions(design.positions, design.max_tokens, design.num_hiddens)
+        self.norm = make_norm(design.num_hiddens, design.norm_kind, design.norm_eps) if norm else None
 
     def forward(self, tokens: Tensor, start: int = 0, places: Tensor | None = None) -> Tensor:
         """(B, N) ids -> (B, N, D); the first stands at `start`, or each at its own of `places` (B, N)."""
         require_ids(self.name, tokens, self.vocab_size)
         x = self.embedding(tokens)
-        return self.positions(x if self.scale == 1 else x * self.scale, start, places)
+        x = self.positions(x if self.scale == 1 else x * self.scale, start, places)
+        return x if self.norm is None else self.norm(x)
 
 
 def require_ids(name: str, tokens: Tensor, vocab_size: int) -> None:
@@ -92,6 +110,17 @@ class _Stack(nn.Module):
         self.layers = nn.ModuleList(self.kind.described(design, number) for number in range(design.num_layers))
         has_norm = design.norm == "pre"
         self.norm = make_norm(design.num_hiddens, design.norm_kind, design.norm_eps) if has_norm else nn.Identity()
+        self.share()
+
+    def share(self) -> None:
+        """Let all layers have the first one's parameters of those that a kind of attention has once for all."""
+        for of_kind in self._by_kind():
+            for name in of_kind[0].shared_by_layers:
+                for layer in of_kind[1:]:
+                    setattr(layer, name, getattr(of_kind[0], name))
+
+    def _by_kind(self) -> list[list[MultiHeadAttention]]:
+        return [self.self_attention]
 
     @property
     def self_attention(self) -> list[MultiHeadAttention]:
@@ -133,6 +162,7 @@ class Decoder(_Stack):
         memory_lens: Tensor | None = None,
         *,
         mask: Mask | None = None,
+        memory_mask: Mask | None = None,
         need_weights: bool = False,
         caches: list[DecoderCache] | None = None,
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
@@ -141,7 +171,7 @@ class Decoder(_Stack):
         for number, layer in enumerate(self.layers):
             cache = None if caches is None else caches[number]
             x, self_weights, cross_weights = layer(
-                x, memory, memory_lens, mask=mask, need_weights=need_weights, cache=cache
+                x, memory, memory_lens, mask=mask, memory_mask=memory_mask, need_weights=need_weights, cache=cache
             )
             own.append(self_weights)
             cross.append(cross_weights)
@@ -155,6 +185,9 @@ class Decoder(_Stack):
     def cross_attention(self) -> list[MultiHeadAttention]:
         return [cast(MultiHeadAttention, layer.cross_attention) for layer in self.layers]
 
+    def _by_kind(self) -> list[list[MultiHeadAttention]]:
+        return [self.self_attention, self.cross_attention]
+
 
 class EncoderDecoder(Model):
     """A model that encodes a source and decodes a target. Subclasses make the parts, and say how to read a source."""
@@ -164,19 +197,38 @@ class EncoderDecoder(Model):
     target: Tokens
     readout: nn.Linear
 
-    def embed_source(self, source: Tensor) -> Tensor:
-        """A vector for each part of the source: (B, K, D)."""
+    def embed_source(self, source: Tensor, is_real: Tensor | None = None) -> Tensor:
+        """A vector for each part of the source: (B, K, D). Where the source is a text with padding, `is_real` (B, K),
+        its positions are counted from the first real token."""
         raise NotImplementedError
 
+    def read_out(self, x: Tensor) -> Tensor:
+        """What the decoder makes, (B, Q, D) -> logits (B, Q, words)."""
+        return self.readout(x)
+
     def encode(
-        self, source: Tensor, source_lens: Tensor | None = None, *, need_weights: bool = False
+        self,
+        source: Tensor,
+        source_lens: Tensor | None = None,
+        *,
+        source_is_real: Tensor | None = None,
+        need_weights: bool = False,
     ) -> tuple[Tensor, Weights]:
-        """Read the source, of which the first `source_lens` (B,) tokens are real.
+        """Read the source.
+
+        Args:
+            source: (B, K) ids, or whatever else the model reads.
+            source_lens: (B,) how many tokens are real, where padding is behind them.
+            source_is_real: (B, K) booleans, `False` where there is padding, before a text or behind it. No token sees
+                padding, and positions are counted from the first real token. What comes out at padding means nothing.
+            need_weights: whether weights are returned.
 
         Returns:
             memory (B, K, D), and weights, whose list is empty unless asked for.
         """
-        memory, weights = self.encoder(self.embed_source(source), source_lens, need_weights=need_weights)
+        x = self.embed_source(source, source_is_real)
+        mask = only_real(source_is_real, x)
+        memory, weights = self.encoder(x, source_lens, mask=mask, need_weights=need_weights)
         return memory, {ENCODER: weights}
 
     def decode(
@@ -185,6 +237,8 @@ class EncoderDecoder(Model):
         memory: Tensor,
         source_lens: Tensor | None = None,
         *,
+        source_is_real: Tensor | None = None,
+        target_is_real: Tensor | None = None,
         need_weights: bool = False,
         caches: list[DecoderCache] | None = None,
     ) -> tuple[Tensor, Weights]:
@@ -193,7 +247,8 @@ class EncoderDecoder(Model):
         Args:
             target: (B, Q) ids; with `caches`, only the new ones.
             memory: (B, K, D) from `encode`.
-            source_lens: (B,).
+            source_lens, source_is_real: as in `encode`.
+            target_is_real: as `source_is_real`, of the target; its length counts the tokens in `caches`, too.
             need_weights: whether weights are returned.
             caches: from `new_caches`, for decoding step by step.
 
@@ -202,18 +257,41 @@ class EncoderDecoder(Model):
         """
         require_caches(caches, len(self.decoder.layers), DecoderCache)
         start = num_cached(caches)
-        x = self.target(target, start)
+        mask, places = without_padding(Band(offset=start), target_is_real, target, start, "target")
         x, own, cross = self.decoder(
-            x, memory, source_lens, mask=Band(offset=start), need_weights=need_weights, caches=caches
+            self.target(target, start, places),
+            memory,
+            source_lens,
+            mask=mask,
+            memory_mask=only_real(source_is_real, memory),
+            need_weights=need_weights,
+            caches=caches,
         )
-        return self.readout(x), {DECODER: own, CROSS: cross}
+        return self.read_out(x), {DECODER: own, CROSS: cross}
 
     def forward(
-        self, source: Tensor, target: Tensor, source_lens: Tensor | None = None, *, need_weights: bool = False
+        self,
+        source: Tensor,
+        target: Tensor,
+        source_lens: Tensor | None = None,
+        *,
+        source_is_real: Tensor | None = None,
+        target_is_real: Tensor | None = None,
+        need_weights: bool = False,
     ) -> tuple[Tensor, Weights | None]:
-        """A source, target ids (B, Q) -> logits (B, Q, words) for the token after each, and weights or `None`."""
-        memory, encoder_weights = self.encode(source, source_lens, need_weights=need_weights)
-        logits, decoder_weights = self.decode(target, memory, source_lens, need_weights=need_weights)
+        """A source, target ids (B, Q) -> logits (B, Q, words) for the token after each, and weights or `None`.
+        Arguments as in `encode` and `decode`."""
+        memory, encoder_weights = self.encode(
+            source, source_lens, source_is_real=source_is_real, need_weights=need_weights
+        )
+        logits, decoder_weights = self.decode(
+            target,
+            memory,
+            source_lens,
+            source_is_real=source_is_real,
+            target_is_real=target_is_real,
+            need_weights=need_weights,
+        )
         return logits, {**encoder_weights, **decoder_weights} if need_weights else None
 
     def new_caches(self, max_tokens: int = 0) -> list[DecoderCache]:

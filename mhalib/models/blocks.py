@@ -161,7 +161,7 @@ class EncoderLayer(_Layer):
         dropout: of each sublayer's result, in training.
         layer_number: which of its model's layers it is, counted from 0; some attention layers ask.
         described: `norm`, `positions` (of which rotary ones act here), `attention`, `norm_kind`, `norm_eps`,
-            `ffn_kind`, `ffn_bias` and `parallel`, see `Description`.
+            `ffn_kind`, `ffn_bias`, `parallel` and `cross` (of which a decoder's layer takes note), see `Description`.
 
     Raises:
         TypeError, ValueError: an argument is not of this kind.
@@ -210,6 +210,7 @@ class DecoderLayer(_Layer):
         memory_lens: Tensor | None = None,
         *,
         mask: Mask | None = None,
+        memory_mask: Mask | None = None,
         need_weights: bool = False,
         cache: DecoderCache | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
@@ -220,6 +221,7 @@ class DecoderLayer(_Layer):
             memory: (B, K, D), what the encoder made; with a cache that has seen it, it is not projected again.
             memory_lens: (B,) how many tokens of the memory are real.
             mask: what each token may see of its own sequence; a causal mask, as a rule.
+            memory_mask: what each token may see of the memory; with `memory_lens` too, both must allow.
             need_weights: whether weights are returned.
             cache: of the earlier tokens.
 
@@ -235,7 +237,13 @@ class DecoderLayer(_Layer):
         x = self.attention_skip.after(x, found)
         new = memory[:, :0] if seen_memory else memory  # an empty cache is false
         found, cross_weights = self.cross_attention(
-            self.cross_skip.before(x), new, new, memory_lens, need_weights=need_weights, cache=seen_memory
+            self.cross_skip.before(x),
+            new,
+            new,
+            memory_lens,
+            mask=memory_mask,
+            need_weights=need_weights,
+            cache=seen_memory,
         )
         x = self.cross_skip.after(x, found)
         return _apply(self.ffn, self.ffn_skip, x, x), self_weights, cross_weights

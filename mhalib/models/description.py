@@ -13,7 +13,7 @@ from ..attention import POSITIONS, ROTARY, MultiHeadAttention, kind_of, make_att
 NORMS = ("pre", "post")
 NORM_KINDS = ("layer", "rms")
 FFN_KINDS = ("gelu", "gelu_tanh", "relu", "silu", "geglu", "geglu_tanh", "reglu", "swiglu")
-LATER = ("norm_kind", "norm_eps", "ffn_kind", "ffn_bias", "parallel")
+LATER = ("norm_kind", "norm_eps", "ffn_kind", "ffn_bias", "parallel", "cross")
 """Entries that a model's `settings` name only where they are not as usual: files of weights are older than they."""
 BY_PLACE = ("num_hiddens", "num_heads", "num_layers", "ffn_num_hiddens", "dropout")
 
@@ -29,6 +29,7 @@ class LayerOptions(TypedDict, total=False):
     ffn_kind: str
     ffn_bias: bool
     parallel: bool
+    cross: str | Mapping[str, Any] | None
 
 
 class Described(LayerOptions, total=False):
@@ -53,7 +54,8 @@ class Description:
     dropout: of each sublayer's result, in training.
     max_tokens: how long a sequence may be, with learned positions.
     norm: "pre" or "post", see `mhalib.models.SkipConnection`.
-    positions: "none", "learned", "sinusoidal", "rotary" or "rotary-halves", see `mhalib.attention.positions`.
+    positions: "none", "learned", "sinusoidal", "sinusoidal-halves", "rotary" or "rotary-halves", see
+        `mhalib.attention.positions`.
     attention: which layer, by a name in `mhalib.attention.KINDS`, or a mapping with that "name" and settings of the
         layer, such as {"name": "multi-head", "num_kv_heads": 1}.
     norm_kind: "layer" subtracts the mean and divides by the standard deviation; "rms" only divides by the root mean
@@ -64,6 +66,8 @@ class Description:
         `attention`, "bias" and "out_bias".
     parallel: whether the feed-forward network reads what the attention reads, each through a norm of its own, and both
         results are added to x; otherwise it reads what attention has changed. Needs norm="pre".
+    cross: which layer looks at a memory, as in `attention`; `None` means the same as `attention`, or multi-head
+        attention where that one makes sense only among the tokens of one sequence.
 
     Raises:
         TypeError, ValueError: an entry is not of this kind.
@@ -86,6 +90,7 @@ class Description:
     ffn_kind: str = "gelu"
     ffn_bias: bool = True
     parallel: bool = False
+    cross: str | Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         for name in ("num_hiddens", "num_heads", "num_layers", "max_tokens"):
@@ -135,9 +140,17 @@ class Description:
         return self._attention(self.attention, layer_number, positions=positions)
 
     def cross_attention(self, layer_number: int = 0) -> MultiHeadAttention:
-        """A layer for tokens that look at others, which have no position of theirs."""
-        alone = kind_of(self.attention).looks_at_itself_only
-        return self._attention("multi-head" if alone else self.attention, layer_number)
+        """A layer for tokens that look at others, which have no position of theirs.
+
+        Raises:
+            ValueError: `cross` names a layer that makes sense only among the tokens of one sequence.
+        """
+        if self.cross is None:
+            alone = kind_of(self.attention).looks_at_itself_only
+            return self._attention("multi-head" if alone else self.attention, layer_number)
+        if kind_of(self.cross).looks_at_itself_only:
+            raise ValueError(f"cross={self.cross!r:.200} cannot be: this layer looks at its own tokens only")
+        return self._attention(self.cross, layer_number)
 
     def _attention(self, choice: str | Mapping[str, Any], layer_number: int, **more: Any) -> MultiHeadAttention:
         if kind_of(choice).takes_layer_number:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from .._validate import require_choice, require_count, require_positive, require_tensor, seen_extremes
+from .._validate import require_choice, require_count, require_positive
 from ..attention import Band, Cache, MultiHeadAttention
-from ..attention.layer import Mask
 from ._base import DECODER, Encoder, Model, Tokens, Weights, num_cached, require_caches
+from ._padding import without_padding
 from .description import Described, Description
 
 READOUTS = ("with bias", "without bias", "tied")
@@ -87,13 +86,7 @@ class GPT(Model):
         require_caches(caches, len(self.decoder.layers))
         start = num_cached(caches)
         band = Band(None if self.window is None else self.window - 1, offset=start)
-        mask: Mask = band
-        places = None
-        if is_real is not None:
-            require_tensor("tokens", tokens, rank=2)
-            require_real_tokens(is_real, tokens, start)
-            places = (is_real.long().cumsum(1)[:, start:] - 1).clamp(min=0)
-            mask = band.matrix(tokens.shape[1], start + tokens.shape[1], device=tokens.device) & is_real[:, None, None]
+        mask, places = without_padding(band, is_real, tokens, start)
         x = self.tokens(tokens, start, places)
         x, weights = self.decoder(x, mask=mask, need_weights=need_weights, caches=caches)
         return self.read_out(x), {DECODER: weights} if need_weights else None
@@ -108,21 +101,3 @@ class GPT(Model):
 
     def attention_layers(self) -> dict[str, list[MultiHeadAttention]]:
         return {DECODER: self.decoder.self_attention}
-
-
-def require_real_tokens(is_real: object, tokens: Tensor, start: int) -> None:
-    """Raise unless `is_real` is a boolean tensor (TypeError) of shape (B, start + N), on the device of `tokens`, and
-    has no padding between the real tokens of a text (ValueError)."""
-    require_tensor("is_real", is_real, rank=2)
-    assert isinstance(is_real, Tensor)
-    if is_real.dtype != torch.bool:
-        raise TypeError(f"is_real must be boolean, got {is_real.dtype}")
-    wanted = (tokens.shape[0], start + tokens.shape[1])
-    if tuple(is_real.shape) != wanted:
-        raise ValueError(f"is_real has shape {tuple(is_real.shape)}, but tokens and caches make it {wanted}")
-    if is_real.device != tokens.device:
-        raise ValueError(f"is_real is on {is_real.device}, but tokens is on {tokens.device}")
-    begins = is_real & ~nn.functional.pad(is_real, (1, 0))[:, :-1]
-    extremes = seen_extremes(begins.sum(1))
-    if extremes is not None and extremes[1] > 1:
-        raise ValueError("is_real has padding between the real tokens of a text: it must be before or behind them")

@@ -134,8 +134,8 @@ class Captioner(EncoderDecoder):
         self.decoder = Decoder(self.design)
         self.readout = nn.Linear(self.design.num_hiddens, vocab_size)
 
-    def embed_source(self, source: Tensor) -> Tensor:
-        """Pictures (B, height, width) -> (B, patches, D)."""
+    def embed_source(self, source: Tensor, is_real: Tensor | None = None) -> Tensor:
+        """Pictures (B, height, width) -> (B, patches, D). A patch has its place in the picture, padding or not."""
         return self.patches(source)
 
 

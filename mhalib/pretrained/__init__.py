@@ -1,14 +1,16 @@
 """Real models: their weights in our layers, and the attention maps of one of them, which come with the package."""
 
 from .decoders import DECODERS
+from .encoder_decoders import ENCODER_DECODERS
 from .files import FILES, INDEX, MINILM, PINS, Pin
 from .load import Pretrained, load
-from .maps import ERROR, About, Reading, about_maps, load_maps, marked, read_maps, stacked, write_maps
+from .maps import ERROR, About, PairReading, Reading, about_maps, load_maps, marked, read_maps, stacked, write_maps
 from .room import Memory, memory
 from .sentences import SENTENCES
 
 __all__ = [
     "DECODERS",
+    "ENCODER_DECODERS",
     "ERROR",
     "FILES",
     "INDEX",
@@ -17,6 +19,7 @@ __all__ = [
     "SENTENCES",
     "About",
     "Memory",
+    "PairReading",
     "Pin",
     "Pretrained",
     "Reading",

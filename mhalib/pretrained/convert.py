@@ -13,6 +13,7 @@ from torch import Tensor
 from ..models import BERT
 from .config import ELSEWHERE, Config
 from .decoders import DECODERS
+from .encoder_decoders import ENCODER_DECODERS
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,10 @@ _EMBEDDINGS = {
 
 
 UNREAD = {
-    **dict.fromkeys(("t5", "mt5", "umt5"), "an encoder and a decoder, with a learned number for each distance"),
-    **dict.fromkeys(("bart", "mbart", "marian", "pegasus", "m2m_100"), "an encoder and a decoder"),
+    **dict.fromkeys(("umt5",), "versions of transformers differ in what its last vectors are multiplied by"),
+    **dict.fromkeys(
+        ("m2m_100",), "its sinusoidal positions turn at rates of their own, and leave out the padding token"
+    ),
     **dict.fromkeys(("vit", "deit", "clip", "siglip"), "it reads pictures of three colours"),
     **dict.fromkeys(("gemma2",), "its scores are capped, and it has norms behind its sublayers, too"),
     **dict.fromkeys(("gemma3", "gemma3_text"), "its layers have different windows and rotary bases"),
@@ -105,12 +108,12 @@ UNREAD = {
 
 
 def require_known(config: Mapping[str, Any]) -> None:
-    """Raise ValueError unless the model of this config.json is one of `FAMILIES` or `DECODERS`."""
-    kind = config.get("model_type")
-    if not isinstance(kind, str) or kind not in {*FAMILIES, *DECODERS}:
+    """Raise ValueError unless the model of this config.json is one of `FAMILIES`, `DECODERS` or `ENCODER_DECODERS`."""
+    kind, known = config.get("model_type"), {*FAMILIES, *DECODERS, *ENCODER_DECODERS}
+    if not isinstance(kind, str) or kind not in known:
         why = f" ({UNREAD[kind]})" if isinstance(kind, str) and kind in UNREAD else ""
         raise ValueError(
-            f"model_type={kind!r:.80} in config.json is not one of {sorted({*FAMILIES, *DECODERS})}, "
+            f"model_type={kind!r:.80} in config.json is not one of {sorted(known)}, "
             f"which our blocks can hold{why}; {ELSEWHERE}"
         )
 

@@ -178,6 +178,9 @@ class Checkpoint(Mapping[str, Tensor]):
         tensor: Tensor = self._files[name].get_tensor(name)
         return tensor
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._files
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)
 

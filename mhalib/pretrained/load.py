@@ -10,11 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._validate import require_choice, require_count, require_device
+from .._validate import require_choice, require_count, require_device, require_kind
+from ..models import Transformer
+from ..models._base import CROSS, DECODER, ENCODER
+from .config import Config
 from .convert import build, token_without_position
 from .decoders import DECODERS, build_decoder
+from .encoder_decoders import ENCODER_DECODERS, build_encoder_decoder
 from .files import MINILM, TOKENIZER, Checkpoint, Place, optional, sha256_of
-from .maps import Reading
+from .maps import PairReading, Reading
 from .room import on_meta, require_dtype, require_room
 
 ROUTES = ("mhalib", "transformers")
@@ -25,34 +29,73 @@ _Run = Callable[[Tensor], tuple[Tensor, Tensor]]
 class Pretrained:
     """A model and its tokenizer. Call it with a text.
 
-    model: a `mhalib.models.BERT` or a `mhalib.models.GPT`, which gates, measures and pictures take like the book's own
+    model: a `mhalib.models.BERT`, `GPT` or `Transformer`, which gates, measures and pictures take like the book's own
         models; or, loaded through transformers, what that library made.
     tokenizer: a `tokenizers.Tokenizer` that neither pads nor cuts.
     sha256: of the file of weights; of several, as if they were one, in the order of their names.
+    start: the id of the token that begins what an encoder-decoder writes, `decoder_start_token_id` in its config.json;
+        `None` where that says none.
     """
 
     model: nn.Module
     tokenizer: Any
     sha256: str
     _run: _Run = field(repr=False)
+    start: int | None = None
 
     def __call__(self, text: str) -> Reading:
         """Read one text: its tokens, all weights (layers, h, N, N), and the output: of an encoder a vector for each
-        token, (N, D), of a decoder logits for the token after each, (N, vocab_size).
+        token, (N, D), of a decoder logits for the token after each, (N, vocab_size). Of an encoder-decoder it is the
+        encoder that reads, and its weights and vectors that are returned; `pair` reads what is written, too.
 
         Raises:
             TypeError: it is not a string.
             ValueError: it has no tokens, or more tokens than the model has learned positions, or an encoder like
                 RoBERTa is given the token that pads.
         """
+        tokens, ids = self._encoded("text", text)
+        with torch.no_grad():
+            output, weights = self._run(self._as_batch(ids))
+        return Reading(text, tokens, ids, weights, output)
+
+    def pair(self, text: str, written: str) -> PairReading:
+        """Read a text and what is written for it, such as its translation: both texts' tokens, the weights of the
+        encoder, of the decoder and of cross-attention, and logits for the token after each that is written.
+
+        Raises:
+            TypeError: a text is not a string, or the model is no `mhalib.models.Transformer`.
+            ValueError: a text has no tokens, or more of them than the model has learned positions; the texts are of
+                two vocabularies, of which the tokenizer has only one; or it is not known which token begins.
+        """
+        tokens, ids = self._encoded("text", text)
+        new_tokens, new_ids = self._encoded("written", written)
+        model = self.model
+        require_kind("model", model, Transformer)
+        assert isinstance(model, Transformer)
+        if not model.shares_tokens:
+            raise ValueError("the model writes in another vocabulary than it reads, and tokenizer.json has only one")
+        if self.start is None:
+            raise ValueError("config.json has no decoder_start_token_id: it is not known which token begins")
+        new_tokens, new_ids = (self.tokenizer.id_to_token(self.start), *new_tokens), (self.start, *new_ids)
+        with torch.no_grad():
+            memory, read = model.encode(self._as_batch(ids), need_weights=True)
+            logits, looked = model.decode(self._as_batch(new_ids), memory, need_weights=True)
+        maps = {kind: torch.cat(of_kind) for kind, of_kind in {**read, **looked}.items()}
+        source = Reading(text, tokens, ids, maps[ENCODER], memory[0])
+        return PairReading(source, Reading(written, new_tokens, new_ids, maps[DECODER], logits[0]), maps[CROSS])
+
+    def _encoded(self, name: str, text: object) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """A text's tokens, and their ids; errors call it by `name`."""
         if not isinstance(text, str):
-            raise TypeError(f"text must be a string, got {type(text).__name__}: {text!r:.80}")
+            raise TypeError(f"{name} must be a string, got {type(text).__name__}: {text!r:.80}")
         encoded = self.tokenizer.encode(text)
         if not encoded.ids:
-            raise ValueError(f"text={text!r:.80} has no tokens")
-        with torch.no_grad():
-            output, weights = self._run(torch.tensor([encoded.ids], device=next(self.model.parameters()).device))
-        return Reading(text, tuple(encoded.tokens), tuple(encoded.ids), weights, output)
+            raise ValueError(f"{name}={text!r:.80} has no tokens")
+        return tuple(encoded.tokens), tuple(encoded.ids)
+
+    def _as_batch(self, ids: tuple[int, ...]) -> Tensor:
+        """(1, N), where the model is."""
+        return torch.tensor([ids], device=next(self.model.parameters()).device)
 
 
 def load(
@@ -68,9 +111,10 @@ def load(
 ) -> Pretrained:
     """A model with its trained weights, in evaluation mode.
 
-    Our layers hold the encoders BERT, ELECTRA, RoBERTa, XLM-RoBERTa, CamemBERT and DistilBERT, and the decoders GPT-2,
-    OPT, GPT-NeoX and Pythia, LLaMA 2 and 3, Mistral, Qwen2, Qwen3 and Gemma; `mhalib.pretrained.decoders` says what
-    each decoder asks for. What they cannot hold is refused by name, before any weight is fetched or read.
+    Our layers hold the encoders BERT, ELECTRA, RoBERTa, XLM-RoBERTa, CamemBERT and DistilBERT; the decoders GPT-2, OPT,
+    GPT-NeoX and Pythia, LLaMA 2 and 3, Mistral, Qwen2, Qwen3 and Gemma; and the encoder-decoders BART, mBART, Marian,
+    Pegasus, T5, Flan-T5 and mT5. `mhalib.pretrained.decoders` and `mhalib.pretrained.encoder_decoders` say what each
+    asks for. What our layers cannot hold is refused by name, before any weight is fetched or read.
 
     Needs the package `tokenizers`, and for the hub `huggingface_hub`: `pip install "mhalib[pretrained]"`.
 
@@ -114,7 +158,8 @@ def load(
         model, run = _own(config, Checkpoint(paths), dtype, device)
     else:
         model, run = _foreign(paths[0].parent, config, dtype)
-    return Pretrained(model.to(device), tokenizer, found, run)
+    start = Config(config).get("decoder_start_token_id")
+    return Pretrained(model.to(device), tokenizer, found, run, start if isinstance(start, int) else None)
 
 
 def _tokenizer(path: Path) -> Any:
@@ -134,6 +179,9 @@ def _own(
     if config["model_type"] in DECODERS:
         decoder = build_decoder(config, tensors, dtype, device)
         return decoder, lambda ids: _read(decoder, ids)
+    if config["model_type"] in ENCODER_DECODERS:
+        both = build_encoder_decoder(config, tensors, dtype, device)
+        return both, lambda ids: _encode(both, ids)
     model = build(config, tensors).to(dtype)
     uncounted = token_without_position(config)
 
@@ -152,6 +200,12 @@ def _read(model: nn.Module, ids: Tensor) -> tuple[Tensor, Tensor]:
     """One text's output, and the weights of all layers."""
     output, weights = model(ids, need_weights=True)
     return output[0], torch.cat([layer for of_kind in weights.values() for layer in of_kind])
+
+
+def _encode(model: Transformer, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """What the encoder makes of one text, and its weights in all layers."""
+    memory, weights = model.encode(ids, need_weights=True)
+    return memory[0], torch.cat(weights[ENCODER])
 
 
 def _foreign(folder: Path, config: dict[str, Any], dtype: torch.dtype) -> tuple[nn.Module, _Run]:

@@ -30,13 +30,13 @@ ERROR = 1 / UNITS
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What an encoder made of one text.
+    """What a model made of one text.
 
     text: as it was given.
     tokens: N names, the special ones included.
     ids: N numbers, the tokens' places in the vocabulary. BERT's is in the order of frequency, nearly.
     weights: (layers, h, N, N); `weights[2, 5]` is head 5 of layer 2, its rows are queries.
-    output: (N, D), a vector for each token; `None` where only the maps are stored.
+    output: (N, D), a vector for each token, or a decoder's logits; `None` where only the maps are stored.
     """
 
     text: str
@@ -44,6 +44,21 @@ class Reading:
     ids: tuple[int, ...]
     weights: Tensor
     output: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class PairReading:
+    """What an encoder-decoder made of a text and of what is written for it.
+
+    source: the encoder's, N tokens.
+    target: the decoder's, M tokens, of which the first is the one that begins what is written; its `output` is logits
+        for the token after each, (M, vocab_size).
+    cross: (layers, h, M, N); rows are the target's tokens, columns the source's.
+    """
+
+    source: Reading
+    target: Reading
+    cross: Tensor
 
 
 @dataclass(frozen=True)

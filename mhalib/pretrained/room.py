@@ -10,9 +10,11 @@ from typing import Any
 import torch
 
 from .._validate import require_count
-from ..models import GPT, Model
+from ..models import GPT, Model, Transformer
+from ..models._base import CROSS, DECODER
 from .convert import encoder, require_known
 from .decoders import DECODERS, settings_of
+from .encoder_decoders import ENCODER_DECODERS, encoder_decoder_settings
 from .files import Place
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -24,8 +26,10 @@ class Memory:
 
     parameters: how many numbers were learned; a readout that is tied to the tokens' vectors counts once.
     weights: of the parameters.
-    cache: of the keys and values of all tokens, in all layers. An encoder keeps none.
-    maps: of all attention weights, which reading a text returns: layers * h * N * N of them.
+    cache: of the keys and values of all tokens, in all layers. An encoder keeps none; an encoder-decoder keeps those of
+        the written tokens, and those that cross-attention makes of the text.
+    maps: of all attention weights: layers * h * N * N of them; an encoder-decoder counts its encoder's layers once, and
+        its decoder's twice.
     """
 
     parameters: int
@@ -54,7 +58,7 @@ def memory(
 
     Args:
         source, revision, offline: as in `load`.
-        num_tokens: N, how long a text is.
+        num_tokens: N, how long a text is; and of an encoder-decoder, how long what it writes is.
         batch_size: how many texts there are.
         dtype: of the model.
 
@@ -68,9 +72,10 @@ def memory(
     require_count("batch_size", batch_size)
     require_dtype("dtype", dtype)
     model = on_meta(Place(source, revision, offline=offline).config())
-    layers = [layer for of_kind in model.attention_layers().values() for layer in of_kind]
-    is_decoder = isinstance(model, GPT)
-    kept = sum(layer.num_kv_heads * (layer.head_dim + layer.value_dim) for layer in layers) if is_decoder else 0
+    by_kind = model.attention_layers()
+    layers = [layer for of_kind in by_kind.values() for layer in of_kind]
+    keeping = [layer for kind in (DECODER, CROSS) for layer in by_kind.get(kind, [])]
+    kept = sum(layer.num_kv_heads * (layer.head_dim + layer.value_dim) for layer in keeping)
     return Memory(
         model.num_weights,
         model.num_weights * dtype.itemsize,
@@ -82,10 +87,11 @@ def memory(
 def on_meta(config: Mapping[str, Any]) -> Model:
     """Our model of a config.json, without memory."""
     require_known(config)
-    if config["model_type"] not in DECODERS:
+    kind = config["model_type"]
+    if kind not in {*DECODERS, *ENCODER_DECODERS}:
         return encoder(config)
     with torch.device("meta"):
-        return GPT(**settings_of(config))
+        return GPT(**settings_of(config)) if kind in DECODERS else Transformer(**encoder_decoder_settings(config))
 
 
 def require_dtype(name: str, dtype: object) -> None:

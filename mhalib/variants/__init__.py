@@ -1,5 +1,6 @@
-"""Layers in which heads share, talk, are chosen, are composed anew and are held in check. Each is a subclass of
-`MultiHeadAttention` that replaces some steps of its pass, and models choose it by its name in `mhalib.attention.KINDS`.
+"""Layers in which heads share, talk, are chosen, are composed anew, are held in check and know distances. Each is a
+subclass of `MultiHeadAttention` that replaces some steps of its pass, and models choose it by its name in
+`mhalib.attention.KINDS`.
 """
 
 from .collaborative import CollaborativeAttention, compress
@@ -12,6 +13,7 @@ from .latent import LatentAttention
 from .mixture import MixtureOfHeads
 from .normed import QKNormAttention
 from .overlapping import OverlappingAttention
+from .relative import RelativeAttention, distance_buckets
 from .span import SpanAttention
 from .sparse import SparseAttention, attend_in_windows
 from .talking import TalkingHeads
@@ -27,12 +29,14 @@ __all__ = [
     "MixtureOfHeads",
     "OverlappingAttention",
     "QKNormAttention",
+    "RelativeAttention",
     "SpanAttention",
     "SparseAttention",
     "TalkingHeads",
     "align_heads",
     "attend_in_windows",
     "compress",
+    "distance_buckets",
     "entmax",
     "exchange_pairs",
     "group_heads",

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from mhalib import MultiHeadAttention, costs, reference, variants
-from mhalib.attention import LearnedPositions, SinusoidalPositions, rotate, sinusoidal_positions
+from mhalib.attention import LearnedPositions, SinusoidalPositions, make_positions, rotate, sinusoidal_positions
 from mhalib.models import (
     BERT,
     GPT,
@@ -97,6 +97,20 @@ def test_tokens_may_have_places_of_their_own():
         LearnedPositions(5, 6)(x, 0, places)
 
 
+def test_all_sines_may_stand_before_all_cosines():
+    table, x = torch.zeros(7, 6), torch.randn(2, 4, 6)
+    for place in range(7):
+        for i in range(3):
+            angle = (3 + place) / 10000 ** (2 * i / 6)
+            table[place, i], table[place, i + 3] = math.sin(angle), math.cos(angle)
+    close = {"rtol": 0, "atol": 1e-6}
+    torch.testing.assert_close(sinusoidal_positions(7, 6, 3, "halves").double(), table, **close)
+    positions = make_positions("sinusoidal-halves", 1, 6)
+    torch.testing.assert_close(positions(x, 3), x + table[:4], **close)
+    places = torch.tensor([[3, 3, 4, 9], [5, 6, 7, 8]])
+    torch.testing.assert_close(positions(x, 0, places), x + table[places - 3], **close)
+
+
 def test_pairs_are_exchanged_in_the_part_that_is_turned():
     layer = MultiHeadAttention(20, 2, bias=True, positions="rotary", rotary_dim=6, rotary_scaling=LLAMA_3)
     halves = variants.exchange_pairs(layer, "halves")
@@ -104,6 +118,57 @@ def test_pairs_are_exchanged_in_the_part_that_is_turned():
     torch.testing.assert_close(halves(x, x, x), layer(x, x, x), **EXACT)
     assert (halves.positions.width, halves.positions.scaling) == (6, LLAMA_3)
     assert not torch.equal(halves.W_q.weight, layer.W_q.weight)
+
+
+# An encoder-decoder
+
+
+def test_a_decoder_may_be_other_than_its_encoder():
+    model = _shaken(Transformer(7, 9, D, 3, 2, WIDE, decoder={"num_layers": 1, "num_heads": 4, "ffn_num_hiddens": 5}))
+    layers = model.attention_layers()
+    assert {kind: [layer.num_heads for layer in of_kind] for kind, of_kind in layers.items()} == {
+        "encoder self": [3, 3],
+        "decoder self": [4],
+        "cross": [4],
+    }
+    assert model.decoder.layers[0].ffn.widen.out_features == 5
+    assert Transformer(**model.settings).settings == model.settings
+    assert "decoder" not in Transformer(7, 9, D, 3, decoder={}).settings  # as older files say
+
+
+def test_what_tokens_and_readout_share_is_one_parameter():
+    model = _shaken(
+        Transformer(7, 7, D, 3, 1, WIDE, share_tokens=True, embedding_scale=3.0, embedding_norm=True,
+                    readout="tied with bias", readout_scale=0.5, positions="none", max_tokens=5)
+    )  # fmt: skip
+    vectors, ids = model.source.embedding.weight, torch.tensor([[3, 5, 0]])
+    assert vectors is model.target.embedding.weight is model.readout.weight
+    assert model.num_weights == sum(one.numel() for one in {id(one): one for one in model.parameters()}.values())
+    x, norm = 3 * vectors[ids], model.source.norm
+    expected = (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True, correction=0) + 1e-5).sqrt()
+    torch.testing.assert_close(model.embed_source(ids), expected * norm.weight + norm.bias, **EXACT)
+    assert norm is not model.target.norm
+    torch.testing.assert_close(model.read_out(x), x @ vectors.T / 2 + model.readout.bias, **EXACT)
+    usual = {"share_tokens", "embedding_scale", "embedding_norm", "readout", "readout_scale", "decoder", "cross"}
+    assert not usual & Transformer(7, 7, D, 3).settings.keys()
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"share_tokens": True}, ValueError, "share_tokens=True needs one vocabulary, got sizes [7, 9]"),
+        ({"share_tokens": 1}, TypeError, "share_tokens must be True or False"),
+        ({"readout": "none"}, ValueError, "readout='none' must be one of ('with bias', 'without bias', 'tied', 'tie"),
+        ({"readout_scale": 0}, ValueError, "readout_scale=0 must be positive"),
+        ({"embedding_norm": None}, TypeError, "embedding_norm must be True or False"),
+        ({"decoder": 3}, TypeError, "decoder must be a Mapping, got int: 3"),
+        ({"decoder": {"num_hiddens": 8}}, TypeError, "unexpected keyword argument 'num_hiddens'"),
+        ({"decoder": {"num_layers": 0}}, ValueError, "num_layers=0 must be at least 1"),
+    ],
+)  # fmt: skip
+def test_an_encoder_decoder_that_cannot_be_is_refused_by_name(given, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        Transformer(7, 9, D, 3, **given)
 
 
 # Biases

@@ -283,7 +283,7 @@ PLACES = {
     "attention.kind_of": (A.kind_of, lambda: {"choice": {"name": "multi-head"}}),
     "attention.sinusoidal_positions": (
         A.sinusoidal_positions,
-        lambda: {"num_tokens": 5, "num_hiddens": 12, "start": 0},
+        lambda: {"num_tokens": 5, "num_hiddens": 12, "start": 0, "pairs": "halves"},
     ),
     "attention.make_positions": (A.make_positions, lambda: {"name": "learned", "max_tokens": 5, "num_hiddens": 12}),
     "attention.LearnedPositions": (
@@ -291,8 +291,8 @@ PLACES = {
         lambda: {"max_tokens": 8, "num_hiddens": 12, "x": _x(), "places": None, "start": 1},
     ),
     "attention.SinusoidalPositions": (
-        lambda x, start, places: A.SinusoidalPositions()(x, start, places),
-        lambda: {"x": _x(), "places": None, "start": 1},
+        lambda x, start, places, pairs: A.SinusoidalPositions(pairs)(x, start, places),
+        lambda: {"x": _x(), "places": None, "start": 1, "pairs": "halves"},
     ),
     "attention.RotaryPositions": (
         lambda x, start, **own: A.RotaryPositions(**own).turn(x, start),
@@ -447,15 +447,38 @@ PLACES = {
     ),
     "models.Transformer": (
         models.Transformer,
-        lambda: {"source_vocab_size": 7, "target_vocab_size": 7, **SIZES, **OPTIONS},
+        lambda: {
+            "source_vocab_size": 7,
+            "target_vocab_size": 7,
+            "share_tokens": True,
+            "embedding_scale": 2.0,
+            "embedding_norm": True,
+            "readout": "tied",
+            "readout_scale": 0.5,
+            "decoder": {"num_layers": 2},
+            "cross": "multi-head",
+            **SIZES,
+            **OPTIONS,
+        },
     ),
     "models.Transformer.forward": (
         lambda **a: _transformer()(**a),
-        lambda: {"source": _ids(), "target": _ids(), "source_lens": torch.tensor([5, 3]), "need_weights": True},
+        lambda: {
+            "source": _ids(),
+            "target": _ids(),
+            "source_lens": torch.tensor([5, 3]),
+            "source_is_real": torch.ones(2, 5, dtype=torch.bool),
+            "target_is_real": torch.ones(2, 5, dtype=torch.bool),
+            "need_weights": True,
+        },
     ),
     "models.Transformer.encode": (
         lambda **a: _transformer().encode(**a),
-        lambda: {"source": _ids(), "source_lens": torch.tensor([5, 3])},
+        lambda: {
+            "source": _ids(),
+            "source_lens": torch.tensor([5, 3]),
+            "source_is_real": torch.ones(2, 5, dtype=torch.bool),
+        },
     ),
     "models.Transformer.decode": (
         lambda **a: _transformer().decode(**a),
@@ -463,6 +486,8 @@ PLACES = {
             "target": _ids(),
             "memory": _x(),
             "source_lens": torch.tensor([5, 3]),
+            "source_is_real": torch.ones(2, 5, dtype=torch.bool),
+            "target_is_real": torch.ones(2, 5, dtype=torch.bool),
             "caches": _transformer().new_caches(),
         },
     ),
@@ -516,6 +541,7 @@ PLACES = {
             "x": _x(),
             "memory": _x(),
             "memory_lens": torch.tensor([5, 3]),
+            "memory_mask": torch.ones(2, 1, 1, 5, dtype=torch.bool),
             "mask": Band(),
             "cache": models.DecoderLayer(12, 3, 8).new_cache(),
         },
@@ -801,7 +827,9 @@ HARMLESS = {
         "a type",
     ),
     "Arrays": "a type",
-    **dict.fromkeys(("Ledger", "Step", "Results", "Reading", "About", "Pin", "Pretrained", "Memory"), "a record"),
+    **dict.fromkeys(
+        ("Ledger", "Step", "Results", "Reading", "About", "Pin", "Pretrained", "Memory", "PairReading"), "a record"
+    ),
     **dict.fromkeys(("Digits", "Meetings", "Pairs", "Repeats", "Sentences", "Sums", "Translations"), "a record"),
     **dict.fromkeys(("names", "deviations", "times"), "a function without arguments"),
     **dict.fromkeys(("History", "StepCost"), "a record"),
@@ -827,6 +855,7 @@ OWN = {
     V.EntmaxAttention: {"alpha": 1.5, "learned": True},
     V.SpanAttention: {"max_span": 3, "ramp": 2.0, "begin": 0.5},
     V.SparseAttention: {"window": 2, "stride": 2, "num_global": 1},
+    V.RelativeAttention: {"num_buckets": 4, "max_distance": 3, "one_sided": True, "own": True},
 }
 PLACES |= {
     f"variants.{kind.__name__}": (kind, lambda settings=settings: {**LAYER_SIZES, **settings})
@@ -858,6 +887,10 @@ PLACES |= {
     "variants.compress": (
         V.compress,
         lambda: {"layer": V.CollaborativeAttention(12, 3), "shared_size": 2, "num_rounds": 2},
+    ),
+    "variants.distance_buckets": (
+        V.distance_buckets,
+        lambda: {"distances": torch.arange(-3, 4), "num_buckets": 4, "max_distance": 3, "one_sided": True},
     ),
     "variants.entmax": (V.entmax, lambda: {"scores": torch.randn(2, 5), "alpha": 1.5}),
     "variants.attend_in_windows": (V.attend_in_windows, lambda: {**_qkv(), "before": 2}),

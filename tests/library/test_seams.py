@@ -150,12 +150,14 @@ LIBRARY = {
     "EntmaxAttention": {"name": "entmax"},
     "SpanAttention": {"name": "span", "max_span": 3, "ramp": 2.0},
     "SparseAttention": {"name": "sparse", "window": 2, "stride": 3},
+    "RelativeAttention": {"name": "relative", "num_buckets": 4, "max_distance": 3},
 }
 BETWEEN = {"Talking", "Composed", "Unnormalised", "TalkingHeads", "ComposedAttention", "DifferentialAttention"} | {
     "EntmaxAttention",
     "SpanAttention",
+    "RelativeAttention",
 }
-PRUNED = {Routed, Unnormalised, *(KINDS[name] for name in ("gated", "entmax", "span", "sparse", "qk-norm"))}
+PRUNED = {Routed, Unnormalised, *(KINDS[name] for name in ("gated", "entmax", "span", "sparse", "qk-norm", "relative"))}
 SETTINGS = {
     **{kind.__name__: {"name": f"a test's {kind.__name__}"} for kind in VARIANTS},
     **LIBRARY,
