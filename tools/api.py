@@ -68,7 +68,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "11_translator": "MODELS=Transformer",
         "12_small_gpt": "GPT",
         "14_seeing_with_heads": "ViT patches",
-        "15_two_modalities": "Captioner PictureReader",
+        "15_two_modalities": "Captioner PictureReader CLIP=PictureReader",
         "16_what_heads_look_at": "BERT",
     },
     "mhalib.costs": {

@@ -240,12 +240,15 @@ def test_a_padded_text_is_read_as_it_is_alone(positions, side):
 def test_settings_name_what_is_not_as_usual_and_nothing_else():
     """Files of weights, and their hashes, are older than these entries."""
     later = {"norm_kind", "norm_eps", "ffn_kind", "ffn_bias", "parallel", "window", "readout", "embedding_scale"}
+    later |= {"channels", "patch_bias", "readout_bias", "norm_tokens", "distilled"}
     for model in (GPT(7), BERT(7), ViT(), Transformer(7, 7)):
         assert not later & model.settings.keys()
     given = {"norm_kind": "rms", "parallel": True, "ffn_kind": "relu", "window": 3}
     assert GPT(7, **given).settings == GPT(7).settings | given
     assert BERT(7, norm_eps=1e-5).settings == BERT(7).settings | {"norm_eps": 1e-5}
     assert BERT(**BERT(7).settings).norm.eps == 1e-12
+    given = {"channels": 3, "patch_bias": False, "readout_bias": False, "norm_tokens": True, "distilled": True}
+    assert ViT(**given).settings == ViT().settings | given
 
 
 @pytest.mark.parametrize(
