@@ -93,7 +93,8 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "16_what_heads_look_at": (
             "load load_maps about_maps About=about_maps Reading=load_maps marked stacked SENTENCES=sentences "
             "read_maps=load_maps write_maps=load_maps ERROR=load_maps MINILM=MiniLM Pretrained=load "
-            "Pin=load PINS=load FILES=load INDEX=load DECODERS=load memory=load Memory=load"
+            "Pin=load PINS=load FILES=load INDEX=load DECODERS=load memory=load Memory=load "
+            "PICTURES=load PREPARATION=load Preparation=load"
         ),
     },
     "mhalib.parallel": {"28_many_devices": "places mesh split Place=places"},

@@ -1,9 +1,11 @@
 """Real models: their weights in our layers, and the attention maps of one of them, which come with the package."""
 
 from .decoders import DECODERS
-from .files import FILES, INDEX, MINILM, PINS, Pin
+from .files import FILES, INDEX, MINILM, PINS, PREPARATION, Pin
 from .load import Pretrained, load
 from .maps import ERROR, About, Reading, about_maps, load_maps, marked, read_maps, stacked, write_maps
+from .pictures import PICTURES
+from .preparation import Preparation
 from .room import Memory, memory
 from .sentences import SENTENCES
 
@@ -13,11 +15,14 @@ __all__ = [
     "FILES",
     "INDEX",
     "MINILM",
+    "PICTURES",
     "PINS",
+    "PREPARATION",
     "SENTENCES",
     "About",
     "Memory",
     "Pin",
+    "Preparation",
     "Pretrained",
     "Reading",
     "about_maps",

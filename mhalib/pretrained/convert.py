@@ -13,6 +13,7 @@ from torch import Tensor
 from ..models import BERT
 from .config import ELSEWHERE, Config
 from .decoders import DECODERS
+from .pictures import PICTURES
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ _EMBEDDINGS = {
 UNREAD = {
     **dict.fromkeys(("t5", "mt5", "umt5"), "an encoder and a decoder, with a learned number for each distance"),
     **dict.fromkeys(("bart", "mbart", "marian", "pegasus", "m2m_100"), "an encoder and a decoder"),
-    **dict.fromkeys(("vit", "deit", "clip", "siglip"), "it reads pictures of three colours"),
+    **dict.fromkeys(("siglip", "siglip2"), "a last layer of attention reads its patches with a query of its own"),
     **dict.fromkeys(("gemma2",), "its scores are capped, and it has norms behind its sublayers, too"),
     **dict.fromkeys(("gemma3", "gemma3_text"), "its layers have different windows and rotary bases"),
     **dict.fromkeys(("bloom", "mpt"), "its positions are a number for each distance and head, ALiBi"),
@@ -105,13 +106,13 @@ UNREAD = {
 
 
 def require_known(config: Mapping[str, Any]) -> None:
-    """Raise ValueError unless the model of this config.json is one of `FAMILIES` or `DECODERS`."""
+    """Raise ValueError unless the model of this config.json is one of `FAMILIES`, `DECODERS` or `PICTURES`."""
     kind = config.get("model_type")
-    if not isinstance(kind, str) or kind not in {*FAMILIES, *DECODERS}:
+    known = sorted({*FAMILIES, *DECODERS, *PICTURES})
+    if not isinstance(kind, str) or kind not in known:
         why = f" ({UNREAD[kind]})" if isinstance(kind, str) and kind in UNREAD else ""
         raise ValueError(
-            f"model_type={kind!r:.80} in config.json is not one of {sorted({*FAMILIES, *DECODERS})}, "
-            f"which our blocks can hold{why}; {ELSEWHERE}"
+            f"model_type={kind!r:.80} in config.json is not one of {known}, which our blocks can hold{why}; {ELSEWHERE}"
         )
 
 

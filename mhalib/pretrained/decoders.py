@@ -17,7 +17,6 @@ does, from their config.json; and which of their tensors holds each of ours.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,10 +28,7 @@ from ..attention import MultiHeadAttention
 from ..models import GPT
 from . import settings
 from .config import ELSEWHERE, Config
-
-Change = Callable[[Tensor, MultiHeadAttention], Tensor]
-"""Makes our tensor of theirs, told the layer that it may belong to."""
-Source = tuple[str, Change]
+from .tensors import Change, Origin, Source, as_source, filled, unchanged
 
 
 @dataclass(frozen=True)
@@ -76,8 +72,8 @@ def _of_each_head(place: int) -> Change:
     return lambda tensor, layer: tensor.unflatten(0, (layer.num_heads, 3, -1))[:, place].flatten(0, 1)
 
 
-def _less_two(tensor: Tensor, layer: MultiHeadAttention) -> Tensor:
-    """OPT's positions begin at row 2."""
+def less_two(tensor: Tensor, layer: MultiHeadAttention) -> Tensor:
+    """Positions begin at row 2, in OPT and BART."""
     return tensor[2:]
 
 
@@ -144,7 +140,7 @@ DECODERS = {
         "embed_tokens",
         "final_layer_norm",
         _OPT_PARTS,
-        positions=("embed_positions", _less_two),
+        positions=("embed_positions", less_two),
     ),
     "gpt_neox": Decoder(
         settings.gpt_neox,
@@ -172,11 +168,16 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
         KeyError: the family is not in `DECODERS`.
         ValueError: an entry is missing or wrong, or our blocks do not have what it asks for.
     """
+    require_plain(config)
+    return DECODERS[str(config["model_type"])].settings(Config(config))
+
+
+def require_plain(config: Mapping[str, Any]) -> None:
+    """Raise ValueError if the weights are quantised."""
     if config.get("quantization_config"):
         raise ValueError(
             f"quantization_config in config.json: our blocks need weights that are not quantised; {ELSEWHERE}"
         )
-    return DECODERS[str(config["model_type"])].settings(Config(config))
 
 
 def build_decoder(
@@ -200,47 +201,24 @@ def build_decoder(
     family = DECODERS[str(config["model_type"])]
     with torch.device("meta"):  # made without memory, and given the checkpoint's
         model = GPT(**settings_of(config))
-    sources = {own: _source(family, own) for own in model.state_dict()}
     prefix = _prefix(family, tensors)
-    names = {own: _theirs(family, prefix, name) for own, (name, _) in sources.items()}
-    missing = sorted(set(names.values()) - tensors.keys())
-    if missing:
-        raise ValueError(f"the checkpoint lacks {len(missing)} tensors of the decoder, such as {missing[:3]}")
-    _require_nothing_else(family, model, prefix, set(names.values()), tensors)
+
+    def origin(own: str) -> Origin:
+        name, change = _source(family, own)
+        return Origin((_theirs(family, prefix, name),), change)
+
+    unused = (*family.unused, rf"^{family.readout}\.weight$") if model.readout is None else family.unused
     layer = model.decoder.self_attention[0]
-    state: dict[str, Tensor] = {}
-    for own, wanted in model.state_dict().items():
-        theirs = tensors[names[own]]
-        found = _made(sources[own][1], theirs, layer)
-        if found is None or found.shape != wanted.shape:
-            raise ValueError(
-                f"the checkpoint holds {names[own]!r} with shape {tuple(theirs.shape)}, "
-                f"of which config.json does not make {own!r} with shape {tuple(wanted.shape)}"
-            )
-        state[own] = found.to(device, dtype, copy=True).contiguous()
-    model.load_state_dict(state, assign=True)
-    return model.eval()
-
-
-def _made(change: Change, theirs: Tensor, layer: MultiHeadAttention) -> Tensor | None:
-    """Our tensor of theirs; `None` where theirs has a shape of which none can be made."""
-    try:
-        return change(theirs, layer)
-    except (RuntimeError, IndexError):
-        return None
+    return filled(model, origin, tensors, what="decoder", layer=layer, unused=unused, dtype=dtype, device=device)
 
 
 def _source(family: Decoder, own: str) -> Source:
     """Their name for our tensor, without the prefix, and how ours is made of it."""
-
-    def unchanged(tensor: Tensor, layer: MultiHeadAttention) -> Tensor:
-        return tensor
-
     if own == "tokens.embedding.weight":
         return f"{family.tokens}.weight", unchanged
     if own == "tokens.positions.table":
         assert family.positions is not None
-        name, change = (family.positions, unchanged) if isinstance(family.positions, str) else family.positions
+        name, change = as_source(family.positions)
         return f"{name}.weight", change
     if own == "readout.weight":
         return f"{family.readout}.weight", unchanged
@@ -248,8 +226,7 @@ def _source(family: Decoder, own: str) -> Source:
         return f"{family.norm}.{own.removeprefix('decoder.norm.')}", family.norms
     number, rest = own.removeprefix("decoder.layers.").split(".", 1)
     part, kind = rest.rsplit(".", 1)
-    source = family.parts[part]
-    name, change = (source, unchanged) if isinstance(source, str) else source
+    name, change = as_source(family.parts[part])
     return f"{family.layers}.{number}.{name}.{kind}", family.norms if part.endswith("skip.norm") else change
 
 
@@ -261,16 +238,3 @@ def _prefix(family: Decoder, tensors: Mapping[str, Tensor]) -> str:
 
 def _theirs(family: Decoder, prefix: str, name: str) -> str:
     return name if name == f"{family.readout}.weight" else prefix + name
-
-
-def _require_nothing_else(
-    family: Decoder, model: GPT, prefix: str, used: set[str], tensors: Mapping[str, Tensor]
-) -> None:
-    """Raise ValueError if the checkpoint holds something learned that the model has no place for."""
-    unused = (*family.unused, rf"^{family.readout}\.weight$") if model.readout is None else family.unused
-    others = sorted(key for key in tensors.keys() - used if not any(re.search(pattern, key) for pattern in unused))
-    if others:
-        raise ValueError(
-            f"the checkpoint holds {len(others)} tensors that the model of config.json has no place for, such as "
-            f"{others[:3]}"
-        )

@@ -10,10 +10,12 @@ from typing import Any
 import torch
 
 from .._validate import require_count
-from ..models import GPT, Model
+from ..models import CLIP, GPT, Model, ViT
+from ..models._base import ENCODER
 from .convert import encoder, require_known
 from .decoders import DECODERS, settings_of
 from .files import Place
+from .pictures import PICTURES, picture_model
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
@@ -24,7 +26,7 @@ class Memory:
 
     parameters: how many numbers were learned; a readout that is tied to the tokens' vectors counts once.
     weights: of the parameters.
-    cache: of the keys and values of all tokens, in all layers. An encoder keeps none.
+    cache: of the keys and values of all tokens, in all layers. An encoder keeps none, nor does what reads pictures.
     maps: of all attention weights, which reading a text returns: layers * h * N * N of them.
     """
 
@@ -54,8 +56,8 @@ def memory(
 
     Args:
         source, revision, offline: as in `load`.
-        num_tokens: N, how long a text is.
-        batch_size: how many texts there are.
+        num_tokens: N, how long a text is. A picture always has as many tokens as its patches and class tokens.
+        batch_size: how many texts or pictures there are, of CLIP of each.
         dtype: of the model.
 
     Raises:
@@ -68,6 +70,10 @@ def memory(
     require_count("batch_size", batch_size)
     require_dtype("dtype", dtype)
     model = on_meta(Place(source, revision, offline=offline).config())
+    lengths = _lengths(model, num_tokens)
+    maps = sum(
+        layer.num_heads * lengths[kind] ** 2 for kind, of_kind in model.attention_layers().items() for layer in of_kind
+    )
     layers = [layer for of_kind in model.attention_layers().values() for layer in of_kind]
     is_decoder = isinstance(model, GPT)
     kept = sum(layer.num_kv_heads * (layer.head_dim + layer.value_dim) for layer in layers) if is_decoder else 0
@@ -75,13 +81,23 @@ def memory(
         model.num_weights,
         model.num_weights * dtype.itemsize,
         batch_size * num_tokens * kept * dtype.itemsize,
-        batch_size * num_tokens**2 * sum(layer.num_heads for layer in layers) * dtype.itemsize,
+        batch_size * maps * dtype.itemsize,
     )
+
+
+def _lengths(model: Model, num_tokens: int) -> dict[str, int]:
+    """How many tokens the layers of a kind read: of a text `num_tokens`, of a picture always as many."""
+    lengths = dict.fromkeys(model.attention_layers(), num_tokens)
+    if isinstance(model, (ViT, CLIP)):
+        lengths[ENCODER] = (model.pictures if isinstance(model, CLIP) else model).num_tokens
+    return lengths
 
 
 def on_meta(config: Mapping[str, Any]) -> Model:
     """Our model of a config.json, without memory."""
     require_known(config)
+    if config["model_type"] in PICTURES:
+        return picture_model(config)
     if config["model_type"] not in DECODERS:
         return encoder(config)
     with torch.device("meta"):

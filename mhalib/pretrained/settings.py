@@ -19,10 +19,10 @@ _ACTIVATIONS = {
     "silu": "silu",
     "swish": "silu",
 }
-_GATED = {"gelu": "geglu", "gelu_tanh": "geglu_tanh", "relu": "reglu", "silu": "swiglu"}
+GATED = {"gelu": "geglu", "gelu_tanh": "geglu_tanh", "relu": "reglu", "silu": "swiglu"}
 
 
-def _activation(config: Config, key: str, usual: str) -> str:
+def activation_of(config: Config, key: str, usual: str) -> str:
     value = config.get(key, usual)
     if not isinstance(value, str) or value not in _ACTIVATIONS:
         raise ValueError(f"{key}={value!r:.80} in config.json is none of {sorted(_ACTIVATIONS)}; {ELSEWHERE}")
@@ -95,7 +95,7 @@ def gpt2(config: Config) -> dict[str, Any]:
         "ffn_num_hiddens": config.count("n_inner", 4 * num_hiddens),
         "max_tokens": config.count("n_positions"),
         "norm_eps": config.number("layer_norm_epsilon", 1e-5),
-        "ffn_kind": _activation(config, "activation_function", "gelu_new"),
+        "ffn_kind": activation_of(config, "activation_function", "gelu_new"),
         "readout": _readout(config, True),
     }
 
@@ -110,7 +110,7 @@ def opt(config: Config) -> dict[str, Any]:
         **sizes,
         "ffn_num_hiddens": config.count("ffn_dim"),
         "norm": "pre" if config.flag("do_layer_norm_before", True) else "post",
-        "ffn_kind": _activation(config, "activation_function", "relu"),
+        "ffn_kind": activation_of(config, "activation_function", "relu"),
         "ffn_bias": bias,
         "attention": {"name": "multi-head", "bias": bias},
         "readout": _readout(config, True),
@@ -124,7 +124,7 @@ def gpt_neox(config: Config) -> dict[str, Any]:
         **sizes,
         "ffn_num_hiddens": config.count("intermediate_size"),
         "norm_eps": config.number("layer_norm_eps", 1e-5),
-        "ffn_kind": _activation(config, "hidden_act", "gelu"),
+        "ffn_kind": activation_of(config, "hidden_act", "gelu"),
         "parallel": config.flag("use_parallel_residual", True),
         "positions": "rotary-halves",
         "attention": {"name": "multi-head", "bias": config.flag("attention_bias", True), **rotary},
@@ -158,7 +158,7 @@ def _llama_like(
         "ffn_num_hiddens": config.count("intermediate_size"),
         "norm_kind": "rms",
         "norm_eps": config.number("rms_norm_eps", 1e-6),
-        "ffn_kind": _GATED[_activation(config, "hidden_act", activation)],
+        "ffn_kind": GATED[activation_of(config, "hidden_act", activation)],
         "ffn_bias": ffn_bias,
         "positions": "rotary-halves",
         "attention": {

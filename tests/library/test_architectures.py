@@ -143,6 +143,7 @@ def test_norms_of_heads_add_what_they_are_told(norm, usual):
 
 FUNCTIONS = {
     "gelu": lambda x: x * (1 + torch.erf(x / 2**0.5)) / 2,
+    "gelu_sigmoid": lambda x: x / (1 + torch.exp(-1.702 * x)),
     "gelu_tanh": lambda x: x * (1 + torch.tanh((2 / math.pi) ** 0.5 * (x + 0.044715 * x**3))) / 2,
     "relu": lambda x: x.clamp(min=0),
     "silu": lambda x: x / (1 + torch.exp(-x)),

@@ -763,6 +763,14 @@ PLACES = {
             "offline": True,
         },
     ),
+    "pretrained.Preparation": (
+        pretrained.Preparation,
+        lambda: {"mean": (0.5, 0.4), "std": (0.5, 0.4), "resize": 4, "crop": (2, 3), "mode": "bicubic", "scale": 1.0},
+    ),
+    "pretrained.Preparation of pictures": (
+        pretrained.Preparation((0.5,) * 3, (0.5,) * 3, resize=4),
+        lambda: {"pictures": torch.rand(2, 3, 5, 6)},
+    ),
     "pretrained.load_maps": (pretrained.load_maps, dict),
     "pretrained.about_maps": (pretrained.about_maps, dict),
     "pretrained.read_maps": (pretrained.read_maps, lambda: {"path": "nowhere"}),
