@@ -69,7 +69,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "11_translator": "MODELS=Transformer",
         "12_small_gpt": "GPT",
         "14_seeing_with_heads": "ViT patches",
-        "15_two_modalities": "Captioner PictureReader",
+        "15_two_modalities": "Captioner PictureReader CLIP=PictureReader",
         "16_what_heads_look_at": "BERT",
     },
     "mhalib.costs": {
@@ -95,7 +95,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
             "load load_maps about_maps About=about_maps Reading=load_maps marked stacked SENTENCES=sentences "
             "read_maps=load_maps write_maps=load_maps ERROR=load_maps MINILM=MiniLM Pretrained=load "
             "Pin=load PINS=load FILES=load INDEX=load DECODERS=load memory=load Memory=load "
-            "ENCODER_DECODERS=load PairReading=load"
+            "ENCODER_DECODERS=load PairReading=load PICTURES=load PREPARATION=load Preparation=load"
         ),
     },
     "mhalib.parallel": {"28_many_devices": "places mesh split Place=places"},

@@ -8,17 +8,19 @@ Weights come as a dict from kind to a list with one tensor (B, h, Q, K) per laye
 from ._base import Model, Weights
 from .bert import BERT
 from .blocks import DecoderCache, DecoderLayer, EncoderLayer, FeedForward, SkipConnection
+from .clip import CLIP
 from .description import Description
 from .gpt import GPT
 from .pictures import Captioner, PictureReader, ViT, patches
 from .recompose import recomposed
 from .transformer import Transformer
 
-MODELS = {kind.__name__: kind for kind in (Transformer, GPT, BERT, ViT, Captioner, PictureReader)}
+MODELS = {kind.__name__: kind for kind in (Transformer, GPT, BERT, ViT, Captioner, PictureReader, CLIP)}
 """Every model by the name of its class, as a file of weights names it."""
 
 __all__ = [
     "BERT",
+    "CLIP",
     "GPT",
     "MODELS",
     "Captioner",

@@ -25,8 +25,15 @@ from ..attention.layer import Mask
 from .description import FFN_KINDS, NORM_KINDS, NORMS, Description, LayerOptions
 
 F = nn.functional
+
+
+def _gelu_sigmoid(x: Tensor) -> Tensor:
+    return x * torch.sigmoid(1.702 * x)
+
+
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
+    "gelu_sigmoid": _gelu_sigmoid,
     "gelu_tanh": partial(F.gelu, approximate="tanh"),
     "relu": F.relu,
     "silu": F.silu,
@@ -91,14 +98,16 @@ class FeedForward(nn.Module):
     Args:
         num_hiddens: D.
         ffn_num_hiddens: how wide it is inside.
-        kind: the function, "gelu", "gelu_tanh" (a GELU with tanh in place of the normal distribution), "relu" or
-            "silu"; gated by it, "geglu", "geglu_tanh", "reglu" or "swiglu".
+        kind: the function, "gelu", "gelu_tanh" (a GELU with tanh in place of the normal distribution), "gelu_sigmoid"
+            (with a logistic function in its place: x / (1 + exp(-1.702 x))), "relu" or "silu"; gated by it, "geglu",
+            "geglu_tanh", "reglu" or "swiglu".
         bias: whether the maps have biases.
 
     Raises:
         TypeError, ValueError: an argument is not of this kind.
 
-    Source of the gates: Shazeer 2020, GLU Variants Improve Transformer.
+    Sources: Hendrycks and Gimpel 2016, Gaussian Error Linear Units; of the gates, Shazeer 2020, GLU Variants Improve
+    Transformer.
     """
 
     def __init__(self, num_hiddens: int, ffn_num_hiddens: int, kind: str = "gelu", bias: bool = True) -> None:

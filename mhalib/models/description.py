@@ -12,7 +12,7 @@ from ..attention import POSITIONS, ROTARY, MultiHeadAttention, kind_of, make_att
 
 NORMS = ("pre", "post")
 NORM_KINDS = ("layer", "rms")
-FFN_KINDS = ("gelu", "gelu_tanh", "relu", "silu", "geglu", "geglu_tanh", "reglu", "swiglu")
+FFN_KINDS = ("gelu", "gelu_tanh", "gelu_sigmoid", "relu", "silu", "geglu", "geglu_tanh", "reglu", "swiglu")
 LATER = ("norm_kind", "norm_eps", "ffn_kind", "ffn_bias", "parallel", "cross")
 """Entries that a model's `settings` name only where they are not as usual: files of weights are older than they."""
 BY_PLACE = ("num_hiddens", "num_heads", "num_layers", "ffn_num_hiddens", "dropout")

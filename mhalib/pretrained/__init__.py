@@ -2,9 +2,11 @@
 
 from .decoders import DECODERS
 from .encoder_decoders import ENCODER_DECODERS
-from .files import FILES, INDEX, MINILM, PINS, Pin
+from .files import FILES, INDEX, MINILM, PINS, PREPARATION, Pin
 from .load import Pretrained, load
 from .maps import ERROR, About, PairReading, Reading, about_maps, load_maps, marked, read_maps, stacked, write_maps
+from .pictures import PICTURES
+from .preparation import Preparation
 from .room import Memory, memory
 from .sentences import SENTENCES
 
@@ -15,12 +17,15 @@ __all__ = [
     "FILES",
     "INDEX",
     "MINILM",
+    "PICTURES",
     "PINS",
+    "PREPARATION",
     "SENTENCES",
     "About",
     "Memory",
     "PairReading",
     "Pin",
+    "Preparation",
     "Pretrained",
     "Reading",
     "about_maps",

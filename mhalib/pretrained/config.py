@@ -13,10 +13,11 @@ ELSEWHERE = 'through="transformers" runs models that read one text and return th
 
 
 class Config:
-    """A config.json. Each method reads one entry; an entry that is missing or null has the value `usual`."""
+    """A config.json, or another `file` that errors name. Each method reads one entry; an entry that is missing or null
+    has the value `usual`."""
 
-    def __init__(self, told: Mapping[str, Any]) -> None:
-        self.told = told
+    def __init__(self, told: Mapping[str, Any], file: str = "config.json") -> None:
+        self.told, self.file = told, file
 
     def get(self, key: str, usual: Any = None) -> Any:
         """What stands there."""
@@ -27,29 +28,44 @@ class Config:
         """An integer of at least `minimum`."""
         value = self.get(key, usual)
         if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-            raise ValueError(f"{key}={value!r:.80} in config.json must be an integer of at least {minimum}")
+            raise ValueError(f"{key}={value!r:.80} in {self.file} must be an integer of at least {minimum}")
         return value
 
     def number(self, key: str, usual: float) -> float:
         """A positive number."""
         value = self.get(key, usual)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-            raise ValueError(f"{key}={value!r:.80} in config.json must be a positive number")
+            raise ValueError(f"{key}={value!r:.80} in {self.file} must be a positive number")
         return float(value)
+
+    def pair(self, key: str, usual: int | None = None) -> tuple[int, int]:
+        """Height and width: two integers of at least 1, or one for both."""
+        value = self.get(key, usual)
+        both = list(value) if isinstance(value, (list, tuple)) else [value, value]
+        if len(both) != 2 or any(isinstance(one, bool) or not isinstance(one, int) or one < 1 for one in both):
+            raise ValueError(f"{key}={value!r:.80} in {self.file} must be one integer of at least 1, or two")
+        return both[0], both[1]
 
     def flag(self, key: str, usual: bool) -> bool:
         """True or False."""
         value = self.get(key, usual)
         if not isinstance(value, bool):
-            raise ValueError(f"{key}={value!r:.80} in config.json must be true or false")
+            raise ValueError(f"{key}={value!r:.80} in {self.file} must be true or false")
         return value
+
+    def part(self, key: str) -> Config:
+        """An object within; an empty one where it is missing."""
+        value = self.get(key, {})
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{key}={value!r:.80} in {self.file} must be an object")
+        return Config(value, self.file)
 
     def require(self, **needed: object) -> None:
         """Raise ValueError where an entry is there and has another value than the only one that our blocks have."""
         for key, value in needed.items():
             has = self.get(key, value)
             if has != value:
-                raise ValueError(f"{key}={has!r:.80} in config.json: our blocks need {value!r}; {ELSEWHERE}")
+                raise ValueError(f"{key}={has!r:.80} in {self.file}: our blocks need {value!r}; {ELSEWHERE}")
 
 
 def read_config(path: Path) -> dict[str, Any]:

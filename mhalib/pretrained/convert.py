@@ -14,6 +14,7 @@ from ..models import BERT
 from .config import ELSEWHERE, Config
 from .decoders import DECODERS
 from .encoder_decoders import ENCODER_DECODERS
+from .pictures import PICTURES
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ UNREAD = {
     **dict.fromkeys(
         ("m2m_100",), "its sinusoidal positions turn at rates of their own, and leave out the padding token"
     ),
-    **dict.fromkeys(("vit", "deit", "clip", "siglip"), "it reads pictures of three colours"),
+    **dict.fromkeys(("siglip", "siglip2"), "a last layer of attention reads its patches with a query of its own"),
     **dict.fromkeys(("gemma2",), "its scores are capped, and it has norms behind its sublayers, too"),
     **dict.fromkeys(("gemma3", "gemma3_text"), "its layers have different windows and rotary bases"),
     **dict.fromkeys(("bloom", "mpt"), "its positions are a number for each distance and head, ALiBi"),
@@ -108,8 +109,9 @@ UNREAD = {
 
 
 def require_known(config: Mapping[str, Any]) -> None:
-    """Raise ValueError unless the model of this config.json is one of `FAMILIES`, `DECODERS` or `ENCODER_DECODERS`."""
-    kind, known = config.get("model_type"), {*FAMILIES, *DECODERS, *ENCODER_DECODERS}
+    """Raise ValueError unless the model of this config.json is one of `FAMILIES`, `DECODERS`, `ENCODER_DECODERS` or
+    `PICTURES`."""
+    kind, known = config.get("model_type"), {*FAMILIES, *DECODERS, *ENCODER_DECODERS, *PICTURES}
     if not isinstance(kind, str) or kind not in known:
         why = f" ({UNREAD[kind]})" if isinstance(kind, str) and kind in UNREAD else ""
         raise ValueError(

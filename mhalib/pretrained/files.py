@@ -40,6 +40,8 @@ FILES = ("config.json", "model.safetensors", "tokenizer.json")
 INDEX = "model.safetensors.index.json"
 """The file that says which of several files holds a tensor."""
 CONFIG, WEIGHTS, TOKENIZER = FILES
+PREPARATION = "preprocessor_config.json"
+"""What `load` reads besides, or in place of tokenizer.json, of a model that reads pictures."""
 
 
 class Place:
@@ -81,16 +83,20 @@ class Place:
                 revision, sha256 = pin.revision, sha256 or pin.sha256
         self.revision, self.sha256 = revision, sha256
 
-    def require(self) -> None:
-        """Raise ValueError if the source is a folder that lacks a file."""
+    def require(self, needed: tuple[str, ...] = (TOKENIZER,)) -> None:
+        """Raise ValueError if the source is a folder that lacks config.json, weights, or a file of `needed`."""
         if self.folder is None:
             return
         has_weights = (self.folder / WEIGHTS).is_file() or (self.folder / INDEX).is_file()
-        missing = [name for name in (CONFIG, TOKENIZER) if not (self.folder / name).is_file()]
+        missing = [name for name in (CONFIG, *needed) if not self.has(name)]
         missing[1 if CONFIG in missing else 0 : 0] = [] if has_weights else [WEIGHTS]
         if missing:
-            more = "" if TOKENIZER not in missing else f"; {_HOW_TO_MAKE_A_TOKENIZER}"
+            more = "".join(f"; {how}" for name, how in _HOW_TO_MAKE.items() if name in missing)
             raise ValueError(f"source={str(self.source)!r} lacks {missing}{more}")
+
+    def has(self, name: str) -> bool:
+        """Whether the folder has a file; of the hub, `True`: it is not asked."""
+        return self.folder is None or (self.folder / name).is_file()
 
     def config(self) -> dict[str, Any]:
         """What its config.json says."""
@@ -137,9 +143,10 @@ class Place:
             return tuple(self.path(name) for name in _shards(index))
 
 
-_HOW_TO_MAKE_A_TOKENIZER = (
-    "transformers.AutoTokenizer.from_pretrained(source).save_pretrained(folder) writes a tokenizer.json"
-)
+_HOW_TO_MAKE = {
+    name: f"transformers.{kind}.from_pretrained(source).save_pretrained(folder) writes a {name}"
+    for name, kind in ((TOKENIZER, "AutoTokenizer"), (PREPARATION, "AutoImageProcessor"))
+}
 
 
 def _shards(index: Path) -> list[str]:

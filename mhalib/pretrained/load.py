@@ -11,27 +11,31 @@ import torch
 from torch import Tensor, nn
 
 from .._validate import require_choice, require_count, require_device, require_kind
-from ..models import Transformer
+from ..models import CLIP, Transformer, ViT
 from ..models._base import CROSS, DECODER, ENCODER
-from .config import Config
+from .config import Config, read_config
 from .convert import build, token_without_position
 from .decoders import DECODERS, build_decoder
 from .encoder_decoders import ENCODER_DECODERS, build_encoder_decoder
-from .files import MINILM, TOKENIZER, Checkpoint, Place, optional, sha256_of
+from .files import CONFIG, MINILM, PREPARATION, TOKENIZER, Checkpoint, Place, optional, sha256_of
 from .maps import PairReading, Reading
+from .pictures import PICTURES, build_pictures
+from .preparation import Preparation, preparation_of
 from .room import on_meta, require_dtype, require_room
 
 ROUTES = ("mhalib", "transformers")
 _Run = Callable[[Tensor], tuple[Tensor, Tensor]]
+_CLASS_TOKENS = ("[CLS]", "[DISTILLED]")
 
 
 @dataclass(frozen=True, eq=False)
 class Pretrained:
-    """A model and its tokenizer. Call it with a text.
+    """A model and what prepares its input. Call it with a text, or with a picture where the model reads pictures.
 
-    model: a `mhalib.models.BERT`, `GPT` or `Transformer`, which gates, measures and pictures take like the book's own
+    model: a `mhalib.models.BERT`, `GPT`, `Transformer`, `ViT` or `CLIP`, which gates, measures and pictures take like
+        the book's own
         models; or, loaded through transformers, what that library made.
-    tokenizer: a `tokenizers.Tokenizer` that neither pads nor cuts.
+    tokenizer: a `tokenizers.Tokenizer` that neither pads nor cuts; `None` of a ViT, which reads no texts.
     sha256: of the file of weights; of several, as if they were one, in the order of their names.
     start: the id of the token that begins what an encoder-decoder writes, `decoder_start_token_id` in its config.json;
         `None` where that says none.
@@ -42,20 +46,31 @@ class Pretrained:
     sha256: str
     _run: _Run = field(repr=False)
     start: int | None = None
+    prepare: Preparation | None = None
+    """What pictures go through first; `None` of a model that reads none."""
+    _look: _Run | None = field(default=None, repr=False)
 
-    def __call__(self, text: str) -> Reading:
+    def __call__(self, text: str | Tensor) -> Reading:
         """Read one text: its tokens, all weights (layers, h, N, N), and the output: of an encoder a vector for each
-        token, (N, D), of a decoder logits for the token after each, (N, vocab_size). Of an encoder-decoder it is the
-        encoder that reads, and its weights and vectors that are returned; `pair` reads what is written, too.
+        token, (N, D), of a decoder logits for the token after each, (N, vocab_size), of CLIP the text's vector. Of an
+        encoder-decoder it is the encoder that reads, and its weights and vectors that are returned; `pair` reads what
+        is written, too.
+
+        Or one picture (channels, height, width), numbers from 0 to 1, which `prepare` makes fit for the model. Its
+        tokens are the class token and the patches by row and column, "[CLS]", "0,0", "0,1", and its output is what the
+        model makes of it: logits, of CLIP the picture's vector. The vectors of CLIP are not divided by their lengths.
 
         Raises:
-            TypeError: it is not a string.
-            ValueError: it has no tokens, or more tokens than the model has learned positions, or an encoder like
-                RoBERTa is given the token that pads.
+            TypeError: it is nothing that the model reads.
+            ValueError: a text has no tokens, or more tokens than the model has learned positions, or an encoder like
+                RoBERTa is given the token that pads; or a picture is not one of this kind.
         """
+        if isinstance(text, Tensor) and self.prepare is not None and self._look is not None:
+            return self._read_picture(text, self.prepare, self._look)
         tokens, ids = self._encoded("text", text)
         with torch.no_grad():
             output, weights = self._run(self._as_batch(ids))
+        assert isinstance(text, str)  # or there would be no tokens
         return Reading(text, tokens, ids, weights, output)
 
     def pair(self, text: str, written: str) -> PairReading:
@@ -86,6 +101,8 @@ class Pretrained:
 
     def _encoded(self, name: str, text: object) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """A text's tokens, and their ids; errors call it by `name`."""
+        if self.tokenizer is None:
+            raise TypeError(f"a ViT reads pictures, tensors of three axes, got {type(text).__name__}: {text!r:.80}")
         if not isinstance(text, str):
             raise TypeError(f"{name} must be a string, got {type(text).__name__}: {text!r:.80}")
         encoded = self.tokenizer.encode(text)
@@ -96,6 +113,19 @@ class Pretrained:
     def _as_batch(self, ids: tuple[int, ...]) -> Tensor:
         """(1, N), where the model is."""
         return torch.tensor([ids], device=next(self.model.parameters()).device)
+
+    def _read_picture(self, picture: Tensor, prepare: Preparation, look: _Run) -> Reading:
+        if picture.dim() != 3:
+            raise ValueError(f"a picture has three axes (channels, height, width), got shape {tuple(picture.shape)}")
+        vit = self.model.pictures if isinstance(self.model, CLIP) else self.model
+        assert isinstance(vit, ViT)
+        with torch.no_grad():
+            ready = prepare(picture[None].float() if picture.is_floating_point() else picture[None])
+            output, weights = look(ready.to(next(vit.parameters())))
+        _, columns = (length // vit.patches.patch_size for length in vit.patches.size[-2:])
+        patches = range(vit.patches.positions.max_tokens)
+        tokens = (*_CLASS_TOKENS[: vit.class_token.shape[1]], *(f"{i // columns},{i % columns}" for i in patches))
+        return Reading("", tokens, tuple(range(len(tokens))), weights, output)
 
 
 def load(
@@ -112,15 +142,17 @@ def load(
     """A model with its trained weights, in evaluation mode.
 
     Our layers hold the encoders BERT, ELECTRA, RoBERTa, XLM-RoBERTa, CamemBERT and DistilBERT; the decoders GPT-2, OPT,
-    GPT-NeoX and Pythia, LLaMA 2 and 3, Mistral, Qwen2, Qwen3 and Gemma; and the encoder-decoders BART, mBART, Marian,
-    Pegasus, T5, Flan-T5 and mT5. `mhalib.pretrained.decoders` and `mhalib.pretrained.encoder_decoders` say what each
-    asks for. What our layers cannot hold is refused by name, before any weight is fetched or read.
+    GPT-NeoX and Pythia, LLaMA 2 and 3, Mistral, Qwen2, Qwen3 and Gemma; the encoder-decoders BART, mBART, Marian,
+    Pegasus, T5, Flan-T5 and mT5; and of models of pictures ViT, DeiT and CLIP. `mhalib.pretrained.decoders`,
+    `mhalib.pretrained.encoder_decoders` and `mhalib.pretrained.pictures` say what each asks for. What our layers cannot
+    hold is refused by name, before any weight is fetched or read.
 
     Needs the package `tokenizers`, and for the hub `huggingface_hub`: `pip install "mhalib[pretrained]"`.
 
     Args:
         source: a folder with config.json, tokenizer.json and model.safetensors, or several such files and their
-            model.safetensors.index.json; or a name on the hub, "owner/name".
+            model.safetensors.index.json; or a name on the hub, "owner/name". Of a ViT, preprocessor_config.json in
+            place of tokenizer.json, and of CLIP both.
         revision: for the hub, the commit, 40 hexadecimal digits; `None` takes that of `PINS`.
         sha256: what the weights must hash to, see `Pretrained`; `None` takes that of `PINS` with its revision, and any
             otherwise.
@@ -144,8 +176,12 @@ def load(
     if memory_limit is not None:
         require_count("memory_limit", memory_limit)
     place = Place(source, revision, sha256, offline)
-    place.require()
-    config = place.config()
+    config = place.config() if place.has(CONFIG) else {}
+    kind = config.get("model_type")
+    needed = _needed(kind)
+    place.require(needed)
+    if through == "transformers" and PREPARATION in needed:
+        raise ValueError(f"model_type={kind!r} in config.json reads pictures, which only our layers do here")
     if through == "mhalib":
         require_room(on_meta(config), dtype, "cpu" if device is None else device, memory_limit)
     paths = place.weights()
@@ -153,13 +189,36 @@ def load(
     if place.sha256 not in (None, found):
         names = paths[0].name if len(paths) == 1 else f"the {len(paths)} files of weights"
         raise ValueError(f"{names} of {str(source)!r} is not what was asked for: sha256 is {found}, not {place.sha256}")
-    tokenizer = _tokenizer(place.path(TOKENIZER))
+    tokenizer = _tokenizer(place.path(TOKENIZER)) if TOKENIZER in needed else None
+    if PREPARATION in needed:
+        prepare = preparation_of(read_config(place.path(PREPARATION)), str(kind))
+        return _of_pictures(build_pictures(config, Checkpoint(paths), dtype, device), tokenizer, found, prepare)
     if through == "mhalib":
         model, run = _own(config, Checkpoint(paths), dtype, device)
     else:
         model, run = _foreign(paths[0].parent, config, dtype)
     start = Config(config).get("decoder_start_token_id")
     return Pretrained(model.to(device), tokenizer, found, run, start if isinstance(start, int) else None)
+
+
+def _needed(kind: object) -> tuple[str, ...]:
+    """The files besides config.json and weights that a model needs."""
+    if not isinstance(kind, str) or kind not in PICTURES:
+        return (TOKENIZER,)
+    return (TOKENIZER, PREPARATION) if PICTURES[kind][0] is CLIP else (PREPARATION,)
+
+
+def _of_pictures(model: ViT | CLIP, tokenizer: Any, sha256: str, prepare: Preparation) -> Pretrained:
+    pictures = model.read_pictures if isinstance(model, CLIP) else model
+    texts = model.read_texts if isinstance(model, CLIP) else model
+    return Pretrained(
+        model,
+        tokenizer,
+        sha256,
+        lambda ids: _read(texts, ids),
+        prepare=prepare,
+        _look=lambda ready: _read(pictures, ready),
+    )
 
 
 def _tokenizer(path: Path) -> Any:
@@ -196,8 +255,8 @@ def _own(
     return model, run
 
 
-def _read(model: nn.Module, ids: Tensor) -> tuple[Tensor, Tensor]:
-    """One text's output, and the weights of all layers."""
+def _read(model: Callable[..., tuple[Tensor, Any]], ids: Tensor) -> tuple[Tensor, Tensor]:
+    """One text's or picture's output, and the weights of all layers."""
     output, weights = model(ids, need_weights=True)
     return output[0], torch.cat([layer for of_kind in weights.values() for layer in of_kind])
 

@@ -30,13 +30,15 @@ ERROR = 1 / UNITS
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What a model made of one text.
+    """What a model made of one text, or of one picture.
 
-    text: as it was given.
-    tokens: N names, the special ones included.
-    ids: N numbers, the tokens' places in the vocabulary. BERT's is in the order of frequency, nearly.
+    text: as it was given; "" of a picture.
+    tokens: N names, the special ones included; of a picture, the patches' rows and columns.
+    ids: N numbers, the tokens' places in the vocabulary. BERT's is in the order of frequency, nearly. Of a picture, the
+        tokens' places in their row.
     weights: (layers, h, N, N); `weights[2, 5]` is head 5 of layer 2, its rows are queries.
-    output: (N, D), a vector for each token, or a decoder's logits; `None` where only the maps are stored.
+    output: (N, D), a vector for each token, or a decoder's logits, or what the model makes of a picture, see
+        `Pretrained`; `None` where only the maps are stored.
     """
 
     text: str

@@ -10,12 +10,13 @@ from typing import Any
 import torch
 
 from .._validate import require_count
-from ..models import GPT, Model, Transformer
-from ..models._base import CROSS, DECODER
+from ..models import CLIP, GPT, Model, Transformer, ViT
+from ..models._base import CROSS, DECODER, ENCODER
 from .convert import encoder, require_known
 from .decoders import DECODERS, settings_of
 from .encoder_decoders import ENCODER_DECODERS, encoder_decoder_settings
 from .files import Place
+from .pictures import PICTURES, picture_model
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
@@ -26,10 +27,10 @@ class Memory:
 
     parameters: how many numbers were learned; a readout that is tied to the tokens' vectors counts once.
     weights: of the parameters.
-    cache: of the keys and values of all tokens, in all layers. An encoder keeps none; an encoder-decoder keeps those of
-        the written tokens, and those that cross-attention makes of the text.
-    maps: of all attention weights: layers * h * N * N of them; an encoder-decoder counts its encoder's layers once, and
-        its decoder's twice.
+    cache: of the keys and values of all tokens, in all layers. An encoder keeps none, nor does what reads pictures; an
+        encoder-decoder keeps those of the written tokens, and those that cross-attention makes of the text.
+    maps: of all attention weights, which reading a text returns: layers * h * N * N of them; an encoder-decoder counts
+        its encoder's layers once, and its decoder's twice.
     """
 
     parameters: int
@@ -58,8 +59,9 @@ def memory(
 
     Args:
         source, revision, offline: as in `load`.
-        num_tokens: N, how long a text is; and of an encoder-decoder, how long what it writes is.
-        batch_size: how many texts there are.
+        num_tokens: N, how long a text is; and of an encoder-decoder, how long what it writes is. A picture always has
+            as many tokens as its patches and class tokens.
+        batch_size: how many texts or pictures there are, of CLIP of each.
         dtype: of the model.
 
     Raises:
@@ -72,22 +74,33 @@ def memory(
     require_count("batch_size", batch_size)
     require_dtype("dtype", dtype)
     model = on_meta(Place(source, revision, offline=offline).config())
-    by_kind = model.attention_layers()
-    layers = [layer for of_kind in by_kind.values() for layer in of_kind]
-    keeping = [layer for kind in (DECODER, CROSS) for layer in by_kind.get(kind, [])]
+    lengths, by_kind = _lengths(model, num_tokens), model.attention_layers()
+    maps = sum(layer.num_heads * lengths[kind] ** 2 for kind, of_kind in by_kind.items() for layer in of_kind)
+    keeps = isinstance(model, (GPT, Transformer))
+    keeping = [layer for kind in (DECODER, CROSS) for layer in by_kind.get(kind, [])] if keeps else []
     kept = sum(layer.num_kv_heads * (layer.head_dim + layer.value_dim) for layer in keeping)
     return Memory(
         model.num_weights,
         model.num_weights * dtype.itemsize,
         batch_size * num_tokens * kept * dtype.itemsize,
-        batch_size * num_tokens**2 * sum(layer.num_heads for layer in layers) * dtype.itemsize,
+        batch_size * maps * dtype.itemsize,
     )
+
+
+def _lengths(model: Model, num_tokens: int) -> dict[str, int]:
+    """How many tokens the layers of a kind read: of a text `num_tokens`, of a picture always as many."""
+    lengths = dict.fromkeys(model.attention_layers(), num_tokens)
+    if isinstance(model, (ViT, CLIP)):
+        lengths[ENCODER] = (model.pictures if isinstance(model, CLIP) else model).num_tokens
+    return lengths
 
 
 def on_meta(config: Mapping[str, Any]) -> Model:
     """Our model of a config.json, without memory."""
     require_known(config)
     kind = config["model_type"]
+    if kind in PICTURES:
+        return picture_model(config)
     if kind not in {*DECODERS, *ENCODER_DECODERS}:
         return encoder(config)
     with torch.device("meta"):

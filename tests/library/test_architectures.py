@@ -208,6 +208,7 @@ def test_norms_of_heads_add_what_they_are_told(norm, usual):
 
 FUNCTIONS = {
     "gelu": lambda x: x * (1 + torch.erf(x / 2**0.5)) / 2,
+    "gelu_sigmoid": lambda x: x / (1 + torch.exp(-1.702 * x)),
     "gelu_tanh": lambda x: x * (1 + torch.tanh((2 / math.pi) ** 0.5 * (x + 0.044715 * x**3))) / 2,
     "relu": lambda x: x.clamp(min=0),
     "silu": lambda x: x / (1 + torch.exp(-x)),
@@ -305,12 +306,15 @@ def test_a_padded_text_is_read_as_it_is_alone(positions, side):
 def test_settings_name_what_is_not_as_usual_and_nothing_else():
     """Files of weights, and their hashes, are older than these entries."""
     later = {"norm_kind", "norm_eps", "ffn_kind", "ffn_bias", "parallel", "window", "readout", "embedding_scale"}
+    later |= {"channels", "patch_bias", "readout_bias", "norm_tokens", "distilled"}
     for model in (GPT(7), BERT(7), ViT(), Transformer(7, 7)):
         assert not later & model.settings.keys()
     given = {"norm_kind": "rms", "parallel": True, "ffn_kind": "relu", "window": 3}
     assert GPT(7, **given).settings == GPT(7).settings | given
     assert BERT(7, norm_eps=1e-5).settings == BERT(7).settings | {"norm_eps": 1e-5}
     assert BERT(**BERT(7).settings).norm.eps == 1e-12
+    given = {"channels": 3, "patch_bias": False, "readout_bias": False, "norm_tokens": True, "distilled": True}
+    assert ViT(**given).settings == ViT().settings | given
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from mhalib import Head, gated, heads_of, ledger, pretrained, saved, switched_of
 from mhalib.decoding import sample
 from mhalib.measures import head_importance, head_roles, induction_score, prune_heads
 from mhalib.models import GPT
-from mhalib.pretrained import DECODERS
+from mhalib.pretrained import DECODERS, PICTURES
 from mhalib.pretrained import memory as count
 from mhalib.pretrained.convert import FAMILIES, UNREAD
 from mhalib.pretrained.decoders import build_decoder, settings_of
@@ -525,7 +525,7 @@ def test_free_memory_is_what_the_machine_says():
         ("llama", {"model_type": "gemma2"}, "its scores are capped, and it has norms behind its sublayers, too); thr"),
         ("llama", {"model_type": "gemma3_text"}, "its layers have different windows and rotary bases); through="),
         ("llama", {"model_type": "umt5"}, "model_type='umt5' in config.json is not one of ['bart', 'bert', 'cam"),
-        ("llama", {"model_type": "vit"}, "it reads pictures of three colours"),
+        ("llama", {"model_type": "siglip"}, "a last layer of attention reads its patches with a query of its own"),
         ("llama", {"model_type": "never_heard_of"}, "which our blocks can hold; through=\"transformers\" runs"),
         ("llama", {"model_type": ["llama"]}, "model_type=['llama'] in config.json is not one of"),
         ("llama", {"quantization_config": {"bits": 4}}, "our blocks need weights that are not quantised"),
@@ -595,7 +595,7 @@ def test_a_config_with_any_wrong_entry_is_read_or_refused_by_name(name):
 
 @pytest.mark.parametrize("kind", UNREAD)
 def test_well_known_models_that_are_not_read_are_told_why(kind, tmp_path):
-    assert kind not in {*FAMILIES, *DECODERS, *pretrained.ENCODER_DECODERS}
+    assert kind not in {*FAMILIES, *DECODERS, *PICTURES, *pretrained.ENCODER_DECODERS}
     for name in pretrained.FILES:
         (tmp_path / name).write_text(json.dumps({"model_type": kind}))
     with pytest.raises(ValueError, match=re.escape(f"({UNREAD[kind]}); through=")):

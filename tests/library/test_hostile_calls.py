@@ -511,6 +511,38 @@ PLACES = {
         lambda images: models.ViT(3, 4, 4, 2, 12, 3, 1, 8)(images),
         lambda: {"images": torch.rand(2, 4, 4)},
     ),
+    "models.ViT of colours": (
+        models.ViT,
+        lambda: (
+            {"num_classes": None, "channels": 3, "patch_bias": True, "readout_bias": True, "norm_tokens": True}
+            | {"distilled": False}
+        ),
+    ),
+    "models.ViT.forward of colours": (
+        lambda **a: models.ViT(3, 4, 4, 2, 12, 3, 1, 8, channels=3)(**a),
+        lambda: {"images": torch.rand(2, 3, 4, 4), "need_weights": True},
+    ),
+    "models.CLIP": (
+        models.CLIP,
+        lambda: {"vocab_size": 7, "num_features": 5, **SIZES, **OPTIONS, "pictures": dict(PICTURE), "end_token": 6},
+    ),
+    "models.CLIP.forward": (
+        lambda **a: models.CLIP(7, 5, 12, 3, 1, 8, pictures=dict(PICTURE))(**a),
+        lambda: {
+            "images": torch.rand(2, 3, 4, 4),
+            "tokens": _ids(),
+            "valid_lens": torch.tensor([5, 3]),
+            "need_weights": True,
+        },
+    ),
+    "models.CLIP.read_texts": (
+        lambda **a: models.CLIP(7, 5, 12, 3, 1, 8, end_token=2).read_texts(**a),
+        lambda: {"tokens": _ids(), "valid_lens": torch.tensor([5, 3])},
+    ),
+    "models.CLIP.read_pictures": (
+        lambda **a: models.CLIP(7, 5, 12, 3, 1, 8, pictures=dict(PICTURE)).read_pictures(**a),
+        lambda: {"images": torch.rand(2, 3, 4, 4), "need_weights": True},
+    ),
     "models.Captioner": (models.Captioner, lambda: {"vocab_size": 7, **PICTURE, **FIXED, "max_tokens": 8}),
     "models.Captioner.forward": (
         lambda **a: _captioner()(**a),
@@ -525,6 +557,7 @@ PLACES = {
         lambda: {"images": torch.rand(2, 4, 4), "questions": _ids(), "question_lens": torch.tensor([5, 3])},
     ),
     "models.patches": (models.patches, lambda: {"images": torch.rand(2, 4, 4), "patch_size": 2}),
+    "models.patches of colours": (models.patches, lambda: {"images": torch.rand(2, 3, 4, 4), "patch_size": 2}),
     "models.Description": (models.Description, lambda: {**SIZES, **OPTIONS, **LATER}),
     "models.EncoderLayer": (
         models.EncoderLayer,
@@ -755,6 +788,14 @@ PLACES = {
             "revision": None,
             "offline": True,
         },
+    ),
+    "pretrained.Preparation": (
+        pretrained.Preparation,
+        lambda: {"mean": (0.5, 0.4), "std": (0.5, 0.4), "resize": 4, "crop": (2, 3), "mode": "bicubic", "scale": 1.0},
+    ),
+    "pretrained.Preparation of pictures": (
+        pretrained.Preparation((0.5,) * 3, (0.5,) * 3, resize=4),
+        lambda: {"pictures": torch.rand(2, 3, 5, 6)},
     ),
     "pretrained.load_maps": (pretrained.load_maps, dict),
     "pretrained.about_maps": (pretrained.about_maps, dict),

@@ -19,7 +19,7 @@ ALLOWED = {
     "reference/convert.py": "projections",  # carries the weights over
     "reference/in_flax.py": "projections",  # layers of other frameworks have projections of the same names
     "reference/in_keras.py": "division projections",
-    "reference/in_mxnet.py": "projections",
+    "reference/in_mxnet.py": "division projections",
     "reference/in_tensorflow.py": "division",
     "reference/layers.py": "projections",  # so has D2L's
     "reference/loops.py": "projections",  # computes them again, head by head

@@ -8,7 +8,7 @@ from torch import nn
 
 from mhalib import MultiHeadAttention
 from mhalib.attention import KeyValueCache, sinusoidal_positions
-from mhalib.models import GPT, MODELS, Captioner, PictureReader, Transformer, ViT
+from mhalib.models import CLIP, GPT, MODELS, Captioner, PictureReader, Transformer, ViT
 
 D, H, F = 20, 2, 11  # hiddens, heads, width of the feed-forward networks
 NORMS = pytest.mark.parametrize("norm", ["pre", "post"])
@@ -48,7 +48,23 @@ def _reader(device="cpu"):
     return _shaken(model), (torch.randn(3, 6, 4, device=device), questions, torch.tensor([5, 2, 1], device=device))
 
 
-ALL = {"Transformer": _transformer, "GPT": _gpt, "ViT": _vit, "Captioner": _captioner, "PictureReader": _reader}
+def _clip(device="cpu"):
+    """2 pictures of 6 patches, 4 texts of 5 tokens."""
+    torch.manual_seed(0)
+    pictures = {"height": 6, "width": 4, "num_hiddens": 12, "num_heads": 3, "num_layers": 3, "dropout": 0.0}
+    model = CLIP(7, 5, D, H, 3, F, pictures=pictures, max_tokens=11).to(device).eval()
+    tokens = torch.randint(7, (4, 5), device=device)
+    return _shaken(model), (torch.randn(2, 3, 6, 4, device=device), tokens, torch.tensor([5, 2, 1, 4], device=device))
+
+
+ALL = {
+    "Transformer": _transformer,
+    "GPT": _gpt,
+    "ViT": _vit,
+    "Captioner": _captioner,
+    "PictureReader": _reader,
+    "CLIP": _clip,
+}
 
 
 def _shaken(model):
@@ -311,6 +327,7 @@ SHAPES = {
     "ViT": {"encoder self": (5, H, 7, 7)},
     "Captioner": {"encoder self": (3, H, 6, 6), "decoder self": (3, H, 5, 5), "cross": (3, H, 5, 6)},
     "PictureReader": {"encoder self": (3, H, 6, 6), "decoder self": (3, H, 5, 5), "cross": (3, H, 5, 6)},
+    "CLIP": {"encoder self": (2, 3, 7, 7), "decoder self": (4, H, 5, 5)},
 }
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mhalib import decoding
-from mhalib.models import Captioner, PictureReader, ViT, patches
+from mhalib.models import CLIP, Captioner, PictureReader, ViT, patches
 
 B, HEIGHT, WIDTH, SIZE = 2, 6, 10, 2
 N = (HEIGHT // SIZE) * (WIDTH // SIZE)  # 15
@@ -43,12 +43,21 @@ def test_patches_are_squares_row_by_row(height, width, size):
     assert patches(images, size).tolist() == expected
 
 
+@pytest.mark.parametrize(("height", "width", "size"), [(6, 10, 2), (9, 3, 3)])
+def test_a_linear_map_of_patches_of_colours_is_a_convolution(height, width, size):
+    torch.manual_seed(0)
+    images, kernel = torch.randn(2, 3, height, width), torch.randn(7, 3, size, size)
+    expected = torch.nn.functional.conv2d(images, kernel, stride=size).flatten(2).mT
+    torch.testing.assert_close(patches(images, size) @ kernel.flatten(1).T, expected, atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("images", "size", "error", "message"),
     [
         (torch.zeros(2, 6, 10), 4, ValueError, "images have a height of 6, which is not divisible by patch_size=4"),
         (torch.zeros(2, 8, 10), 4, ValueError, "images have a width of 10, which is not divisible by patch_size=4"),
         (torch.zeros(6, 10), 2, ValueError, "images must have 3 axes"),
+        (torch.zeros(2, 3, 6, 9), 2, ValueError, "images have a width of 9, which is not divisible by patch_size=2"),
         ([[1.0]], 2, TypeError, "images must be a torch.Tensor"),
         (torch.zeros(2, 6, 10), 0, ValueError, "patch_size=0 must be at least 1"),
     ],
@@ -208,3 +217,76 @@ def test_settings_make_the_same_model_again(images):
         twin = type(model)(**model.settings).eval()
         twin.load_state_dict(model.state_dict())
         assert torch.equal(twin(*inputs)[0], model(*inputs)[0])
+
+
+def test_one_colour_with_an_axis_is_one_without(images):
+    flat, with_axis = make(ViT), make(ViT, channels=1)
+    assert torch.equal(with_axis(images[:, None])[0], flat(images)[0])
+
+
+def test_a_vit_with_all_its_options_is_put_together_as_written():
+    options = {"channels": 3, "patch_bias": False, "readout_bias": False, "norm_tokens": True, "distilled": True}
+    model = make(ViT, num_classes=4, num_layers=2, **options).requires_grad_(False)
+    images = torch.rand(B, 3, HEIGHT, WIDTH, generator=torch.Generator().manual_seed(0))
+    model.norm.weight.copy_(torch.rand(21))
+    seen = patches(images, SIZE) @ model.patches.embedding.weight.T + model.patches.positions.table
+    x = model.norm(torch.cat([model.class_token.expand(B, 2, 21), seen], 1))
+    for layer in model.encoder.layers:
+        x = layer(x)[0]
+    x = model.encoder.norm(x)
+    expected = (x[:, 0] @ model.readout.weight.T + x[:, 1] @ model.second_readout.weight.T) / 2
+    logits, weights = model(images, need_weights=True)
+    torch.testing.assert_close(logits, expected)
+    assert weights["encoder self"][0].shape == (B, 3, N + 2, N + 2) == (B, 3, model.num_tokens, model.num_tokens)
+    assert {name for name, _ in model.named_parameters()} & {"patches.embedding.bias", "readout.bias"} == set()
+    bare = make(ViT, num_layers=2, **{**options, "num_classes": None})
+    bare.load_state_dict({name: one for name, one in model.state_dict().items() if "readout" not in name})
+    torch.testing.assert_close(bare(images)[0], x)
+
+
+def test_texts_behind_their_end_do_not_matter_to_clip():
+    torch.manual_seed(1)
+    tokens, lens = torch.tensor([[3, 6, 1, 6], [2, 4, 0, 6], [6, 1, 2, 3]]), torch.tensor([2, 4, 1])
+    for end_token in (6, None):
+        model = CLIP(7, 5, 12, 3, 2, 8, end_token=end_token, max_tokens=4).eval()
+        found, weights = model.read_texts(tokens, lens, need_weights=True)
+        short = [model.read_texts(tokens[i : i + 1, :n])[0] for i, n in enumerate(lens)]
+        torch.testing.assert_close(found, torch.cat(short))
+        torch.testing.assert_close(model.read_texts(tokens)[0], found)  # what stands behind is never seen
+        assert (weights["decoder self"][0][2, :, :, 1:] == 0).all()
+
+
+def test_clip_says_how_well_each_picture_fits_each_text():
+    torch.manual_seed(1)
+    model = CLIP(7, 5, 12, 3, 2, 8, pictures={"norm_tokens": True, "dropout": 0.0}, max_tokens=4)
+    images, tokens = torch.rand(2, 3, 8, 8), torch.randint(7, (3, 4))
+    seen, read = model.read_pictures(images)[0], model.read_texts(tokens)[0]
+    cosines = torch.stack([torch.cosine_similarity(one, read) for one in seen])
+    torch.testing.assert_close(model(images, tokens)[0], cosines / 0.07)
+    loss = torch.nn.functional.cross_entropy(model(images, tokens)[0], torch.tensor([0, 2]))
+    loss.backward()
+    assert all(one.grad is not None and one.grad.abs().max() > 0 for one in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: ViT(channels=0), ValueError, "channels=0 must be at least 1"),
+        (lambda: ViT(patch_bias=1), TypeError, "patch_bias must be True or False, got int: 1"),
+        (lambda: ViT(distilled="yes"), TypeError, "distilled must be True or False, got str: 'yes'"),
+        (
+            lambda: ViT(channels=3)(torch.rand(2, 4, 8, 8)),
+            ValueError,
+            r"\(4, 8, 8\), but the model was made for \(3, 8",
+        ),
+        (lambda: ViT(channels=3)(torch.rand(2, 8, 8)), ValueError, "images must have 4 axes"),
+        (lambda: ViT(channels=3)(torch.zeros(2, 3, 8, 8).byte()), TypeError, "images is torch.uint8, but the model's"),
+        (lambda: CLIP(7, pictures=3), TypeError, "pictures must be"),
+        (lambda: CLIP(7, pictures={"num_classes": 3}), TypeError, "pictures must not say 'num_classes'"),
+        (lambda: CLIP(7, end_token=7), ValueError, "end_token=7 must be below vocab_size=7"),
+        (lambda: CLIP(7, end_token=6).read_texts(torch.zeros(2, 3).long()), ValueError, "a text without end_token=6"),
+    ],
+)
+def test_what_pictures_of_colours_refuse_is_named(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

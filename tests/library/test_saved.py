@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from mhalib import saved
-from mhalib.models import GPT, MODELS, Captioner, PictureReader, Transformer, ViT
+from mhalib.models import CLIP, GPT, MODELS, Captioner, PictureReader, Transformer, ViT
 
 ABOUT = saved.About("a task", ("exact match", 0.75), "python tools/train.py some_name")
 
@@ -39,6 +39,10 @@ EXAMPLES = {
     "PictureReader": (
         lambda: PictureReader(5, 3, 4, 8, 2, 12, 3, 2, 11, max_tokens=6),
         lambda: (torch.randn(2, 4, 8), _tokens(5, 2, 3), torch.tensor([3, 1])),
+    ),
+    "CLIP": (
+        lambda: CLIP(5, 6, 10, 2, 2, 7, max_tokens=4, pictures={"norm_tokens": True, "num_heads": 8}),
+        lambda: (torch.randn(2, 3, 8, 8), _tokens(5, 3, 4), torch.tensor([4, 1, 2])),
     ),
 }
 
