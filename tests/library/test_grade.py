@@ -18,6 +18,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import nbformat
 import pytest
 import torch
 
@@ -30,6 +31,7 @@ from mhalib.classroom.grade import (
     _class,
     _launch,
     _sandbox,
+    _students,
     _submissions,
     _table,
     bubblewrap,
@@ -37,6 +39,7 @@ from mhalib.classroom.grade import (
     wire,
 )
 
+ROOT = Path(__file__).parents[2]
 SEED = "seed-that-nobody-sees"
 MEMORY_MB = 1011 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])  # of nobody else, to tell its processes
 LIMITS = Limits(memory_mb=MEMORY_MB, call_seconds=2, cell_seconds=3)
@@ -495,7 +498,7 @@ class Graded:
         self.changed = {path for path in before if before[path] != after.get(path)}
         self.new = {path for path in after.keys() - before.keys() if not path.startswith(str(self.out))}
         self.left = left_running(MEMORY_MB)
-        self.of = {(row.student, row.exercise): row for row in self.rows}
+        self.of = {(row.notebook, row.exercise): row for row in self.rows}
 
 
 @pytest.fixture(scope="module")
@@ -546,7 +549,7 @@ def test_what_cannot_be_read_costs_only_itself(graded, name):
 
 def test_nobody_is_lost_or_there_twice(graded):
     extra = {"fifo", "folder", "link", "passwords", "nowhere", "large", "\N{REPLACEMENT CHARACTER}"}
-    assert Counter(row.student for row in graded.rows) == dict.fromkeys({*ATTACKS, *DAMAGED} | extra, 2)
+    assert Counter(row.notebook for row in graded.rows) == dict.fromkeys({*ATTACKS, *DAMAGED} | extra, 2)
     assert graded.of["\N{REPLACEMENT CHARACTER}", "scores"].points == 1
 
 
@@ -593,12 +596,14 @@ def test_the_table_is_safe_to_open(graded):
     for text in texts:  # also where a semicolon, or the end of a line, begins a cell
         assert not any(part.lstrip(' "')[:1] in tuple("=+-@") for part in re.split(r"[;\n]", text) if part.strip(' "'))
     assert all(letter.isprintable() or letter == "\n" for text in texts for letter in text)
-    assert '\'=HYPERLINK("evil")' in {row["student"] for row in rows}
+    assert '\'=HYPERLINK("evil")' in {row["notebook"] for row in rows}
     with open(f"{graded.out}.students.csv", encoding="utf-8-sig", newline="") as file:
-        sums = {row["student"]: (int(row["points"]), int(row["out_of"])) for row in csv.DictReader(file)}
+        book = {row["student"]: row for row in csv.DictReader(file)}
+    sums = {name: (int(row["points"]), int(row["out_of"])) for name, row in book.items()}
     assert sums["honest"] == (2, 2)
     assert sums.keys() == {row["student"] for row in rows}
     assert sum(points for points, _ in sums.values()) == sum(row.points for row in graded.rows)
+    assert (book["b"]["weighted_average"], book["b"]["scores"]) == ("0", "1")
 
 
 def test_what_is_done_is_not_done_again(graded, monkeypatch):
@@ -759,7 +764,7 @@ def test_why_no_worker_starts_is_said_also_without_a_sandbox(tmp_path, monkeypat
 
 
 def test_what_is_printed_at_the_end_is_harmless(tmp_path, monkeypatch, capsys):
-    row = Row("\x1b[31m=1\n2", 1, "two_heads", 1, 1, "solved", "", "", "")
+    row = Row("\x1b[31m=1\n2", "a", 1, "two_heads", 1, 1, "solved", "", "", "")
     monkeypatch.setattr(__main__, "grade_class", lambda *_, **__: [row])
     assert __main__.main([str(tmp_path), "--seed", "s"]) == 0
     assert "\x1b" not in (shown := capsys.readouterr().out)
@@ -773,7 +778,7 @@ def test_names_that_are_no_text_stay_apart(tmp_path):
             Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name + b".ipynb")).write_text("x", encoding="utf-8")
     except (OSError, UnicodeError):
         pytest.skip("no such names on this platform")
-    students = [student for student, _ in _submissions.find(tmp_path)[0]]
+    students = [one.student for one in _submissions.find(tmp_path)[0]]
     assert len(set(students)) == 3
     assert all(student.encode() for student in students)
 
@@ -790,22 +795,15 @@ def test_the_seed_is_made_once_and_kept(tmp_path):
     assert len(__main__._kept_seed(out)) == 16
 
 
-def test_one_student_cannot_add_exercises_for_all(tmp_path):
-    joker = [*HONEST, "checks.split_heads(print)\nchecks.open_gates(print)"]
-    folder = hand_in(tmp_path / "s", {"a": HONEST, "b": HONEST, "c": joker})
-    chosen = _class._choose(_submissions.find(folder)[0], [])
-    assert [exercise.name for exercise in chosen] == ["weighted_average", "scores"]
-    (folder / "b.ipynb").unlink()
-    assert len(_class._choose(_submissions.find(folder)[0], [])) == 4
-    assert {exercise.chapter for exercise in _class._choose([], [3, 9])} == {3, 9}
-
-
 @pytest.fixture
 def counted(monkeypatch):
     """Grade without a sandbox or a check: one point for each exercise that a notebook is graded on."""
 
-    def one_point_each(student, cells, exercises, _):
-        return [Row(student, one.chapter, one.name, 1, 1, "solved", "", "", "") for one in exercises]
+    def one_point_each(task, _):
+        who = (task.submission.student, task.submission.notebook)
+        return [
+            Row(*who, one.chapter, one.name, one.points, one.points, "solved", "", "", "") for one in task.exercises
+        ]
 
     monkeypatch.setattr(_class, "_grade", one_point_each)
     monkeypatch.setattr(_class, "require_working", lambda *_: None)
@@ -816,9 +814,9 @@ def test_a_changed_notebook_or_seed_or_a_damaged_entry_is_graded_anew(counted, t
     done = []
     real = _class._grade
 
-    def right_or_not(student, cells, *rest):
-        done.append(student)
-        return [replace(row, points=int(RIGHT in cells.values())) for row in real(student, cells, *rest)]
+    def right_or_not(task, how):
+        done.append(task.submission.student)
+        return [replace(row, points=int(RIGHT in task.cells.values())) for row in real(task, how)]
 
     monkeypatch.setattr(_class, "_grade", right_or_not)
     assert set(points(grade(folder, out)).values()) == {1}
@@ -837,19 +835,112 @@ def test_a_changed_notebook_or_seed_or_a_damaged_entry_is_graded_anew(counted, t
 
 
 OTHER_CHAPTER = ["checks.split_heads(split_heads)\nchecks.merge_heads(merge_heads)"]
+FIRST = [name for name, one in checks.EXERCISES.items() if one.chapter == 1]
+FIFTH = [name for name, one in checks.EXERCISES.items() if one.chapter == 5]
 
 
-def test_a_student_may_hand_in_a_notebook_for_each_chapter(counted, tmp_path, capsys):
-    work = {"anna/01": HONEST, "anna/04": OTHER_CHAPTER, "ben/01": HONEST, "ben/04": OTHER_CHAPTER, "carl": ["x = 1"]}
-    (tmp_path / "s/anna").mkdir(parents=True)
-    (tmp_path / "s/ben").mkdir()
+def exercises_of(rows: list[Row]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        found.setdefault(row.notebook, []).append(row.exercise or row.kind)
+    return found
+
+
+def test_chapters_come_from_the_notebook_itself(counted, tmp_path, capsys):
+    """Also where only one student hands in a chapter, and for a student who has deleted the checkers."""
+    untouched = nbformat.read(ROOT / "exercises/05_reshape_trick.ipynb", as_version=4)
+    for cell in untouched.cells:
+        cell.source = cell.source.replace("checks.", "") if cell.cell_type == "code" else cell.source
+    work = {"anna/a": HONEST, "anna/b": OTHER_CHAPTER, "ben/c": HONEST, "carl": ["x = 1"], "dora/05_mine": ["x = 1"]}
     folder, out = hand_in(tmp_path / "s", work), tmp_path / "grades.csv"
-    first, second = ["weighted_average", "scores"], ["split_heads", "merge_heads"]
-    expected = {"anna/01": first, "anna/04": second, "ben/01": first, "ben/04": second, "carl": [*first, *second]}
-    graded = grade(folder, out)
-    assert {name: [row.exercise for row in graded if row.student == name] for name in expected} == expected
-    assert {row.student for row in grade(folder, out, chapters=[1])} == {"anna/01", "ben/01", "carl"}
-    assert "Not graded, of another chapter: anna/04" in capsys.readouterr().err
+    nbformat.write(untouched, folder / "emil.ipynb")
+    shutil.copy(ROOT / "chapters/05_reshape_trick.ipynb", folder / "dora/05_reshape_trick.ipynb")
+    expected = {"anna/a": FIRST, "anna/b": FIFTH, "ben/c": FIRST, "carl": ["no exercise"], "emil": FIFTH}
+    expected |= {"dora/05_mine": FIFTH, "dora/05_reshape_trick": ["a chapter"]}
+    assert exercises_of(grade(folder, out)) == expected
+    said = capsys.readouterr().err
+    assert "Not graded: carl: it calls no checker, and nothing says which chapter it belongs to: --chapter" in said
+    assert "Not graded: dora/05_reshape_trick: this is a chapter of the book, with its solutions" in said
+    found = grade(folder, out, chapters=[1])
+    assert exercises_of(found)["carl"] == exercises_of(found)["emil"] == FIRST
+    assert exercises_of(found)["anna/b"] == ["other chapter"]
+    assert "Not graded: anna/b: it calls the checkers of chapter 5, which is not graded" in capsys.readouterr().err
+
+
+def book_of(out: Path) -> dict[str, dict[str, str]]:
+    with open(f"{out}.students.csv", encoding="utf-8-sig", newline="") as file:
+        return {row["student"]: row for row in csv.DictReader(file)}
+
+
+def test_sums_are_of_students_and_each_exercise_counts_once(counted, tmp_path, monkeypatch):
+    work = {"anna/1": HONEST, "anna/2": OTHER_CHAPTER, "anna/3": [*HONEST, "worse = 1"], "ben": HONEST}
+    folder, out = hand_in(tmp_path / "s", work), tmp_path / "grades.csv"
+    real = _class._grade
+
+    def worse(task, how):
+        return [replace(row, points=row.points * ("worse = 1" not in task.cells.values())) for row in real(task, how)]
+
+    monkeypatch.setattr(_class, "_grade", worse)
+    worth = {name: checks.EXERCISES[name].points for name in (*FIRST, *FIFTH)}
+    grade(folder, out)
+    anna, ben = book_of(out)["anna"], book_of(out)["ben"]
+    assert (int(anna["points"]), int(anna["out_of"])) == (sum(worth.values()),) * 2
+    assert ben["split_heads"] == ""
+    assert [name for name in anna if name in worth] == [*FIRST, *FIFTH]
+    for place, name in enumerate(("1", "2", "3")):
+        os.utime(folder / f"anna/{name}.ipynb", (1_000_000 + place, 1_000_000 + place))
+    grade(folder, out, last=True)
+    assert int(book_of(out)["anna"]["points"]) == sum(worth[name] for name in FIFTH)
+    grade(folder, out, points={"scores": 10, "split_heads": 0})
+    assert int(book_of(out)["ben"]["points"]) == 10 + sum(worth[name] for name in FIRST if name != "scores")
+    for points, said in (({"nothing": 1}, "there is no exercise 'nothing'"), ({"scores": -1}, r"points\['scores'\]")):
+        with pytest.raises(ValueError, match=said):
+            grade(folder, out, points=points)
+
+
+def test_points_are_read_from_a_file(tmp_path):
+    (tmp_path / "points.csv").write_text("exercise,points\nscores, 5\n\nsplit_heads,0\n", encoding="utf-8-sig")
+    assert __main__._points(tmp_path / "points.csv") == {"scores": 5, "split_heads": 0}
+    (tmp_path / "points.csv").write_text("scores,5\nsplit_heads;3\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="line 2: 'split_heads;3' is not  exercise,points"):
+        __main__._points(tmp_path / "points.csv")
+
+
+@pytest.mark.parametrize(
+    ("paths", "students"),
+    [
+        (["anna/01.ipynb", "anna/02.ipynb", "ben.ipynb"], ["anna", "anna", "ben"]),
+        (["Ann Lee_12_assignsubmission_file_/a.ipynb", "Ann Lee_12_assignsubmission_file/b.ipynb"], ["Ann Lee"] * 2),
+        (["leeann_12_345_a.ipynb", "leeann_LATE_12_346_b-1.ipynb", "coben_7_8_a.ipynb"], ["leeann", "leeann", "coben"]),
+        (["Part 1_alee_attempt_2026-11-23-10-20-30_a.ipynb"], ["alee"]),
+    ],
+    ids=["folders", "Moodle", "Canvas", "Blackboard"],
+)
+def test_students_are_found_in_what_courses_download(tmp_path, paths, students):
+    for path in paths:
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text("x", encoding="ascii")
+    found = {one.path.relative_to(tmp_path).as_posix(): one.student for one in _submissions.find(tmp_path)[0]}
+    assert [found[path] for path in paths] == students
+
+
+def test_a_pattern_finds_the_student(tmp_path):
+    for path in ("week1/anna-lee.ipynb", "week2/anna-lee.ipynb", "week2/other.ipynb"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text("x", encoding="ascii")
+    for pattern in (r"/(\w+)-", r"/(?P<student>\w+)-(\w+)", "anna"):
+        found = _submissions.find(tmp_path, re.compile(pattern))[0]
+        assert [one.student for one in found] == ["anna", "anna", "week2"]
+    with pytest.raises(ValueError, match="student_pattern='\\(' is no regular expression"):
+        grade(tmp_path, tmp_path / "out.csv", student_pattern="(")
+
+
+def test_two_students_of_one_name_stay_apart(tmp_path):
+    for number in (1, 2):
+        path = tmp_path / f"Ann Lee_{number}_assignsubmission_file_/a.ipynb"
+        path.parent.mkdir()
+        path.write_text("x", encoding="ascii")
+    assert len({one.student for one in _submissions.find(tmp_path)[0]}) == 2
 
 
 def test_what_is_no_notebook_is_said_and_what_a_mac_adds_is_not_graded(counted, tmp_path, capsys):
@@ -1111,10 +1202,10 @@ def test_names_that_look_alike_stay_apart(tmp_path):
     names = ["anna", "an\N{ZERO WIDTH SPACE}na", "anna\N{HANGUL FILLER}", "ANNA", "ben", "b\N{VARIATION SELECTOR-1}en"]
     for name in names:
         (tmp_path / f"{name}.ipynb").write_text("x", encoding="utf-8")
-    sign = hashlib.sha256(os.fsencode(tmp_path / "anna.ipynb")).hexdigest()[:8]
+    sign = hashlib.sha256(repr(b"anna").encode()).hexdigest()[:8]
     (tmp_path / f"anna ({sign}).ipynb").write_text("x", encoding="utf-8")  # made to be taken for the other
-    students = [student for student, _ in _submissions.find(tmp_path)[0]]
-    assert len({_submissions._look(student) for student in students}) == len(students) == 7
+    students = [one.student for one in _submissions.find(tmp_path)[0]]
+    assert len({_students._look(student) for student in students}) == len(students) == 7
     assert "ANNA" in students
 
 

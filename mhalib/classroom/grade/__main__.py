@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ._class import grade_class
 from ._launch import Limits, bubblewrap, no_sandbox
-from ._table import harmless, totals
+from ._table import counted, harmless, totals
 
 DESCRIPTION = """Grade a folder of notebooks: one row per student and exercise, with points and the diagnosis.
 
@@ -22,7 +22,11 @@ UBUNTU = (
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m mhalib.classroom.grade", description=DESCRIPTION)
-    parser.add_argument("submissions", type=Path, help="a folder; every .ipynb below it is one student's")
+    parser.add_argument(
+        "submissions",
+        type=Path,
+        help="a folder; what is first in a path below it names the student",
+    )
     parser.add_argument("--out", type=Path, default=Path("grades.csv"), help="default: grades.csv")
     parser.add_argument("--seed", help="what inputs are drawn from; default: a new secret, kept beside OUT")
     parser.add_argument("--chapter", type=int, action="append", default=[], help="only its exercises; may be repeated")
@@ -30,6 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--memory-mb", type=int, default=Limits.memory_mb, help="for one notebook")
     parser.add_argument("--call-seconds", type=float, default=Limits.call_seconds, help="for one call of a function")
     parser.add_argument("--cell-seconds", type=float, default=Limits.cell_seconds, help="for one cell")
+    parser.add_argument("--student-pattern", help="a regular expression that finds a student's name in a path")
+    parser.add_argument("--last", action="store_true", help="of several attempts the last one counts, not the best")
+    parser.add_argument("--points", type=Path, help="a file of lines  exercise,points  in place of the book's own")
     parser.add_argument("--retry", action="store_true", help="grade again what was too slow or stopped its sandbox")
     parser.add_argument(
         "--unsafe", action="store_true", help="without a sandbox: the students' code runs with your rights"
@@ -51,6 +58,9 @@ def main(arguments: list[str] | None = None) -> int:
             chapters=given.chapter,
             jobs=given.jobs,
             retry=given.retry,
+            student_pattern=given.student_pattern,
+            last=given.last,
+            points=None if given.points is None else _points(given.points),
         )
     except ValueError as error:
         parser.error(str(error))
@@ -63,12 +73,25 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(
             f"{error}. {hint}Without a sandbox, students' code could do all that you can; --unsafe allows that"
         )
-    for student, points, out_of in totals(rows):
+    for student, points, out_of in totals(counted(rows, last=given.last)):
         name = harmless(student).replace("\n", " ")
         print(f"{points:4d} of {out_of:3d}  {name}")
-    print(f"Exercises: {', '.join(dict.fromkeys(row.exercise for row in rows))}")
-    print(f"{len(rows)} rows in {given.out}, sums in {given.out}.students.csv")
+    print(f"Exercises: {', '.join(dict.fromkeys(row.exercise for row in rows if row.exercise))}")
+    print(f"{len(rows)} rows in {given.out}, the gradebook in {given.out}.students.csv")
     return 0
+
+
+def _points(path: Path) -> dict[str, int]:
+    """Exercises and points of a file."""
+    found = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
+        name, _, points = (part.strip() for part in line.partition(","))
+        if not points.isdecimal():
+            if number == 1 or not line.strip():  # a heading
+                continue
+            raise ValueError(f"--points={str(path)!r}, line {number}: {line!r:.80} is not  exercise,points")
+        found[name] = int(points)
+    return found
 
 
 def _kept_seed(out: Path) -> str:

@@ -10,20 +10,21 @@ import re
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from tqdm import tqdm
 
 from ... import __version__
+from ..._validate import require_count
 from ..checks import EXERCISES, Exercise, Finding
 from . import _submissions
 from ._launch import Launcher, Limits
 from ._sandbox import USED_UP, Abandoned, NotStarted, Sandbox, Stopped, require_working
-from ._table import COLUMNS, Row, as_csv, harmless, totals, write
+from ._submissions import Submission
+from ._table import COLUMNS, Row, as_csv, counted, gradebook, harmless, write
 
 MOST_BAD_CELLS, MOST_NOTES = 5, 20
 
@@ -38,11 +39,15 @@ def grade_class(
     chapters: Sequence[int] = (),
     jobs: int = 2,
     retry: bool = False,
+    student_pattern: str | None = None,
+    last: bool = False,
+    points: Mapping[str, int] | None = None,
     progress: bool = True,
 ) -> list[Row]:
-    """Grade every notebook below `folder`, and write `out`; beside it, `out` + ".students.csv" holds the sums.
+    """Grade every notebook below `folder`, and write `out`; beside it, `out` + ".students.csv" is the gradebook.
 
-    A notebook is graded on the chapters whose checkers it calls, or, if it calls none, on all that count.
+    A notebook is graded on the chapters whose checkers it calls; if it calls none, on `chapters`, or else on the
+    chapter that its first words or its name say. Each has a row at least, which says why where nothing was graded.
 
     Args:
         folder: with the submissions.
@@ -50,35 +55,49 @@ def grade_class(
         seed: what the checks draw their inputs from; keep it from the students.
         launcher: `bubblewrap`, `no_sandbox`, or one of your own.
         limits: for each submission.
-        chapters: whose exercises count; if none is named, the exercises that the submissions check: two of them at
-            least, so that one student cannot add exercises for all (one, where there are only one or two).
+        chapters: whose exercises count; none means all.
         jobs: how many submissions are graded at a time.
         retry: grade those notebooks again that were too slow for their limits, or stopped their sandbox.
+        student_pattern: a regular expression that finds a student's name in a path below `folder`; `None` is the first
+            folder, or what Moodle, Canvas and Blackboard write.
+        last: of several notebooks of a student with the same exercise, the one that was written last counts, and not
+            the best one.
+        points: of exercises by name, in place of their own.
         progress: show a bar.
 
     Raises:
-        ValueError: there is no notebook, or no exercise that counts.
+        ValueError: there is no notebook, or none with an exercise that counts; a chapter or an exercise is unknown, or
+            `student_pattern` is no regular expression.
         RuntimeError: the sandbox does not work; nobody gets 0 for that, and what was graded until then is kept.
 
     Returns:
         The rows, by student and exercise.
     """
     limits = limits or Limits()
-    submissions, others = _submissions.find(folder)
+    try:
+        pattern = None if student_pattern is None else re.compile(student_pattern)
+    except re.error as error:
+        raise ValueError(f"student_pattern={student_pattern!r:.80} is no regular expression: {error}") from error
+    _require_known(chapters, points or {})
+    submissions, others = _submissions.find(folder, pattern)
     if not submissions:
         raise ValueError(f"there is no notebook below folder={str(folder)!r}")
-    exercises = _choose(submissions, chapters)
+    if last:
+        submissions.sort(key=lambda one: (one.student, one.path.lstat().st_mtime_ns, one.notebook))
+    tasks = [_task(one, chapters) for one in submissions]
+    if not any(task.exercises for task in tasks):
+        raise ValueError("no checker is called in these notebooks; name the chapters")
     require_working(launcher, limits)
     journal = out.with_name(out.name + ".progress")
     journal.mkdir(parents=True, exist_ok=True)
     journal.chmod(0o700)
     rows: dict[Path, list[Row]] = {}
-    how = _How(exercises, seed, launcher, limits, journal, retry)
+    how = _How(seed, launcher, limits, journal, retry)
     with (
         ThreadPoolExecutor(jobs) as pool,
-        tqdm(total=len(submissions), unit="notebook", disable=not progress) as bar,
+        tqdm(total=len(tasks), unit="notebook", disable=not progress) as bar,
     ):
-        waiting = {pool.submit(_graded_once, student, path, how): path for student, path in submissions}
+        waiting = {pool.submit(_graded_once, task, how): task.submission.path for task in tasks}
         try:
             for done in as_completed(waiting):
                 rows[waiting[done]] = done.result()
@@ -90,16 +109,17 @@ def grade_class(
             if isinstance(error, KeyboardInterrupt):
                 tqdm.write("Stopping. The same command goes on from here.", file=sys.stderr)
             raise
-    ordered = [row for _, path in submissions for row in rows[path]]
+    ordered = [_weighed(row, points or {}) for one in submissions for row in rows[one.path]]
     write(out, as_csv(COLUMNS, [asdict(row).values() for row in ordered]))
-    write(out.with_name(out.name + ".students.csv"), as_csv(("student", "points", "out_of"), totals(ordered)))
+    write(out.with_name(out.name + ".students.csv"), gradebook(counted(ordered, last=last)))
     for path in others:
         if out.parent in path.parents and path.relative_to(out.parent).parts[0].startswith(out.name):
             continue  # what this program has written
         why = "a link" if path.is_symlink() else "no notebook"
         tqdm.write(f"Not graded, {why}: {harmless(str(path.relative_to(folder)))}", file=sys.stderr)
-    for student in sorted({student for student, _ in submissions} - {row.student for row in ordered}):
-        tqdm.write(f"Not graded, of another chapter: {harmless(student)}", file=sys.stderr)
+    for row in ordered:
+        if not row.exercise:
+            tqdm.write(f"Not graded: {harmless(row.notebook)}: {row.diagnosis}", file=sys.stderr)
     return ordered
 
 
@@ -110,38 +130,69 @@ def _runs(numbers: Sequence[int]) -> str:
     return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
-def _choose(submissions: Iterable[tuple[str, Path]], chapters: Sequence[int]) -> list[Exercise]:
+def _require_known(chapters: Sequence[int], points: Mapping[str, int]) -> None:
     known = sorted({exercise.chapter for exercise in EXERCISES.values()})
     if not set(chapters) <= set(known):
         raise ValueError(f"chapters={list(chapters)}: there are exercises for {_runs(known)}")
-    if chapters:
-        return [exercise for exercise in EXERCISES.values() if exercise.chapter in chapters]
-    named: Counter[str] = Counter()
-    readable = 0
-    for _, path in submissions:
-        try:
-            named.update(_submissions.checked_names(_submissions.code_cells(_submissions.content(path))))
-            readable += 1
-        except ValueError:
-            continue
-    chosen = [exercise for name, exercise in EXERCISES.items() if named[name] >= (2 if readable > 2 else 1)]
-    if not chosen:
-        raise ValueError("no checker is called in these notebooks; name the chapters")
-    return chosen
+    for name, value in points.items():
+        if name not in EXERCISES:
+            raise ValueError(f"points: there is no exercise {name!r:.80}")
+        require_count(f"points[{name!r}]", value, minimum=0)
 
 
-def _own(exercises: list[Exercise], cells: dict[int, str]) -> list[Exercise]:
-    """Those of the chapters that this notebook belongs to: a student may hand in one for each."""
-    called = _submissions.checked_names(cells)
+def _weighed(row: Row, points: Mapping[str, int]) -> Row:
+    """The row with the exercise's points of this course."""
+    if row.exercise not in points:
+        return row
+    worth = points[row.exercise]
+    return replace(row, points=worth * (row.points == row.out_of), out_of=worth)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What is to be done with one submission: run its cells for these exercises, or say why nothing is done."""
+
+    submission: Submission
+    digest: bytes
+    cells: dict[int, str]
+    exercises: list[Exercise]
+    why: Finding | None = None
+    chapter: int | None = None
+
+
+def _task(one: Submission, chapters: Sequence[int]) -> _Task:
+    try:
+        content = _submissions.content(one.path)
+        notebook = _submissions.read(content)
+    except ValueError as error:
+        finding = Finding(False, "unreadable", None, f"the notebook could not be read: {error}")
+        return _Task(one, b"", {}, _of(chapters), finding)
+    if notebook.is_chapter:
+        text = "this is a chapter of the book, with its solutions, and not the students' notebook"
+        return _Task(one, b"", {}, [], Finding(False, "a chapter", None, text))
+    called = _submissions.checked_names(notebook.cells)
     own = {exercise.chapter for name, exercise in EXERCISES.items() if name in called}
-    return [exercise for exercise in exercises if exercise.chapter in own] if own else exercises
+    named = _submissions.chapter_named(notebook, one.notebook)
+    own = own or set(chapters) or ({named} if named is not None else set())
+    exercises = _of([chapter for chapter in own if not chapters or chapter in chapters])
+    if exercises:
+        return _Task(one, hashlib.sha256(content).digest(), notebook.cells, exercises)
+    if chapters:
+        text = f"it calls the checkers of chapter {_runs(sorted(own))}, which is not graded"
+        return _Task(one, b"", {}, [], Finding(False, "other chapter", None, text), min(own))
+    text = "it calls no checker, and nothing says which chapter it belongs to: --chapter names one"
+    return _Task(one, b"", {}, [], Finding(False, "no exercise", None, text))
+
+
+def _of(chapters: Iterable[int]) -> list[Exercise]:
+    wanted = set(chapters)
+    return [exercise for exercise in EXERCISES.values() if exercise.chapter in wanted]
 
 
 @dataclass(frozen=True)
 class _How:
     """What is the same for all submissions."""
 
-    exercises: list[Exercise]
     seed: str
     launcher: Launcher
     limits: Limits
@@ -150,43 +201,40 @@ class _How:
     stopping: threading.Event = field(default_factory=threading.Event)
 
 
-def _graded_once(student: str, path: Path, how: _How) -> list[Row]:
+def _graded_once(task: _Task, how: _How) -> list[Row]:
     """The rows of a submission: from the journal if this very file was graded, with these exercises and this seed."""
-    try:
-        notebook = _submissions.content(path)
-        cells = _submissions.code_cells(notebook)
-    except ValueError as error:  # soon found out again, so it is not kept
-        finding = Finding(False, "unreadable", None, f"the notebook could not be read: {error}")
-        return [_row(student, exercise, finding, "") for exercise in how.exercises]
-    exercises = _own(how.exercises, cells)
-    told = (__version__, student, how.seed, repr(how.limits), *(exercise.name for exercise in exercises))
-    parts = (notebook, *(part.encode() for part in told))
+    if task.why is not None:  # soon found out again, so it is not kept
+        why = task.why
+        return [_row(task, each, why, "") for each in task.exercises] or [_row(task, None, why, "")]
+    one = task.submission
+    told = (__version__, one.student, one.notebook, how.seed, repr(how.limits), *(each.name for each in task.exercises))
+    parts = (task.digest, *(part.encode() for part in told))
     key = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
     entry = how.journal / f"{key}.json"
     with contextlib.suppress(OSError, ValueError, TypeError):  # not there, or damaged
         rows = [Row(**row) for row in json.loads(entry.read_text(encoding="utf-8"))]
         if not (how.retry and any(row.kind in ("too slow", "stopped") for row in rows)):
             return rows
-    rows = _grade(student, cells, exercises, how)
+    rows = _grade(task, how)
     write(entry, json.dumps([asdict(row) for row in rows]))
     return rows
 
 
-def _grade(student: str, cells: dict[int, str], exercises: list[Exercise], how: _How) -> list[Row]:
-    submission = _Submission(cells, how)
+def _grade(task: _Task, how: _How) -> list[Row]:
+    submission = _Run(task.cells, how)
     try:
-        findings = [submission.examine(exercise) for exercise in exercises]
+        findings = [submission.examine(exercise) for exercise in task.exercises]
         for place, finding in enumerate(findings):
             if finding.kind == "too slow":  # the machine may have been busy with somebody else's code
                 submission.close()
-                findings[place] = submission.examine(exercises[place])
+                findings[place] = submission.examine(task.exercises[place])
         said = submission.said()
-        return [_row(student, *pair, said) for pair in zip(exercises, findings, strict=True)]
+        return [_row(task, *pair, said) for pair in zip(task.exercises, findings, strict=True)]
     finally:
         submission.close()
 
 
-class _Submission:
+class _Run:
     """The cells of a notebook in a sandbox, which is started anew when it is lost."""
 
     def __init__(self, cells: dict[int, str], how: _How) -> None:
@@ -284,14 +332,15 @@ class _Submission:
             self.sandbox = None
 
 
-def _row(student: str, exercise: Exercise, finding: Finding, notes: str) -> Row:
-    points = exercise.points if finding.solved else 0
+def _row(task: _Task, exercise: Exercise | None, finding: Finding, notes: str) -> Row:
+    worth = 0 if exercise is None else exercise.points
     return Row(
-        student,
-        exercise.chapter,
-        exercise.name,
-        points,
-        exercise.points,
+        task.submission.student,
+        task.submission.notebook,
+        task.chapter if exercise is None else exercise.chapter,
+        "" if exercise is None else exercise.name,
+        worth if finding.solved else 0,
+        worth,
         finding.kind,
         finding.mistake or "",
         finding.message,

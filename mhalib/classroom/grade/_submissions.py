@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
-import unicodedata
-from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
-from ._table import harmless
+from ._students import student_of, text_of, told_apart
 
 LARGEST, MOST_VALUES = 20 << 20, 1_000_000
 SET_UP = "# Where all is installed, this does nothing."
@@ -18,10 +16,19 @@ _NOT_A_SUBMISSION = {".ipynb_checkpoints", "__MACOSX"}
 _CALLS = re.compile(r"\bchecks\.(\w+)\(")
 
 
-def find(folder: Path) -> tuple[list[tuple[str, Path]], list[Path]]:
-    """Every notebook below `folder`, with the student's name: its path without the suffix; and all that is not graded.
+@dataclass(frozen=True)
+class Submission:
+    """One file. student: whose; notebook: its path below the folder, without the suffix."""
 
-    Names that look alike get a sign of their own.
+    student: str
+    notebook: str
+    path: Path
+
+
+def find(folder: Path, pattern: re.Pattern[str] | None = None) -> tuple[list[Submission], list[Path]]:
+    """Every notebook below `folder`, by student; and all that is not graded.
+
+    pattern: what finds the student's name in a path, see `student_of`.
     """
     found, others = [], []
     for path in sorted(folder.rglob("*")):
@@ -31,30 +38,12 @@ def find(folder: Path) -> tuple[list[tuple[str, Path]], list[Path]]:
             found.append(path)
         elif (path.is_file() or path.is_symlink()) and not path.name.startswith("."):
             others.append(path)
-    names = [_name(path.relative_to(folder)) for path in found]
-    for digits in (8, 16, 32, 64):  # for a name may have been made to look like one that has a sign already
-        looks = Counter(map(_look, names))
-        for place, name in enumerate(names):
-            if looks[_look(name)] > 1:
-                sign = hashlib.sha256(os.fsencode(found[place])).hexdigest()[:digits]
-                names[place] = f"{name} ({sign})"
-    return sorted(zip(names, found, strict=True)), others
-
-
-def _name(path: Path) -> str:
-    """As a class list has it: with composed letters, also from a system that takes them apart."""
-    text = os.fsencode(path.with_suffix("").as_posix()).decode(errors="replace")
-    return unicodedata.normalize("NFC", text)
-
-
-def _look(name: str) -> str:
-    """The name without what cannot be seen, with one form of each letter and blank."""
-    plain = unicodedata.normalize("NFKC", harmless(name))
-    seen = (letter for letter in plain if unicodedata.category(letter) not in ("Cf", "Mn", "Me"))
-    return " ".join("".join(" " if letter in _BLANK else letter for letter in seen).split())
-
-
-_BLANK = "\N{HANGUL JUNGSEONG FILLER}\N{HANGUL CHOSEONG FILLER}\N{BRAILLE PATTERN BLANK}\N{REPLACEMENT CHARACTER}"
+    below = [path.relative_to(folder) for path in found]
+    names, keys = zip(*(student_of(path, pattern) for path in below), strict=True) if below else ((), ())
+    students = told_apart(names, keys)
+    notebooks = told_apart([text_of(path.with_suffix("")) for path in below], [os.fsencode(path) for path in below])
+    made = [Submission(*one) for one in zip(students, notebooks, found, strict=True)]
+    return sorted(made, key=lambda one: (one.student, one.notebook)), others
 
 
 def content(path: Path) -> bytes:
@@ -75,22 +64,46 @@ def content(path: Path) -> bytes:
         raise ValueError(f"{type(error).__name__}: {error.strerror}") from error
 
 
-def code_cells(notebook: bytes) -> dict[int, str]:
-    """The code of a notebook, cell by cell, without the cell that installs the package: by its number among code cells.
+@dataclass(frozen=True)
+class Notebook:
+    """What is read of a file. cells: its code, by the number among code cells, without the cell that installs the
+    package; text: the first cell that is no code; is_chapter: whether it is a chapter of the book, with its solutions.
+    """
+
+    cells: dict[int, str]
+    text: str
+    is_chapter: bool
+
+
+def read(content: bytes) -> Notebook:
+    """A notebook.
 
     Raises:
-        ValueError: it is no notebook, and why.
+        ValueError: it is none, and why.
     """
-    if sum(map(notebook.count, b"[{,")) > MOST_VALUES:  # each of them may take a hundred bytes of memory
+    if sum(map(content.count, b"[{,")) > MOST_VALUES:  # each of them may take a hundred bytes of memory
         raise ValueError(f"more than {MOST_VALUES:,} values")
     try:
-        cells = json.loads(notebook.decode("utf-8-sig"))["cells"]
-        sources = ["".join(cell["source"]) for cell in cells if cell.get("cell_type") == "code"]
+        cells = json.loads(content.decode("utf-8-sig"))["cells"]
+        sources = [("".join(cell["source"]), cell.get("cell_type") == "code") for cell in cells]
+        solved = [cell for cell in cells if "exercise" in (cell.get("metadata") or {}).get("tags", [])]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{type(error).__name__}: {error}"[:200]) from error
-    return {number: source for number, source in enumerate(sources, 1) if not source.lstrip().startswith(SET_UP)}
+    code = [source for source, is_code in sources if is_code]
+    kept = {number: source for number, source in enumerate(code, 1) if not source.lstrip().startswith(SET_UP)}
+    text = next((source for source, is_code in sources if not is_code), "")
+    return Notebook(kept, text, bool(solved) and any("# BEGIN SOLUTION" in source for source in code))
 
 
 def checked_names(cells: dict[int, str]) -> set[str]:
     """The exercises whose checkers the code calls."""
     return {name for source in cells.values() for name in _CALLS.findall(source)}
+
+
+def chapter_named(notebook: Notebook, name: str) -> int | None:
+    """The chapter that a notebook says it belongs to: by its first words, as `make exercises` writes them, or by its
+    file's name; `None` if neither says any."""
+    found = re.search(r"\(\.\./chapters/(\d\d)_\w+\.ipynb\)", notebook.text) or re.search(
+        r"(?:\A|[/_-])(\d\d)_[a-z]", name
+    )
+    return int(found[1]) if found else None

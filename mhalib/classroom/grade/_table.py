@@ -6,20 +6,28 @@ import csv
 import io
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-COLUMNS = ("student", "chapter", "exercise", "points", "out_of", "kind", "mistake", "diagnosis", "notes")
+from ..checks import EXERCISES
+
+_ORDER = {name: place for place, name in enumerate(EXERCISES)}
+COLUMNS = ("student", "notebook", "chapter", "exercise", "points", "out_of", "kind", "mistake", "diagnosis", "notes")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One student, one exercise. `kind` and `mistake` are as in `checks.Finding`; or "unreadable", "stopped"."""
+    """One notebook, one exercise; or a notebook on which nothing was graded, with no exercise and `kind` that says why.
+
+    `kind` and `mistake` are as in `checks.Finding`; or "unreadable", "stopped", "no exercise", "other chapter",
+    "a chapter".
+    """
 
     student: str
-    chapter: int
+    notebook: str
+    chapter: int | None
     exercise: str
     points: int
     out_of: int
@@ -29,14 +37,35 @@ class Row:
     notes: str
 
 
-def totals(rows: Iterable[Row]) -> list[tuple[str, int, int]]:
-    """Each student's points, and out of how many."""
-    sums: dict[str, list[int]] = {}
+def counted(rows: Iterable[Row], *, last: bool = False) -> dict[str, dict[str, Row]]:
+    """Of each student, the row that counts of each exercise: the one with the most points, or the last one."""
+    found: dict[str, dict[str, Row]] = {}
     for row in rows:
-        of_student = sums.setdefault(row.student, [0, 0])
-        of_student[0] += row.points
-        of_student[1] += row.out_of
-    return [(student, points, out_of) for student, (points, out_of) in sums.items()]
+        own = found.setdefault(row.student, {})
+        before = own.get(row.exercise)
+        if row.exercise and (before is None or last or row.points > before.points):
+            own[row.exercise] = row
+    return found
+
+
+def totals(found: Mapping[str, Mapping[str, Row]]) -> list[tuple[str, int, int]]:
+    """Each student's points, and out of how many."""
+    return [
+        (student, sum(row.points for row in own.values()), sum(row.out_of for row in own.values()))
+        for student, own in found.items()
+    ]
+
+
+def gradebook(found: Mapping[str, Mapping[str, Row]]) -> str:
+    """A line for each student: points, out of how many, and the points of each exercise, empty where none was handed
+    in."""
+    chapters = {name: row.chapter or 0 for own in found.values() for name, row in own.items()}
+    exercises = sorted(chapters, key=lambda name: (chapters[name], _ORDER.get(name, 0), name))
+    lines = [
+        (*total, *(own[name].points if name in own else "" for name in exercises))
+        for total, own in zip(totals(found), found.values(), strict=True)
+    ]
+    return as_csv(("student", "points", "out_of", *exercises), lines)
 
 
 def as_csv(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:

@@ -1,0 +1,63 @@
+"""Whose notebook a file is: names as file systems, Moodle, Canvas and Blackboard write them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from pathlib import PurePath
+
+from ._table import harmless
+
+DOWNLOADS = (
+    re.compile(r"(?P<student>[^/]+?)_(?P<number>\d+)_assignsubmission_(?:file|onlinetext)_?/.+"),  # Moodle: folders
+    re.compile(r"[^/]+_(?P<student>[^_/]+)(?P<number>)_attempt_\d{4}(?:-\d\d){5}[^/]*"),  # Blackboard: files
+    re.compile(r"(?P<student>[^_/]+)_(?:LATE_)?(?P<number>\d+)_\d+_[^/]+"),  # Canvas: files
+)
+_BLANK = "\N{HANGUL JUNGSEONG FILLER}\N{HANGUL CHOSEONG FILLER}\N{BRAILLE PATTERN BLANK}\N{REPLACEMENT CHARACTER}"
+
+
+def text_of(path: PurePath) -> str:
+    """A path as a class list has it: with composed letters, also from a system that takes them apart."""
+    return unicodedata.normalize("NFC", os.fsencode(path.as_posix()).decode(errors="replace"))
+
+
+def student_of(path: PurePath, pattern: re.Pattern[str] | None) -> tuple[str, Hashable]:
+    """The student's name in a path below the folder of submissions, and what says that two are the same.
+
+    The name is the group "student" of `pattern`, or its first group, or all that it finds. Without a pattern, or where
+    it finds nothing, it is what Moodle, Blackboard and Canvas write, and else the first folder, or the file without its
+    suffix.
+    """
+    text = text_of(path)
+    found = pattern.search(text) if pattern is not None else None
+    if found is not None:
+        name = found[("student" if "student" in found.re.groupindex else 1) if found.re.groups else 0] or text
+        return name, name
+    for known in DOWNLOADS:
+        match = known.fullmatch(text)
+        if match is not None:
+            return match["student"], (match["student"], match["number"])
+    first = os.fsencode(path.parts[0])
+    return text_of(PurePath(path.parts[0])).removesuffix(".ipynb"), first.removesuffix(b".ipynb")
+
+
+def told_apart(names: Sequence[str], keys: Sequence[Hashable]) -> list[str]:
+    """The names; those that look alike and have different keys get a sign of their own behind them."""
+    named = list(names)
+    for digits in (8, 16, 32, 64):  # for a name may have been made to look like one that has a sign already
+        looks = Counter(look for look, _ in {(_look(name), key) for name, key in zip(named, keys, strict=True)})
+        for place, name in enumerate(named):
+            if looks[_look(name)] > 1:
+                named[place] = f"{name} ({hashlib.sha256(repr(keys[place]).encode()).hexdigest()[:digits]})"
+    return named
+
+
+def _look(name: str) -> str:
+    """The name without what cannot be seen, with one form of each letter and blank."""
+    plain = unicodedata.normalize("NFKC", harmless(name))
+    seen = (letter for letter in plain if unicodedata.category(letter) not in ("Cf", "Mn", "Me"))
+    return " ".join("".join(" " if letter in _BLANK else letter for letter in seen).split())
