@@ -41,8 +41,9 @@ def student_of(path: PurePath, pattern: re.Pattern[str] | None) -> tuple[str, Ha
         match = known.fullmatch(text)
         if match is not None:
             return match["student"], (match["student"], match["number"])
-    first = os.fsencode(path.parts[0])
-    return text_of(PurePath(path.parts[0])).removesuffix(".ipynb"), first.removesuffix(b".ipynb")
+    first = PurePath(path.parts[0])
+    first = first.with_suffix("") if first.suffix.lower() == ".ipynb" else first
+    return text_of(first), os.fsencode(first)
 
 
 def told_apart(names: Sequence[str], keys: Sequence[Hashable]) -> list[str]:
