@@ -64,7 +64,7 @@ def in_tensorflow(arrays: Arrays, x: np.ndarray) -> Passes:
     return {
         "TensorFlow, eager": lambda: attend(z),
         "TensorFlow, tf.function": lambda: graph(z),
-        "TensorFlow, tf.function with XLA": lambda: fused(z),
+        "TensorFlow, XLA": lambda: fused(z),
     }
 
 
