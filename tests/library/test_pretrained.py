@@ -348,7 +348,7 @@ def test_a_damaged_file_is_named(checkpoint, name, message):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"model_type": "mpnet"}, "model_type='mpnet' in config.json is not one of ['bert', 'camembert', 'distilbert'"),
+        ({"model_type": "mpnet"}, "model_type='mpnet' in config.json is not one of ['bart', 'bert', 'camembert'"),
         ({"model_type": None}, "model_type=None in config.json is not one of"),
         ({"hidden_act": "relu"}, "hidden_act='relu' in config.json: our blocks need 'gelu'"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key' in config.json"),
