@@ -81,12 +81,13 @@ class Place:
                 revision, sha256 = pin.revision, sha256 or pin.sha256
         self.revision, self.sha256 = revision, sha256
 
-    def require(self) -> None:
-        """Raise ValueError if the source is a folder that lacks a file."""
+    def require(self, with_tokenizer: bool = True) -> None:
+        """Raise ValueError if the source is a folder that lacks a file; one without tokenizer.json may be enough."""
         if self.folder is None:
             return
         has_weights = (self.folder / WEIGHTS).is_file() or (self.folder / INDEX).is_file()
-        missing = [name for name in (CONFIG, TOKENIZER) if not (self.folder / name).is_file()]
+        needed = (CONFIG, TOKENIZER) if with_tokenizer else (CONFIG,)
+        missing = [name for name in needed if not (self.folder / name).is_file()]
         missing[1 if CONFIG in missing else 0 : 0] = [] if has_weights else [WEIGHTS]
         if missing:
             more = "" if TOKENIZER not in missing else f"; {_HOW_TO_MAKE_A_TOKENIZER}"
@@ -138,7 +139,8 @@ class Place:
 
 
 _HOW_TO_MAKE_A_TOKENIZER = (
-    "transformers.AutoTokenizer.from_pretrained(source).save_pretrained(folder) writes a tokenizer.json"
+    "transformers.AutoTokenizer.from_pretrained(source).save_pretrained(folder) writes a tokenizer.json for most "
+    "models, and with_tokenizer=False does without"
 )
 
 

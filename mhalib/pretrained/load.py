@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._validate import require_choice, require_count, require_device, require_kind
+from .._validate import require_choice, require_count, require_device, require_flag, require_kind
 from ..models import Transformer
 from ..models._base import CROSS, DECODER, ENCODER
 from .config import Config
@@ -31,7 +31,7 @@ class Pretrained:
 
     model: a `mhalib.models.BERT`, `GPT` or `Transformer`, which gates, measures and pictures take like the book's own
         models; or, loaded through transformers, what that library made.
-    tokenizer: a `tokenizers.Tokenizer` that neither pads nor cuts.
+    tokenizer: a `tokenizers.Tokenizer` that neither pads nor cuts; `None` where it was left out.
     sha256: of the file of weights; of several, as if they were one, in the order of their names.
     start: the id of the token that begins what an encoder-decoder writes, `decoder_start_token_id` in its config.json;
         `None` where that says none.
@@ -51,7 +51,7 @@ class Pretrained:
         Raises:
             TypeError: it is not a string.
             ValueError: it has no tokens, or more tokens than the model has learned positions, or an encoder like
-                RoBERTa is given the token that pads.
+                RoBERTa is given the token that pads; or there is no tokenizer.
         """
         tokens, ids = self._encoded("text", text)
         with torch.no_grad():
@@ -88,6 +88,8 @@ class Pretrained:
         """A text's tokens, and their ids; errors call it by `name`."""
         if not isinstance(text, str):
             raise TypeError(f"{name} must be a string, got {type(text).__name__}: {text!r:.80}")
+        if self.tokenizer is None:
+            raise ValueError(f"{name}={text!r:.80} cannot be read without a tokenizer: model takes ids")
         encoded = self.tokenizer.encode(text)
         if not encoded.ids:
             raise ValueError(f"{name}={text!r:.80} has no tokens")
@@ -108,6 +110,7 @@ def load(
     dtype: torch.dtype = torch.float32,
     offline: bool = False,
     memory_limit: int | None = None,
+    with_tokenizer: bool = True,
 ) -> Pretrained:
     """A model with its trained weights, in evaluation mode.
 
@@ -131,6 +134,8 @@ def load(
         offline: whether the hub's files must be on this machine already, and nothing may be fetched.
         memory_limit: how many bytes the weights may take in our layers; `None` means what is free on the device, where
             it can be known. `mhalib.pretrained.memory` counts them beforehand.
+        with_tokenizer: `False` leaves tokenizer.json out, which Marian does not have. Then `model` takes ids that
+            another tokenizer made, and a text is refused.
 
     Raises:
         TypeError, ValueError: an argument is not of this kind, a file is missing or damaged, the hash is another, the
@@ -144,7 +149,8 @@ def load(
     if memory_limit is not None:
         require_count("memory_limit", memory_limit)
     place = Place(source, revision, sha256, offline)
-    place.require()
+    require_flag("with_tokenizer", with_tokenizer)
+    place.require(with_tokenizer)
     config = place.config()
     if through == "mhalib":
         require_room(on_meta(config), dtype, "cpu" if device is None else device, memory_limit)
@@ -153,7 +159,7 @@ def load(
     if place.sha256 not in (None, found):
         names = paths[0].name if len(paths) == 1 else f"the {len(paths)} files of weights"
         raise ValueError(f"{names} of {str(source)!r} is not what was asked for: sha256 is {found}, not {place.sha256}")
-    tokenizer = _tokenizer(place.path(TOKENIZER))
+    tokenizer = _tokenizer(place.path(TOKENIZER)) if with_tokenizer else None
     if through == "mhalib":
         model, run = _own(config, Checkpoint(paths), dtype, device)
     else:

@@ -308,6 +308,20 @@ def test_a_pair_that_cannot_be_read_is_refused(stored, tmp_path):
         pretrained.load(stored("marian, two vocabularies")[1]).pair("w5", "w5")
 
 
+def test_a_model_without_a_tokenizer_takes_ids(stored, ours, tmp_path):
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((stored("marian")[1] / name).read_bytes())
+    with pytest.raises(ValueError, match="with_tokenizer=False does without"):
+        pretrained.load(tmp_path)
+    found = pretrained.load(tmp_path, with_tokenizer=False)
+    assert found.tokenizer is None
+    assert torch.equal(found.model(*_texts())[0], ours("marian")(*_texts())[0])
+    with pytest.raises(ValueError, match="text='w5' cannot be read without a tokenizer: model takes ids"):
+        found("w5")
+    with pytest.raises(TypeError, match="with_tokenizer must be True or False, got int: 0"):
+        pretrained.load(tmp_path, with_tokenizer=0)
+
+
 @TWO
 def test_several_files_and_bfloat16(name, stored, ours, tmp_path):
     write(stored(name)[0], tmp_path, max_shard_size="9KB")

@@ -743,6 +743,7 @@ PLACES = {
             "dtype": torch.float32,
             "offline": True,
             "memory_limit": None,
+            "with_tokenizer": False,
         },
     ),
     "pretrained.memory": (
