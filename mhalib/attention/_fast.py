@@ -42,6 +42,22 @@ def fused(
     return found.flatten(1, 2)[:, :, None] if one_query else found
 
 
+def fused_with(
+    q: Tensor, k: Tensor, v: Tensor, added: Tensor, mask: Tensor | None, dropout: float, scale: float | None
+) -> Tensor:
+    """Torch's kernel, with numbers (h, Q, K) that are added to the scores. A row that sees nothing finds 0."""
+    added = added.expand(q.shape[1], q.shape[2], k.shape[2])
+    if mask is None:
+        return fused(q, k, v, added, dropout, scale)
+    row_sees = mask.any(-1, keepdim=True)  # something, that is
+    all_rows_see = _surely_all(row_sees)
+    added = torch.where(mask, added, -math.inf)
+    if all_rows_see:
+        return fused(q, k, v, added, dropout, scale)
+    found = fused(q, k, v, torch.where(row_sees, added, 0.0), dropout, scale)
+    return found.masked_fill(~row_sees, 0.0)
+
+
 def _products_of_a_group(q: Tensor, k: Tensor) -> int:
     """Into how many products the heads of a group are cut. A CPU's kernel gives each product to one thread, so one for
     each group would leave threads without work where examples and groups are few."""

@@ -40,6 +40,7 @@ _STEPS = (
     "place",
     "note_keys",
     "score",
+    "added",
     "mix_scores",
     "softmax",
     "mix_weights",
@@ -116,6 +117,7 @@ class MultiHeadAttention(nn.Module):
 
     _looks_at_scores = False
     _looks_between = False
+    _adds = False
     _mixes_heads = False
     _HEADS_OWN = frozenset(f"{name}.{part}" for name in ("W_q", "W_k", "W_v", "W_o") for part in ("weight", "bias"))
 
@@ -123,7 +125,8 @@ class MultiHeadAttention(nn.Module):
         super().__init_subclass__(**kwargs)
         replaced = {step for step in _STEPS if getattr(cls, step) is not getattr(MultiHeadAttention, step)}
         cls.is_variant = bool(replaced)
-        cls._mixes_heads = not replaced <= {"_join_masks", "score", "softmax", "average", "gate"}
+        cls._adds = "added" in replaced
+        cls._mixes_heads = not replaced <= {"_join_masks", "score", "added", "softmax", "average", "gate"}
         cls._looks_at_scores = not replaced.isdisjoint(_SCORE_STEPS)
         cls._looks_between = cls._looks_at_scores or not replaced.isdisjoint(("mix_weights", "average"))
 
@@ -299,6 +302,11 @@ class MultiHeadAttention(nn.Module):
         """q (B, h, Q, d) and k (B, h, K, d) -> scores (B, h, Q, K)."""
         return _fast.scores(q, k, self._scale_given)
 
+    def added(self, num_queries: int, num_kvpairs: int) -> Tensor | None:
+        """What is added to all examples' scores, broadcastable to (h, Q, K); `None` is nothing. Torch's fused kernel
+        takes it, too."""
+        return None
+
     def mix_scores(self, scores: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
         """Scores (B, h, Q, K) -> scores. `queries` is the layer's input, `keys` what `note_keys` made of that."""
         return scores
@@ -411,10 +419,14 @@ class MultiHeadAttention(nn.Module):
         return handle
 
     def _weigh(self, q: Tensor, k: Tensor, mask: Tensor | None, queries: Tensor, keys: Tensor) -> Tensor:
-        if self._looks_at_scores or any(step in self.__dict__ for step in _SCORE_STEPS):
+        if self._looks_at_scores or self._adds or any(step in self.__dict__ for step in _SCORE_STEPS):
             # scores have no name here, so that their memory is free again, or used again, as soon as can be
-            return self.softmax(self.mix_scores(self.score(q, k), queries, keys), mask)
+            return self.softmax(self.mix_scores(self._add(self.score(q, k)), queries, keys), mask)
         return _kept.weights(q, k, mask, self._scale_given)
+
+    def _add(self, scores: Tensor) -> Tensor:
+        added = self.added(*scores.shape[-2:]) if self._adds else None
+        return scores if added is None else scores + added.to(scores.dtype)
 
     def _for_each_head(self, x: Tensor) -> Tensor:
         """(B, num_kv_heads, K, width) -> (B, h, K, width)."""
@@ -428,6 +440,12 @@ class MultiHeadAttention(nn.Module):
     def _fused(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | None) -> Tensor:
         if not self._has_equal_groups():
             k, v = self._for_each_head(k), self._for_each_head(v)
+        added = self.added(q.shape[2], k.shape[2]) if self._adds else None
+        if added is not None:
+            matrix = _matrix(mask, q, k.shape[2])
+            return _fast.fused_with(
+                q, k, v, added.to(q.dtype), matrix, self.dropout if self.training else 0.0, self._scale_given
+            )
         is_causal = is_symbolic(mask) and mask.is_causal()
         matrix = None if is_causal else _matrix(mask, q, k.shape[2])
         return _fast.fused(q, k, v, matrix, self.dropout if self.training else 0.0, self._scale_given, is_causal)

@@ -45,8 +45,8 @@ class Model(nn.Module):
         raise NotImplementedError
 
     def share(self) -> None:
-        """Let places of the model that share a parameter have the same one: what `__init__` does, and who has given
-        them several, as `load_state_dict(..., assign=True)` does."""
+        """Give all places of the model that share a parameter the same one. The constructor calls it, and so does
+        `load_state_dict`, which with `assign=True` puts a new parameter into each place."""
         for module in self.modules():
             if isinstance(module, _Stack):
                 module.share()
@@ -64,8 +64,8 @@ class Model(nn.Module):
 
 
 class Tokens(nn.Module):
-    """A vector for each token, times `scale`, with its position where positions act on vectors; normalised after that
-    where `norm` says so. Errors call the tokens by `name`."""
+    """A vector for each token, times `scale`, with its position where positions act on vectors. With `norm`, a
+    normalisation follows. Errors call the tokens by `name`."""
 
     def __init__(
         self, vocab_size: int, design: Description, name: str = "tokens", scale: float = 1.0, norm: bool = False
@@ -113,11 +113,12 @@ class _Stack(nn.Module):
         self.share()
 
     def share(self) -> None:
-        """Let all layers have the first one's parameters of those that a kind of attention has once for all."""
-        for of_kind in self._by_kind():
-            for name in of_kind[0].shared_by_layers:
-                for layer in of_kind[1:]:
-                    setattr(layer, name, getattr(of_kind[0], name))
+        """Give the layers of a kind those parameters of the first one that its kind of attention has once for all."""
+        for first, *others in self._by_kind():
+            for name in first.shared_by_layers:
+                for layer in others:
+                    if name in layer.shared_by_layers:
+                        setattr(layer, name, getattr(first, name))
 
     def _by_kind(self) -> list[list[MultiHeadAttention]]:
         return [self.self_attention]

@@ -6,12 +6,13 @@
 |---|---|---|---|---|---|
 | bart | layer, after | GELU | learned, two unused places before the first | a norm | tied, with biases |
 | mbart | layer, before | GELU | learned, two unused places before the first | a norm | tied, with biases |
-| marian | layer, after | GELU, ReLU or SiLU | sinusoidal, sines before cosines | vectors times √D | tied, with biases |
+| marian | layer, after | SiLU | sinusoidal, sines before cosines | vectors times √D | tied, with biases |
 | pegasus | layer, before | ReLU | sinusoidal, sines before cosines | vectors times √D | tied, with biases |
 | t5 1.0 | rms, before | ReLU | a number for each distance and head | | tied, times 1/√D |
 | t5 1.1, flan-t5, mt5 | rms, before | GEGLU with tanh | a number for each distance and head | | own |
 
-Source and target have the same vectors for their tokens, but for a Marian whose config.json says otherwise.
+Source and target have the same vectors for their tokens, but for a Marian whose config.json says otherwise. Of BART,
+mBART and Pegasus, too, config.json may scale the vectors, and of all it names the function in the networks.
 """
 
 from __future__ import annotations
@@ -206,14 +207,10 @@ def _origin(family: EncoderDecoderFamily, own: str) -> Origin:
         return family.others[own]
     stack, _, number, rest = own.split(".", 3)
     parts = family.encoder if stack == "encoder" else family.decoder
-    part, kind = (rest, "") if rest in parts else rest.rsplit(".", 1)
+    part, dot, kind = (rest, "", "") if rest in parts else rest.rpartition(".")
     names = parts[part]
-    kind = kind and f".{kind}"
-    return Origin(
-        tuple(
-            f"{stack}.{family.layers}.{number}.{name}{kind}" for name in ((names,) if isinstance(names, str) else names)
-        )
-    )
+    before, after = f"{stack}.{family.layers}.{number}.", dot + kind
+    return Origin(tuple(before + name + after for name in ([names] if isinstance(names, str) else names)))
 
 
 def _prefix(family: EncoderDecoderFamily, tensors: Mapping[str, Tensor]) -> str:
@@ -223,8 +220,8 @@ def _prefix(family: EncoderDecoderFamily, tensors: Mapping[str, Tensor]) -> str:
 
 
 def _left_out(model: Transformer, tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """What a checkpoint lacks and need not hold: biases of BART's logits that are 0, and a T5's readout that is its
-    tokens' vectors, which no entry of its config.json tells from one that is its own."""
+    """What a checkpoint need not hold. Without biases, BART's logits have none but 0. Without a readout of its own, a
+    T5 reads logits out by its tokens' vectors, and its config.json does not say so."""
     found = {}
     if model.readout.bias is not None and "final_logits_bias" not in tensors:
         found["final_logits_bias"] = torch.zeros(1, model.target.vocab_size)

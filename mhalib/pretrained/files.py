@@ -144,8 +144,11 @@ class Place:
 
 
 _HOW_TO_MAKE = {
-    name: f"transformers.{kind}.from_pretrained(source).save_pretrained(folder) writes a {name}"
-    for name, kind in ((TOKENIZER, "AutoTokenizer"), (PREPARATION, "AutoImageProcessor"))
+    name: f"transformers.{kind}.from_pretrained(source).save_pretrained(folder) writes a {name}{more}"
+    for name, kind, more in (
+        (TOKENIZER, "AutoTokenizer", " for most models, and with_tokenizer=False does without"),
+        (PREPARATION, "AutoImageProcessor", ""),
+    )
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._validate import require_choice, require_count, require_device, require_kind
+from .._validate import require_choice, require_count, require_device, require_flag, require_kind
 from ..models import CLIP, Transformer, ViT
 from ..models._base import CROSS, DECODER, ENCODER
 from .config import Config, read_config
@@ -33,9 +33,9 @@ class Pretrained:
     """A model and what prepares its input. Call it with a text, or with a picture where the model reads pictures.
 
     model: a `mhalib.models.BERT`, `GPT`, `Transformer`, `ViT` or `CLIP`, which gates, measures and pictures take like
-        the book's own
-        models; or, loaded through transformers, what that library made.
-    tokenizer: a `tokenizers.Tokenizer` that neither pads nor cuts; `None` of a ViT, which reads no texts.
+        the book's own models; or, loaded through transformers, what that library made.
+    tokenizer: a `tokenizers.Tokenizer` that neither pads nor cuts; `None` where it was left out, and of a ViT, which
+        reads no texts.
     sha256: of the file of weights; of several, as if they were one, in the order of their names.
     start: the id of the token that begins what an encoder-decoder writes, `decoder_start_token_id` in its config.json;
         `None` where that says none.
@@ -63,7 +63,7 @@ class Pretrained:
         Raises:
             TypeError: it is nothing that the model reads.
             ValueError: a text has no tokens, or more tokens than the model has learned positions, or an encoder like
-                RoBERTa is given the token that pads; or a picture is not one of this kind.
+                RoBERTa is given the token that pads; there is no tokenizer; or a picture is not one of this kind.
         """
         if isinstance(text, Tensor) and self.prepare is not None and self._look is not None:
             return self._read_picture(text, self.prepare, self._look)
@@ -101,10 +101,12 @@ class Pretrained:
 
     def _encoded(self, name: str, text: object) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """A text's tokens, and their ids; errors call it by `name`."""
-        if self.tokenizer is None:
+        if self.tokenizer is None and isinstance(self.model, ViT):
             raise TypeError(f"a ViT reads pictures, tensors of three axes, got {type(text).__name__}: {text!r:.80}")
         if not isinstance(text, str):
             raise TypeError(f"{name} must be a string, got {type(text).__name__}: {text!r:.80}")
+        if self.tokenizer is None:
+            raise ValueError(f"{name}={text!r:.80} cannot be read without a tokenizer: model takes ids")
         encoded = self.tokenizer.encode(text)
         if not encoded.ids:
             raise ValueError(f"{name}={text!r:.80} has no tokens")
@@ -138,6 +140,7 @@ def load(
     dtype: torch.dtype = torch.float32,
     offline: bool = False,
     memory_limit: int | None = None,
+    with_tokenizer: bool = True,
 ) -> Pretrained:
     """A model with its trained weights, in evaluation mode.
 
@@ -163,6 +166,8 @@ def load(
         offline: whether the hub's files must be on this machine already, and nothing may be fetched.
         memory_limit: how many bytes the weights may take in our layers; `None` means what is free on the device, where
             it can be known. `mhalib.pretrained.memory` counts them beforehand.
+        with_tokenizer: `False` leaves tokenizer.json out, which Marian does not have. Then `model` takes ids that
+            another tokenizer made, and a text is refused.
 
     Raises:
         TypeError, ValueError: an argument is not of this kind, a file is missing or damaged, the hash is another, the
@@ -176,9 +181,10 @@ def load(
     if memory_limit is not None:
         require_count("memory_limit", memory_limit)
     place = Place(source, revision, sha256, offline)
+    require_flag("with_tokenizer", with_tokenizer)
     config = place.config() if place.has(CONFIG) else {}
     kind = config.get("model_type")
-    needed = _needed(kind)
+    needed = tuple(name for name in _needed(kind) if with_tokenizer or name != TOKENIZER)
     place.require(needed)
     if through == "transformers" and PREPARATION in needed:
         raise ValueError(f"model_type={kind!r} in config.json reads pictures, which only our layers do here")

@@ -102,7 +102,7 @@ class RelativeAttention(MultiHeadAttention):
         self.distance_scores = nn.Parameter(torch.randn(self.num_buckets, self.num_heads) * 0.3)
 
     def added(self, num_queries: int, num_kvpairs: int) -> Tensor:
-        """What is added to the scores, (h, Q, K); the last query is the last key's token.
+        """What is added to the scores of all examples, (h, Q, K); the last query is the last key's token.
 
         Raises:
             ValueError: there are more queries than keys.
@@ -118,11 +118,6 @@ class RelativeAttention(MultiHeadAttention):
         of_each = table[distance_buckets(distances, self.num_buckets, self.max_distance, self.one_sided)].T
         # the row of the last query begins with the longest distance, that of each query before it one later
         return of_each.unfold(1, num_kvpairs, 1)[:, :num_queries].flip(1)
-
-    def score(self, q: Tensor, k: Tensor) -> Tensor:
-        """q (B, h, Q, d) and k (B, h, K, d) -> scores (B, h, Q, K)."""
-        scores = super().score(q, k)
-        return scores + self.added(*scores.shape[-2:]).to(scores.dtype)
 
     def keep_heads(self, heads: Iterable[int]) -> None:
         """As in `MultiHeadAttention`; the numbers, which other layers may have too, stay."""

@@ -36,6 +36,13 @@ SIDES = pytest.mark.parametrize("side", ["left", "right"])
 LENGTHS = {"source": [11, 7, 1], "target": [9, 2, 5]}
 
 
+@pytest.fixture(autouse=True)
+def _without_gradients():
+    """With them, torch's kernels round otherwise."""
+    with torch.no_grad():
+        yield
+
+
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
     """A case's model, and the folder that holds it; each is made once."""
@@ -76,7 +83,7 @@ def _padded(side):
 def _close(found, wanted, scale=None):
     assert found.shape == wanted.shape
     scale = wanted.abs().max() if scale is None else scale
-    deviation = float((found - wanted).detach().abs().max() / scale)
+    deviation = float((found - wanted).abs().max() / scale)
     assert deviation < CLOSE, deviation
 
 
@@ -231,7 +238,8 @@ def test_importance_and_the_ledger_take_every_layer(name, ours):
     layers = model.attention_layers()
     assert [len(of_kind) for of_kind in layers.values()] == [2, 3, 3]
     assert len(heads_of(model)) == sum(layer.num_heads for of_kind in layers.values() for layer in of_kind)
-    found = head_importance(model, [_texts()], lambda one, texts: one(*texts)[0].square().mean((1, 2)))
+    with torch.enable_grad():
+        found = head_importance(model, [_texts()], lambda one, texts: one(*texts)[0].square().mean((1, 2)))
     assert all((of_kind > 0).all() for of_kind in found.values())
     x = torch.randn(2, 5, 12)
     for of_kind in layers.values():
@@ -245,7 +253,8 @@ def test_a_model_of_its_settings_can_be_trained(name, ours):
     assert {key: x.shape for key, x in model.state_dict().items()} == {
         key: x.shape for key, x in ours(name).state_dict().items()
     }
-    model(*_texts())[0].square().sum().backward()
+    with torch.enable_grad():
+        model(*_texts())[0].square().sum().backward()
     assert all(one.grad is not None and one.grad.abs().max() > 0 for one in model.parameters())
 
 
@@ -297,6 +306,20 @@ def test_a_pair_that_cannot_be_read_is_refused(stored, tmp_path):
         replace(found, model=torch.nn.Linear(1, 1)).pair("w5", "w5")
     with pytest.raises(ValueError, match="writes in another vocabulary than it reads"):
         pretrained.load(stored("marian, two vocabularies")[1]).pair("w5", "w5")
+
+
+def test_a_model_without_a_tokenizer_takes_ids(stored, ours, tmp_path):
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((stored("marian")[1] / name).read_bytes())
+    with pytest.raises(ValueError, match="with_tokenizer=False does without"):
+        pretrained.load(tmp_path)
+    found = pretrained.load(tmp_path, with_tokenizer=False)
+    assert found.tokenizer is None
+    assert torch.equal(found.model(*_texts())[0], ours("marian")(*_texts())[0])
+    with pytest.raises(ValueError, match="text='w5' cannot be read without a tokenizer: model takes ids"):
+        found("w5")
+    with pytest.raises(TypeError, match="with_tokenizer must be True or False, got int: 0"):
+        pretrained.load(tmp_path, with_tokenizer=0)
 
 
 @TWO

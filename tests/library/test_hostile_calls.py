@@ -776,6 +776,7 @@ PLACES = {
             "dtype": torch.float32,
             "offline": True,
             "memory_limit": None,
+            "with_tokenizer": False,
         },
     ),
     "pretrained.memory": (

@@ -155,7 +155,6 @@ LIBRARY = {
 BETWEEN = {"Talking", "Composed", "Unnormalised", "TalkingHeads", "ComposedAttention", "DifferentialAttention"} | {
     "EntmaxAttention",
     "SpanAttention",
-    "RelativeAttention",
 }
 PRUNED = {Routed, Unnormalised, *(KINDS[name] for name in ("gated", "entmax", "span", "sparse", "qk-norm", "relative"))}
 SETTINGS = {
@@ -346,8 +345,9 @@ def test_the_fused_kernel_is_taken_exactly_where_nothing_stands_between(monkeypa
         _layer(name)(x, x, x, mask=Band(), need_weights=False)
         assert len(taken) == (name not in BETWEEN), name
         if taken:
-            assert taken[0]["is_causal"] == (name != "SparseAttention")
-            assert (taken[0]["attn_mask"] is None) == (name != "SparseAttention")
+            has_matrix = name in {"SparseAttention", "RelativeAttention"}
+            assert taken[0]["is_causal"] == (not has_matrix)
+            assert (taken[0]["attn_mask"] is None) == (not has_matrix)
         taken.clear()
         _layer(name)(x, x, x)
         assert not taken
