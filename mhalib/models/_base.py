@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 import torch
@@ -42,6 +42,10 @@ class Model(nn.Module):
     def attention_layers(self) -> dict[str, list[MultiHeadAttention]]:
         """The attention layers by kind, in the places in which their weights are returned."""
         raise NotImplementedError
+
+    def settings_with(self, attention: str | Mapping[str, Any]) -> dict[str, Any]:
+        """The settings of a model like this one, all of whose attention layers are of another kind."""
+        return {**self.settings, "attention": attention}
 
     @property
     def num_weights(self) -> int:

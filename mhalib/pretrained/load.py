@@ -34,6 +34,7 @@ class Pretrained:
         models; or, loaded through transformers, what that library made.
     tokenizer: a `tokenizers.Tokenizer` that neither pads nor cuts; `None` of a ViT, which reads no texts.
     sha256: of the file of weights; of several, as if they were one, in the order of their names.
+    prepare: what pictures go through before `model` takes them; `None` of a model that reads none.
     """
 
     model: nn.Module
@@ -41,7 +42,6 @@ class Pretrained:
     sha256: str
     _run: _Run = field(repr=False)
     prepare: Preparation | None = None
-    """What pictures go through first; `None` of a model that reads none."""
     _look: _Run | None = field(default=None, repr=False)
 
     def __call__(self, text: str | Tensor) -> Reading:
@@ -49,8 +49,9 @@ class Pretrained:
         token, (N, D), of a decoder logits for the token after each, (N, vocab_size), of CLIP the text's vector.
 
         Or one picture (channels, height, width), numbers from 0 to 1, which `prepare` makes fit for the model. Its
-        tokens are the class token and the patches by row and column, "[CLS]", "0,0", "0,1", and its output is what the
-        model makes of it: logits, of CLIP the picture's vector. The vectors of CLIP are not divided by their lengths.
+        tokens are the class token and the patches by row and column, "[CLS]", "0,0", "0,1", and its output is logits
+        (num_classes,), of a ViT without a classifier a vector for each token, (N, D), and of CLIP the picture's vector.
+        The vectors of CLIP are not divided by their lengths.
 
         Raises:
             TypeError: it is nothing that the model reads.
