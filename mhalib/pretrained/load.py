@@ -167,7 +167,12 @@ def _of_pictures(model: ViT | CLIP, tokenizer: Any, sha256: str, prepare: Prepar
     pictures = model.read_pictures if isinstance(model, CLIP) else model
     texts = model.read_texts if isinstance(model, CLIP) else model
     return Pretrained(
-        model, tokenizer, sha256, lambda ids: _read(texts, ids), prepare, lambda ready: _read(pictures, ready)
+        model,
+        tokenizer,
+        sha256,
+        lambda ids: _read(texts, ids),
+        prepare=prepare,
+        _look=lambda ready: _read(pictures, ready),
     )
 
 
