@@ -57,6 +57,10 @@ class Model(nn.Module):
         self.share()
         return found
 
+    def settings_with(self, attention: str | Mapping[str, Any]) -> dict[str, Any]:
+        """The settings of a model like this one, all of whose attention layers are of another kind."""
+        return {**self.settings, "attention": attention}
+
     @property
     def num_weights(self) -> int:
         """How many numbers were learned; what several places share counts once."""

@@ -132,5 +132,9 @@ class CLIP(Model):
         logits = self.logit_scale.exp() * unit(of_pictures, dim=-1) @ unit(of_texts, dim=-1).mT
         return logits, {**seen, **read} if seen is not None and read is not None else None
 
+    def settings_with(self, attention: str | Mapping[str, Any]) -> dict[str, Any]:
+        told = super().settings_with(attention)
+        return {**told, "pictures": {**told["pictures"], "attention": attention}}
+
     def attention_layers(self) -> dict[str, list[MultiHeadAttention]]:
         return {ENCODER: self.pictures.encoder.self_attention, DECODER: self.encoder.self_attention}

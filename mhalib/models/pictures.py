@@ -95,7 +95,8 @@ class ViT(Model):
     Raises:
         TypeError, ValueError: an argument is not of this kind.
 
-    Sources: Dosovitskiy et al. 2021; Radford et al. 2021 for `norm_tokens`, Touvron et al. 2021 for `distilled`.
+    Sources: Dosovitskiy et al. 2021; for `distilled`, Touvron et al. 2021, Training Data-Efficient Image Transformers
+    and Distillation through Attention.
     """
 
     usual = Description(num_layers=2, dropout=0.1)

@@ -37,7 +37,7 @@ def recomposed(
         for name, part in list(module.named_children()):
             if isinstance(part, MultiHeadAttention):
                 setattr(module, name, _converted(part, convert))
-    new = type(model)(**{**model.settings, "attention": attention})
+    new = type(model)(**model.settings_with(attention))
     for old, made in zip(_layers(changed), _layers(new), strict=True):
         if type(old) is not type(made) or _shapes(old) != _shapes(made):
             raise ValueError(f"convert makes {_told(old)}, but attention={attention!r:.200} says {_told(made)}")

@@ -39,6 +39,7 @@ class Pretrained:
     sha256: of the file of weights; of several, as if they were one, in the order of their names.
     start: the id of the token that begins what an encoder-decoder writes, `decoder_start_token_id` in its config.json;
         `None` where that says none.
+    prepare: what pictures go through before `model` takes them; `None` of a model that reads none.
     """
 
     model: nn.Module
@@ -47,7 +48,6 @@ class Pretrained:
     _run: _Run = field(repr=False)
     start: int | None = None
     prepare: Preparation | None = None
-    """What pictures go through first; `None` of a model that reads none."""
     _look: _Run | None = field(default=None, repr=False)
 
     def __call__(self, text: str | Tensor) -> Reading:
@@ -57,8 +57,9 @@ class Pretrained:
         is written, too.
 
         Or one picture (channels, height, width), numbers from 0 to 1, which `prepare` makes fit for the model. Its
-        tokens are the class token and the patches by row and column, "[CLS]", "0,0", "0,1", and its output is what the
-        model makes of it: logits, of CLIP the picture's vector. The vectors of CLIP are not divided by their lengths.
+        tokens are the class token and the patches by row and column, "[CLS]", "0,0", "0,1", and its output is logits
+        (num_classes,), of a ViT without a classifier a vector for each token, (N, D), and of CLIP the picture's vector.
+        The vectors of CLIP are not divided by their lengths.
 
         Raises:
             TypeError: it is nothing that the model reads.

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from mhalib import decoding
-from mhalib.models import CLIP, Captioner, PictureReader, ViT, patches
+from mhalib.models import CLIP, Captioner, PictureReader, ViT, patches, recomposed
+from mhalib.variants import group_heads
 
 B, HEIGHT, WIDTH, SIZE = 2, 6, 10, 2
 N = (HEIGHT // SIZE) * (WIDTH // SIZE)  # 15
@@ -266,6 +267,19 @@ def test_clip_says_how_well_each_picture_fits_each_text():
     loss = torch.nn.functional.cross_entropy(model(images, tokens)[0], torch.tensor([0, 2]))
     loss.backward()
     assert all(one.grad is not None and one.grad.abs().max() > 0 for one in model.parameters())
+
+
+def test_both_towers_of_clip_are_recomposed():
+    torch.manual_seed(1)
+    model = CLIP(7, 5, 12, 4, 1, 8, pictures={"num_heads": 2, "dropout": 0.0}, max_tokens=4).eval()
+    grouped = recomposed(model, {"name": "multi-head", "num_kv_heads": 2}, lambda layer: group_heads(layer, 2))
+    again = CLIP(**grouped.settings)
+    for one in (grouped, again):
+        layers = [layer for of_kind in one.attention_layers().values() for layer in of_kind]
+        assert [(layer.num_heads, layer.num_kv_heads) for layer in layers] == [(2, 2), (2, 2), (4, 2)]
+    images, tokens = torch.rand(2, 3, 8, 8), torch.randint(7, (3, 4))
+    torch.testing.assert_close(grouped.read_pictures(images)[0], model.read_pictures(images)[0])  # 2 heads as before
+    assert not torch.allclose(grouped.read_texts(tokens)[0], model.read_texts(tokens)[0])
 
 
 @pytest.mark.parametrize(

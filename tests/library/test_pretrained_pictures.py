@@ -5,7 +5,9 @@ import functools
 import json
 import math
 import re
+import sys
 import traceback
+import types
 from pathlib import Path
 
 import pytest
@@ -266,7 +268,7 @@ def _picture(height, width):
     return whole.float() / 255, whole
 
 
-@pytest.mark.parametrize("size", [(97, 61), (40, 300), (13, 17)])
+@pytest.mark.parametrize("size", [(97, 61), (40, 301), (13, 17)])
 @FAMILY
 def test_pictures_are_prepared_nearly_as_by_pil(name, size):
     """And exactly where nothing is resized. PIL rounds to 256 values after each of two passes."""
@@ -513,6 +515,21 @@ def test_a_missing_file_is_named_and_transformers_is_not_asked(stored, tmp_path)
         pretrained.load(tmp_path)
     with pytest.raises(ValueError, match=r"model_type='clip' in config\.json reads pictures, which only our layers do"):
         pretrained.load(folder, through="transformers")
+
+
+@pytest.mark.parametrize(("name", "more"), [("vit", [PREPARATION]), ("clip", ["tokenizer.json", PREPARATION])])
+def test_the_hub_is_asked_for_what_the_model_needs(name, more, stored, monkeypatch):
+    calls = []
+
+    def hf_hub_download(repo_id, filename, *, revision):
+        calls.append(filename)
+        return str(stored(name)[1] / filename)
+
+    module = types.ModuleType("huggingface_hub")
+    module.hf_hub_download = hf_hub_download
+    monkeypatch.setitem(sys.modules, "huggingface_hub", module)
+    pretrained.load("owner/name", revision="0123456789abcdef0123456789abcdef01234567")
+    assert calls == ["config.json", "model.safetensors", *more]
 
 
 WRONG = (None, "x", [[]], {"x": 1}, -1, 0, 1.5, math.nan)
