@@ -71,7 +71,7 @@ _DISTIL_PARTS = {
     "ffn_skip.norm": "output_layer_norm",
 }
 _ROBERTA = Family(_SIZES, "encoder.layer", _PARTS, first_position=1)
-FAMILIES = {
+FAMILIES: dict[str, Family] = {
     "bert": Family(_SIZES, "encoder.layer", _PARTS),
     "electra": Family(_SIZES, "encoder.layer", _PARTS),
     "roberta": _ROBERTA,
@@ -79,6 +79,7 @@ FAMILIES = {
     "camembert": _ROBERTA,
     "distilbert": Family(_DISTIL_SIZES, "transformer.layer", _DISTIL_PARTS, has_segments=False),
 }
+"""The encoders that are read, by the `model_type` of their config.json."""
 _EMBEDDINGS = {
     "tokens.embedding.weight": "embeddings.word_embeddings.weight",
     "tokens.positions.table": "embeddings.position_embeddings.weight",
@@ -102,6 +103,11 @@ UNREAD = {
     **dict.fromkeys(("mamba", "mamba2", "rwkv"), "it has no attention"),
 }
 """Well-known models that our blocks cannot hold, by `model_type`, and why not."""
+
+
+def supported() -> dict[str, tuple[str, ...]]:
+    """What our blocks can hold: kind of model -> each `model_type` that a config.json may say."""
+    return {"encoder": tuple(sorted(FAMILIES)), "decoder": tuple(sorted(DECODERS))}
 
 
 def require_known(config: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from .convert import build, token_without_position
 from .decoders import DECODERS, build_decoder
 from .files import MINILM, TOKENIZER, Checkpoint, Place, optional, sha256_of
 from .maps import Reading
+from .pieces import pieces
 from .room import on_meta, require_dtype, require_room
 
 ROUTES = ("mhalib", "transformers")
@@ -52,7 +53,8 @@ class Pretrained:
             raise ValueError(f"text={text!r:.80} has no tokens")
         with torch.no_grad():
             output, weights = self._run(torch.tensor([encoded.ids], device=next(self.model.parameters()).device))
-        return Reading(text, tuple(encoded.tokens), tuple(encoded.ids), weights, output)
+        names, covered = tuple(encoded.tokens), pieces(text, encoded)
+        return Reading(text, names, tuple(encoded.ids), weights, output, covered)
 
 
 def load(
