@@ -92,10 +92,13 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     },
     "mhalib.pretrained": {
         "16_what_heads_look_at": (
-            "load load_maps about_maps About=about_maps Reading=load_maps marked stacked SENTENCES=sentences "
-            "read_maps=load_maps write_maps=load_maps ERROR=load_maps MINILM=MiniLM Pretrained=load "
-            "Pin=load PINS=load FILES=load INDEX=load DECODERS=load memory=load Memory=load "
-            "ENCODER_DECODERS=load PairReading=load PICTURES=load PREPARATION=load Preparation=load"
+            "load_maps about_maps About=about_maps Reading=load_maps marked stacked SENTENCES=sentences "
+            "read_maps=load_maps write_maps=load_maps ERROR=load_maps MINILM=MiniLM"
+        ),
+        "30_open_a_model_you_know": (
+            "load Pretrained=load memory Memory=memory pieces supported FAMILIES=families DECODERS=families "
+            "ENCODER_DECODERS=families PairReading=load PICTURES=families PREPARATION=folder Preparation=load "
+            "UNREAD=refused FILES=folder INDEX=folder Pin=commit PINS=commit"
         ),
     },
     "mhalib.parallel": {"28_many_devices": "places mesh split Place=places"},

@@ -89,6 +89,7 @@ OWN_NEEDS = {  # what one chapter needs beyond that
     "20_heads_that_talk": ("anywidget", "tensorly"),
     "23_bake_off": ("anywidget", "sklearn", "scipy"),
     "29_four_frameworks": ("anywidget", "jax", "flax", "keras"),
+    "30_open_a_model_you_know": ("anywidget", "tokenizers", "transformers"),
 }
 PIP_NAMES = {"sklearn": "scikit-learn"}  # where it is imported under one name and installed under another
 RENAME = 'missing = missing.replace("{name}", "{pip_name}")  # as pip calls it\n'

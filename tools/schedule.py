@@ -50,6 +50,7 @@ SECONDS = {  # of what takes 10 or more, on one of two cores; the order is what 
     "tests/book/test_rehearse.py": 25,
     "tests/book/test_instruments.py": 25,
     "tests/book/test_colab.py": 25,
+    "tests/book/test_open_a_model.py": 20,
     "tests/book/test_refusals.py": 20,
     "tests/book/test_live_lab.py": 20,
     "tests/library/test_encoder_decoders.py": 15,

@@ -1,11 +1,13 @@
 """Real models: their weights in our layers, and the attention maps of one of them, which come with the package."""
 
+from .convert import FAMILIES, UNREAD, supported
 from .decoders import DECODERS
 from .encoder_decoders import ENCODER_DECODERS
 from .files import FILES, INDEX, MINILM, PINS, PREPARATION, Pin
 from .load import Pretrained, load
 from .maps import ERROR, About, PairReading, Reading, about_maps, load_maps, marked, read_maps, stacked, write_maps
 from .pictures import PICTURES
+from .pieces import pieces
 from .preparation import Preparation
 from .room import Memory, memory
 from .sentences import SENTENCES
@@ -14,6 +16,7 @@ __all__ = [
     "DECODERS",
     "ENCODER_DECODERS",
     "ERROR",
+    "FAMILIES",
     "FILES",
     "INDEX",
     "MINILM",
@@ -21,6 +24,7 @@ __all__ = [
     "PINS",
     "PREPARATION",
     "SENTENCES",
+    "UNREAD",
     "About",
     "Memory",
     "PairReading",
@@ -33,7 +37,9 @@ __all__ = [
     "load_maps",
     "marked",
     "memory",
+    "pieces",
     "read_maps",
     "stacked",
+    "supported",
     "write_maps",
 ]

@@ -73,7 +73,7 @@ _DISTIL_PARTS = {
     "ffn_skip.norm": "output_layer_norm",
 }
 _ROBERTA = Family(_SIZES, "encoder.layer", _PARTS, first_position=1)
-FAMILIES = {
+FAMILIES: dict[str, Family] = {
     "bert": Family(_SIZES, "encoder.layer", _PARTS),
     "electra": Family(_SIZES, "encoder.layer", _PARTS),
     "roberta": _ROBERTA,
@@ -81,6 +81,7 @@ FAMILIES = {
     "camembert": _ROBERTA,
     "distilbert": Family(_DISTIL_SIZES, "transformer.layer", _DISTIL_PARTS, has_segments=False),
 }
+"""The encoders that are read, by the `model_type` of their config.json."""
 _EMBEDDINGS = {
     "tokens.embedding.weight": "embeddings.word_embeddings.weight",
     "tokens.positions.table": "embeddings.position_embeddings.weight",
@@ -108,10 +109,15 @@ UNREAD = {
 """Well-known models that our blocks cannot hold, by `model_type`, and why not."""
 
 
+def supported() -> dict[str, tuple[str, ...]]:
+    """What our blocks can hold: kind of model -> each `model_type` that a config.json may say."""
+    kinds = {"encoder": FAMILIES, "decoder": DECODERS, "encoder-decoder": ENCODER_DECODERS, "pictures": PICTURES}
+    return {kind: tuple(sorted(families)) for kind, families in kinds.items()}
+
+
 def require_known(config: Mapping[str, Any]) -> None:
-    """Raise ValueError unless the model of this config.json is one of `FAMILIES`, `DECODERS`, `ENCODER_DECODERS` or
-    `PICTURES`."""
-    kind, known = config.get("model_type"), {*FAMILIES, *DECODERS, *ENCODER_DECODERS, *PICTURES}
+    """Raise ValueError unless the model of this config.json is `supported`."""
+    kind, known = config.get("model_type"), {one for families in supported().values() for one in families}
     if not isinstance(kind, str) or kind not in known:
         why = f" ({UNREAD[kind]})" if isinstance(kind, str) and kind in UNREAD else ""
         raise ValueError(

@@ -20,6 +20,7 @@ from .encoder_decoders import ENCODER_DECODERS, build_encoder_decoder
 from .files import CONFIG, MINILM, PREPARATION, TOKENIZER, Checkpoint, Place, optional, sha256_of
 from .maps import PairReading, Reading
 from .pictures import PICTURES, build_pictures
+from .pieces import pieces
 from .preparation import Preparation, preparation_of
 from .room import on_meta, require_dtype, require_room
 
@@ -68,11 +69,11 @@ class Pretrained:
         """
         if isinstance(text, Tensor) and self.prepare is not None and self._look is not None:
             return self._read_picture(text, self.prepare, self._look)
-        tokens, ids = self._encoded("text", text)
+        tokens, ids, covered = self._encoded("text", text)
         with torch.no_grad():
             output, weights = self._run(self._as_batch(ids))
         assert isinstance(text, str)  # or there would be no tokens
-        return Reading(text, tokens, ids, weights, output)
+        return Reading(text, tokens, ids, weights, output, covered)
 
     def pair(self, text: str, written: str) -> PairReading:
         """Read a text and what is written for it, such as its translation: both texts' tokens, the weights of the
@@ -83,8 +84,8 @@ class Pretrained:
             ValueError: a text has no tokens, or more of them than the model has learned positions; the texts are of
                 two vocabularies, of which the tokenizer has only one; or it is not known which token begins.
         """
-        tokens, ids = self._encoded("text", text)
-        new_tokens, new_ids = self._encoded("written", written)
+        tokens, ids, covered = self._encoded("text", text)
+        new_tokens, new_ids, new_covered = self._encoded("written", written)
         model = self.model
         require_kind("model", model, Transformer)
         assert isinstance(model, Transformer)
@@ -92,16 +93,18 @@ class Pretrained:
             raise ValueError("the model writes in another vocabulary than it reads, and tokenizer.json has only one")
         if self.start is None:
             raise ValueError("config.json has no decoder_start_token_id: it is not known which token begins")
-        new_tokens, new_ids = (self.tokenizer.id_to_token(self.start), *new_tokens), (self.start, *new_ids)
+        first = self.tokenizer.id_to_token(self.start)
+        new_tokens, new_ids, new_covered = (first, *new_tokens), (self.start, *new_ids), (first, *new_covered)
         with torch.no_grad():
             memory, read = model.encode(self._as_batch(ids), need_weights=True)
             logits, looked = model.decode(self._as_batch(new_ids), memory, need_weights=True)
         maps = {kind: torch.cat(of_kind) for kind, of_kind in {**read, **looked}.items()}
-        source = Reading(text, tokens, ids, maps[ENCODER], memory[0])
-        return PairReading(source, Reading(written, new_tokens, new_ids, maps[DECODER], logits[0]), maps[CROSS])
+        source = Reading(text, tokens, ids, maps[ENCODER], memory[0], covered)
+        target = Reading(written, new_tokens, new_ids, maps[DECODER], logits[0], new_covered)
+        return PairReading(source, target, maps[CROSS])
 
-    def _encoded(self, name: str, text: object) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """A text's tokens, and their ids; errors call it by `name`."""
+    def _encoded(self, name: str, text: object) -> tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...]]:
+        """A text's tokens, their ids, and what they cover of it; errors call it by `name`."""
         if self.tokenizer is None and isinstance(self.model, ViT):
             raise TypeError(f"a ViT reads pictures, tensors of three axes, got {type(text).__name__}: {text!r:.80}")
         if not isinstance(text, str):
@@ -111,7 +114,7 @@ class Pretrained:
         encoded = self.tokenizer.encode(text)
         if not encoded.ids:
             raise ValueError(f"{name}={text!r:.80} has no tokens")
-        return tuple(encoded.tokens), tuple(encoded.ids)
+        return tuple(encoded.tokens), tuple(encoded.ids), pieces(text, encoded)
 
     def _as_batch(self, ids: tuple[int, ...]) -> Tensor:
         """(1, N), where the model is."""
@@ -128,7 +131,7 @@ class Pretrained:
         _, columns = (length // vit.patches.patch_size for length in vit.patches.size[-2:])
         patches = range(vit.patches.positions.max_tokens)
         tokens = (*_CLASS_TOKENS[: vit.class_token.shape[1]], *(f"{i // columns},{i % columns}" for i in patches))
-        return Reading("", tokens, tuple(range(len(tokens))), weights, output)
+        return Reading("", tokens, tuple(range(len(tokens))), weights, output, tokens)
 
 
 def load(

@@ -39,6 +39,8 @@ class Reading:
     weights: (layers, h, N, N); `weights[2, 5]` is head 5 of layer 2, its rows are queries.
     output: (N, D), a vector for each token, or a decoder's logits, or what the model makes of a picture, see
         `Pretrained`; `None` where only the maps are stored.
+    pieces: what each token covers of the text, see `mhalib.pretrained.pieces`; of stored maps and of pictures, the
+        tokens.
     """
 
     text: str
@@ -46,6 +48,7 @@ class Reading:
     ids: tuple[int, ...]
     weights: Tensor
     output: Tensor | None = None
+    pieces: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +198,7 @@ def _reading(text: dict[str, str], units: NDArray[np.uint16]) -> Reading:
     tokens, ids = tuple(text["tokens"].split(" ")), tuple(int(number) for number in text["ids"].split(" "))
     if units.ndim != 4 or units.shape[2:] != (len(tokens), len(ids)):
         raise ValueError(f"{len(tokens)} tokens and {len(ids)} ids, but weights of shape {units.shape}")
-    return Reading(text["text"], tokens, ids, unpack(units))
+    return Reading(text["text"], tokens, ids, unpack(units), pieces=tokens)
 
 
 def pack(weights: Tensor) -> NDArray[np.uint16]:

@@ -5,6 +5,7 @@ import functools
 import gc
 import importlib
 import inspect
+import itertools
 import math
 import pkgutil
 import random
@@ -39,7 +40,7 @@ def cases_of(exercise: Exercise, seed: int = 0) -> list[dict]:
 def test_there_are_enough():
     assert len(EXERCISES) >= 30
     assert sum(len(exercise.mistakes) for exercise in EXERCISES.values()) >= 60
-    assert {exercise.chapter for exercise in EXERCISES.values()} == {*range(1, 30), 31}
+    assert {exercise.chapter for exercise in EXERCISES.values()} == {*range(1, 32)}
 
 
 def test_an_exercise_is_in_the_file_of_its_chapter_under_its_name_and_exported():
@@ -115,7 +116,7 @@ def test_the_stub_is_not_started(name):
 def test_sizes_differ(name):
     """In one case at least, no two axes of a tensor are equally long, but for those that are so by definition."""
     square = {"W_q", "W_k", "W_v", "W_o", "compositions", *(["mask"] if name == "mended_tiling" else [])} | (
-        {"weights"} if EXERCISES[name].chapter in (7, 12, 16) else set()
+        {"weights"} if EXERCISES[name].chapter in (7, 12, 16, 30) else set()
     )
     square |= {"before", "after", "mixing"} if name in ("talk", "talked_weights", "output_matrices") else set()
     for seed in SEEDS:
@@ -965,7 +966,115 @@ def bug_by_elimination(*given):
     return left[0]
 
 
+def bytes_with_defaults(config, num_tokens):
+    told = {"num_key_value_heads": config["num_attention_heads"], **config}
+    told.setdefault("head_dim", told["hidden_size"] // told["num_attention_heads"])
+    of_a_token = 2 * told["num_key_value_heads"] * told["head_dim"]
+    of_a_layer = [2 * num_tokens * of_a_token, 2 * num_tokens * num_tokens * told["num_attention_heads"]]
+    return [told["num_hidden_layers"] * each for each in of_a_layer]
+
+
+def bytes_layer_by_layer(config, num_tokens):
+    h, cache, maps = config["num_attention_heads"], 0, 0
+    for _ in range(config["num_hidden_layers"]):
+        for head in range(h):
+            maps += 2 * num_tokens**2
+            if head < config.get("num_key_value_heads", h):
+                cache += 4 * num_tokens * config.get("head_dim", config["hidden_size"] // h)
+    return cache, maps
+
+
+def bytes_of_tensors(config, num_tokens):
+    h = config["num_attention_heads"]
+    d = config["head_dim"] if "head_dim" in config else config["hidden_size"] / h
+    shape = (config["num_hidden_layers"], config.get("num_key_value_heads", h))
+    cache = torch.empty(2, *shape, num_tokens, int(d), dtype=torch.float16, device="meta")
+    maps = torch.empty(shape[0], h, num_tokens, num_tokens, dtype=torch.bfloat16, device="meta")
+    return cache.nbytes, maps.nbytes
+
+
+def names_by_groups(text, tokens, offsets):
+    found, spans = [], [(b - len(text[a:b].lstrip()), b) for a, b in offsets]
+    for span, group in itertools.groupby(zip(tokens, spans, strict=True), key=lambda pair: pair[1]):
+        group = list(group)
+        for n, (token, _) in enumerate(group, 1):
+            part = f"({n}/{len(group)})" if len(group) > 1 else ""
+            found.append(text[slice(*span)] + part if span[1] > span[0] else token)
+    return found
+
+
+def names_backwards(text, tokens, offsets):
+    found, left = [], {}
+    for token, (start, stop) in zip(reversed(tokens), reversed(offsets), strict=True):
+        if start == stop:
+            found.insert(0, token)
+            continue
+        start += text[start] == " "
+        all_of_it = sum(b == stop and a + (text[a] == " ") == start for a, b in offsets if a < b)
+        left[stop] = left.get(stop, all_of_it + 1) - 1
+        found.insert(0, text[start:stop] if all_of_it == 1 else f"{text[start:stop]}({left[stop]}/{all_of_it})")
+    return tuple(found)
+
+
+def names_by_lists(text, tokens, offsets):
+    pieces = [text[a:b].strip() for a, b in offsets]
+    ends = [b for _, b in offsets]
+    return [
+        token
+        if not piece
+        else piece + (f"({ends[: n + 1].count(ends[n])}/{ends.count(ends[n])})" if ends.count(ends[n]) > 1 else "")
+        for n, (token, piece) in enumerate(zip(tokens, pieces, strict=True))
+    ]
+
+
+def sink_by_loops(weights, is_real):
+    found = torch.zeros(weights.shape[1])
+    count = 0
+    for b in range(len(weights)):
+        real = is_real[b].nonzero()[:, 0].tolist()
+        for t in real[1:]:
+            found += weights[b, :, t, real[0]]
+            count += 1
+    return found / count
+
+
+def sink_by_one_hot(weights, is_real):
+    begins = is_real & ~F.pad(is_real, (1, 0))[:, :-1]
+    counts = (is_real & ~begins).float()
+    return torch.einsum("bhqk,bk,bq->h", weights, begins.float(), counts) / counts.sum()
+
+
+def sink_without_padding(weights, is_real):
+    rows = [w[:, m][:, :, m][:, 1:, 0] for w, m in zip(weights, is_real, strict=True)]
+    return torch.cat(rows, 1).mean(1)
+
+
 VARIANTS = {
+    "config_bytes": [bytes_with_defaults, bytes_layer_by_layer, bytes_of_tensors],
+    "readable_tokens": [names_by_groups, names_backwards, names_by_lists],
+    "sink_share": [sink_by_loops, sink_by_one_hot, sink_without_padding],
+    "chance_share": [
+        lambda claimed, by_chance: (sum(one >= claimed for one in by_chance.tolist()) + 1) / (by_chance.numel() + 1),
+        lambda claimed, by_chance: (torch.cat([by_chance, by_chance.new_tensor([claimed])]) >= claimed).float().mean(),
+        lambda claimed, by_chance: 1 - float((by_chance < claimed).sum()) / (1 + len(by_chance)),
+    ],
+    "recovered_share": [
+        lambda clean, corrupted, patched, a, b: torch.stack(
+            [(x[a] - x[b] - corrupted[a] + corrupted[b]) / (clean - corrupted)[[a, b]].diff().neg()[0] for x in patched]
+        ),
+        lambda clean, corrupted, patched, a, b: (
+            ((patched - corrupted)[:, a] - (patched - corrupted)[:, b])
+            / ((clean - corrupted)[a] - (clean - corrupted)[b])
+        ),
+        lambda clean, corrupted, patched, a, b: torch.from_numpy(
+            np.interp(
+                (patched[:, a] - patched[:, b]).numpy(),
+                *(lambda lo, hi: ([lo - 100 * (hi - lo), lo, hi + 100 * (hi - lo)], [-100.0, 0.0, 101.0]))(
+                    float(corrupted[a] - corrupted[b]), float(clean[a] - clean[b])
+                ),
+            )
+        ).float(),
+    ],
     "ported_layer": [port_in_numpy, port_with_the_fused_kernel, port_with_kernels],
     "named_bug": [bug_by_the_least_deviation, bug_by_the_first_that_fits, bug_by_elimination],
     "mended_kernels": [

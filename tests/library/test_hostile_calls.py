@@ -11,6 +11,7 @@ import linecache
 import re
 import traceback
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -149,6 +150,9 @@ def _digits():
 
 def _reading():
     return pretrained.Reading("a b", ("a", "b"), (1, 2), torch.full((2, 3, 2, 2), 0.5))
+
+
+_ENCODED = SimpleNamespace(tokens=["a", "b"], offsets=[(0, 1), (2, 3)], special_tokens_mask=[0, 0])
 
 
 def _qkv():
@@ -799,6 +803,8 @@ PLACES = {
         lambda: {"pictures": torch.rand(2, 3, 5, 6)},
     ),
     "pretrained.load_maps": (pretrained.load_maps, dict),
+    "pretrained.supported": (pretrained.supported, dict),
+    "pretrained.pieces": (pretrained.pieces, lambda: {"text": "a b", "encoded": _ENCODED}),
     "pretrained.about_maps": (pretrained.about_maps, dict),
     "pretrained.read_maps": (pretrained.read_maps, lambda: {"path": "nowhere"}),
     "pretrained.write_maps": (

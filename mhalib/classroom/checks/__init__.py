@@ -56,6 +56,8 @@ from .chapter_28 import own_keys, own_weights, summed_output
 from .chapter_28_messages import all_reduce_bytes, batch_gradient
 from .chapter_29 import named_bug, ported_layer
 from .chapter_29_repairs import mended_kernels, mended_rows
+from .chapter_30 import config_bytes, readable_tokens
+from .chapter_30_claims import chance_share, recovered_share, sink_share
 from .chapter_31 import escaping_weights, kept_keys
 from .chapter_31_states import decayed_state, delta_state
 
@@ -91,6 +93,7 @@ EXERCISES: dict[str, Exercise] = {
         *(normed_scores, rate_at, clipped, mended_update, next_scale),
         *(own_weights, summed_output, own_keys, all_reduce_bytes, batch_gradient),
         *(ported_layer, named_bug, mended_kernels, mended_rows),
+        *(config_bytes, readable_tokens, sink_share, chance_share, recovered_share),
         *(escaping_weights, decayed_state, delta_state, kept_keys),
     )
 }
@@ -111,10 +114,12 @@ __all__ = [
     "batch_to_fill",
     "cache_numbers",
     "causal_mask",
+    "chance_share",
     "choose_rates",
     "clipped",
     "composed_scores",
     "composed_weights",
+    "config_bytes",
     "converted_mask",
     "copying_table",
     "count_flops",
@@ -189,6 +194,8 @@ __all__ = [
     "prune",
     "rate_at",
     "read_pages",
+    "readable_tokens",
+    "recovered_share",
     "rotate",
     "rounded_keys",
     "row_of_fold",
@@ -198,6 +205,7 @@ __all__ = [
     "share_exact",
     "shared_scores",
     "shifted",
+    "sink_share",
     "sink_weight",
     "sinusoidal_positions",
     "span_shares",
