@@ -111,7 +111,12 @@ UNREAD = {
 
 def supported() -> dict[str, tuple[str, ...]]:
     """What our blocks can hold: kind of model -> each `model_type` that a config.json may say."""
-    kinds = {"encoder": FAMILIES, "decoder": DECODERS, "encoder-decoder": ENCODER_DECODERS, "pictures": PICTURES}
+    kinds: dict[str, Mapping[str, Any]] = {
+        "encoder": FAMILIES,
+        "decoder": DECODERS,
+        "encoder-decoder": ENCODER_DECODERS,
+        "pictures": PICTURES,
+    }
     return {kind: tuple(sorted(families)) for kind, families in kinds.items()}
 
 

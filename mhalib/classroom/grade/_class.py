@@ -124,7 +124,7 @@ def grade_class(
 
 
 def _runs(numbers: Sequence[int]) -> str:
-    """Rising numbers in words: 1 to 29, 31."""
+    """Rising numbers in words: 1 to 28, 31."""
     starts = [i for i, number in enumerate(numbers) if i == 0 or number > numbers[i - 1] + 1]
     runs = [numbers[start:stop] for start, stop in zip(starts, [*starts[1:], len(numbers)], strict=True)]
     return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
