@@ -68,8 +68,7 @@ def _by_loops(layer, x, y, mask):
     return layer.W_o(found.flatten(1)), weights
 
 
-@pytest.mark.parametrize("scale", [None, 1.0])
-@pytest.mark.parametrize("one_sided", [False, True])
+@pytest.mark.parametrize(("one_sided", "scale"), [(False, 1.0), (True, None)])
 def test_numbers_are_added_as_in_the_loop(one_sided, scale):
     torch.manual_seed(0)
     layer = variants.RelativeAttention(D, H, scale=scale, num_buckets=6, max_distance=5, one_sided=one_sided)
