@@ -69,6 +69,7 @@ def test_each_token_shows_the_text_that_it_covers(name):
 
 def test_runs_of_blanks_are_counted_and_other_blanks_are_shown():
     assert pieces("a   b\u3000", Encoded((0, 1), (1, 4), (4, 5), (5, 6))) == ("a", "␣␣␣", "b", "␣")
+    assert pieces(" a  b c ", Encoded((0, 4), (4, 8))) == ("a", "b␣c")
 
 
 def test_what_covers_nothing_keeps_its_name():
