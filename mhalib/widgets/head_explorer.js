@@ -397,7 +397,7 @@ export function HeadExplorer({ model, el }) {
           outside += 1;
           return [];
         }
-        const tip = svg("title", { text: `${inSentence(query(q))} → ${inSentence(keyName(k))} ${inWords(code)}` });
+        const tip = svg("title", { text: `${inSentence(query(q), 1000)} → ${inSentence(keyName(k), 1000)} ${inWords(code)}` });
         const ends = { x1: left + 6, y1: y(qs.indexOf(q)), x2: right - 6, y2: y(ks.indexOf(k)) };
         const look = { "stroke-width": (1 + 7 * share(code)).toFixed(2), "stroke-opacity": (0.5 + 0.5 * share(code)).toFixed(3) };
         const kind = `${css(q === model.get("query") ? "line" : "line-locked")}${code < 0 ? ` ${css("negative")}` : ""}`;
@@ -426,7 +426,7 @@ export function HeadExplorer({ model, el }) {
       const code = large(q, k);
       const fill = code === MASKED ? "url(#masked)" : shade(code) ? `rgb(${shade(code)})` : "#fff";
       const at = { x: left + k * side, y: top + q * side };
-      const cellOf = svg("rect", { ...at, width: side, height: side, fill }, svg("title", { text: `${inSentence(query(q))} → ${inSentence(keyName(k))} ${inWords(code)}` }));
+      const cellOf = svg("rect", { ...at, width: side, height: side, fill }, svg("title", { text: `${inSentence(query(q), 1000)} → ${inSentence(keyName(k), 1000)} ${inWords(code)}` }));
       if (code > TOP) return [cellOf, svg("text", { x: at.x + 1, y: at.y + 13, "font-size": 8, text: SIGNS[code] })];
       const minus = code < -limit / 50 && code !== MASKED;
       return minus ? [cellOf, svg("rect", { x: at.x + 7, y: at.y + 9, width: 6, height: 2, fill: share(code) > 0.6 ? "#fff" : "#000" })] : [cellOf];

@@ -92,7 +92,11 @@ def run(model: str, sentence: str, dtype: str) -> str:
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     matplotlib.use("agg")
     monkeypatch.setenv("MHALIB_DEVICE", "cpu")
-    few = {"encoder": ("bert",), "decoder": ("gpt2",)}  # of those that the page compares with transformers
+    few = {
+        "encoder": ("bert",),
+        "decoder": ("gpt2",),
+        "encoder-decoder": ("t5",),
+    }  # of those that the page compares with transformers
     monkeypatch.setattr(pretrained, "supported", lambda: few)
 
 
