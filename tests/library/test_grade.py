@@ -30,6 +30,7 @@ from mhalib.classroom.grade import (
     Row,
     __main__,
     _class,
+    _feedback,
     _launch,
     _roster,
     _sandbox,
@@ -1347,4 +1348,6 @@ def test_each_student_gets_a_page_and_commented_notebooks(tmp_path, monkeypatch)
     assert texts[0].startswith("**weighted_average: 0 of 1 points**\n\n````text\n<script>")  # as text, between fences
     assert cells[4]["source"] == texts[0]  # behind the check
     assert len(texts) == len(FIRST)
-    assert cells[-1]["source"].startswith(f"**{FIRST[-1]}: ")  # what is checked nowhere
+    row = Row("a", "a", 1, "never_checked", 0, 2, "missing", "", "nothing named", "")
+    cells = json.loads(_feedback.comment(notebook(["1"]).encode(), {"never_checked": row}))["cells"]
+    assert cells[-1]["source"].startswith("**never_checked: 0 of 2 points**")
