@@ -30,7 +30,9 @@ from mhalib.classroom.grade import (
     Row,
     __main__,
     _class,
+    _feedback,
     _launch,
+    _roster,
     _sandbox,
     _students,
     _submissions,
@@ -1218,3 +1220,134 @@ def test_a_linked_folder_is_said_to_be_left_out(counted, tmp_path, capsys):
     (folder / "linked").symlink_to(tmp_path)
     grade(folder, out)
     assert capsys.readouterr().err == "Not graded, a link: linked\n"
+
+
+CANVAS = """Student,ID,SIS User ID,SIS Login ID,Section,Heads (4411),Essay (4412),Final Score
+    Points Possible,,,,,10.00,5.00,(read only)
+"Lee, Ann",12,s-1,alee,A,,4,80
+"Çelik, Ben",13,s-2,bcelik,A,3,,70
+"Student, Test",99,,x,A,,,
+"""
+MOODLE = """First name,Last name,ID number,Email address,Assignment: Heads (Real),Assignment: Essay (Real)
+Ann,Lee,s-1,ann@example.org,-,4
+Ben,Çelik,s-2,ben@example.org,-,-
+"""
+BLACKBOARD = """"Last Name"|"First Name"|"Username"|"Heads [Total Pts: 10 Score] ;771"|"Essay [Total Pts: 5 Score] ;772"
+"Lee"|"Ann"|"alee"|""|"4"
+"Çelik"|"Ben"|"bcelik"|""|""
+""".replace("|", "\t")
+
+
+@pytest.mark.parametrize(
+    ("export", "encoding", "column", "points", "filled"),
+    [
+        (
+            CANVAS,
+            "utf-8-sig",
+            "Heads",
+            {"leeann": 9, "çelikben": 0},
+            "Student,ID,SIS User ID,SIS Login ID,Section,Heads (4411)\n    Points Possible,,,,,10.00\n"
+            '"Lee, Ann",12,s-1,alee,A,9\n"Çelik, Ben",13,s-2,bcelik,A,0\n"Student, Test",99,,x,A,\n',
+        ),
+        (
+            MOODLE,
+            "utf-8",
+            "Assignment: Heads (Real)",
+            {"Ann Lee": 9, "C\N{COMBINING CEDILLA}elik Ben": 7, "Nobody": 1},
+            "First name,Last name,ID number,Email address,Assignment: Heads (Real)\n"
+            "Ann,Lee,s-1,ann@example.org,9\nBen,Çelik,s-2,ben@example.org,7\n",
+        ),
+        (
+            BLACKBOARD,
+            "utf-16",
+            "Heads",
+            {"alee": 9},
+            "Last Name\tFirst Name\tUsername\tHeads [Total Pts: 10 Score] ;771\n"
+            "Lee\tAnn\talee\t9\nÇelik\tBen\tbcelik\t\n",
+        ),
+    ],
+    ids=["Canvas", "Moodle", "Blackboard"],
+)
+def test_a_course_gets_its_own_export_back_with_one_column_filled(tmp_path, export, encoding, column, points, filled):
+    (tmp_path / "export.csv").write_text(export, encoding=encoding)
+    text, left = _roster.filled(tmp_path / "export.csv", column, points)
+    assert text.replace("\r\n", "\n") == filled
+    assert left == (["Nobody"] if "Nobody" in points else [])
+
+
+@pytest.mark.parametrize(
+    ("export", "column", "points", "said"),
+    [
+        ("a,b\n1,2\n", "b", {}, "has no column of"),
+        (CANVAS, "Nothing", {}, r"is the heading of 0 columns of \['Heads"),
+        (MOODLE, "Assignment", {}, "is the heading of 2 columns of"),
+        (MOODLE, "Assignment: Heads", {"Ann Lee": 1, "s-1": 2}, r"line 2, fits \['Ann Lee', 's-1'\]"),
+        (CANVAS, "Heads", {"A": 1}, "lines 3 and 4 both fit 'A'"),
+        ("Student,ID\n", "ID", {}, "has no students"),
+        ('Student,ID\n"a,1\n', "ID", {}, "could not be read: Error"),
+    ],
+)
+def test_an_export_that_does_not_fit_is_refused(tmp_path, export, column, points, said):
+    (tmp_path / "export.csv").write_text(export, encoding="utf-8")
+    with pytest.raises(ValueError, match=said):
+        _roster.filled(tmp_path / "export.csv", column, points)
+
+
+def test_the_command_fills_an_export(counted, tmp_path, capsys):
+    folder, out = hand_in(tmp_path / "s", {"leeann_12_34_a": HONEST, "zed_1_2_a": HONEST}), tmp_path / "grades.csv"
+    (tmp_path / "export.csv").write_text(CANVAS, encoding="utf-8")
+    given = [str(folder), "--out", str(out), "--seed", "s", "--roster", str(tmp_path / "export.csv")]
+    assert __main__.main([*given, "--column", "Heads"]) == 0
+    worth = sum(checks.EXERCISES[name].points for name in FIRST)
+    assert f'"Lee, Ann",12,s-1,alee,A,{worth}' in Path(f"{out}.roster.csv").read_text(encoding="utf-8")
+    assert "Not in the roster: zed" in capsys.readouterr().err
+    for wrong in ([], ["--column", "Nothing"]):
+        with pytest.raises(SystemExit):
+            __main__.main([*given, *wrong])
+
+
+def test_each_student_gets_a_page_and_commented_notebooks(tmp_path, monkeypatch):
+    """Of nobody else; and nothing in it runs, whatever a student wrote."""
+
+    def found(task, _):
+        who = (task.submission.student, task.submission.notebook)
+        evil = f"<script>alert(1)</script> ```\n# {task.submission.student}'s"
+        return [Row(*who, 1, one.name, 0, one.points, "value", "", evil, "code cell 1: x") for one in task.exercises]
+
+    monkeypatch.setattr(_class, "_grade", found)
+    monkeypatch.setattr(_class, "require_working", lambda *_: None)
+    work = {"anna/a": HONEST, "anna/b": [*HONEST, "again = 1"], "ben <b>": HONEST, "BEN _b_": ["x = 1"], "dan": ["1"]}
+    folder, out = hand_in(tmp_path / "s", work), tmp_path / "grades.csv"
+    (folder / "dan.ipynb").write_text("{", encoding="ascii")
+    before = fingerprint(folder)
+    rows = grade(folder, out, feedback=True)
+    back = tmp_path / "grades.csv.feedback"
+    assert fingerprint(folder) == before
+    written = sorted(path.relative_to(back).as_posix() for path in back.rglob("*.*"))
+    assert len({path.casefold() for path in written}) == len(written) == 8
+    assert [path for path in written if path.startswith("anna/")] == [
+        "anna/a.ipynb",
+        "anna/b.ipynb",
+        "anna/feedback.html",
+    ]
+    page = (back / "anna/feedback.html").read_text(encoding="utf-8")
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert "# anna&#x27;s" in page
+    assert "ben" not in page
+    assert "default-src &#x27;none&#x27;" not in page
+    assert "default-src 'none'" in page
+    assert "another attempt counts" in page
+    assert f"0 of {sum(row.out_of for row in rows if row.notebook == 'anna/a')} points in all." in page
+    assert "could not be read" in (back / "dan/feedback.html").read_text(encoding="utf-8")
+    cells = json.loads((back / "anna/b.ipynb").read_text(encoding="utf-8"))["cells"]
+    assert [cell["source"] for cell in cells if cell["cell_type"] == "code"] == [*HONEST, "again = 1"]
+    comments = [cell for cell in cells if cell["cell_type"] == "markdown"]
+    assert len({cell["id"] for cell in comments}) == len(comments)
+    texts = [cell["source"] for cell in comments]
+    assert texts[0].startswith("**weighted_average: 0 of 1 points**\n\n````text\n<script>")  # as text, between fences
+    assert cells[4]["source"] == texts[0]  # behind the check
+    assert len(texts) == len(FIRST)
+    row = Row("a", "a", 1, "never_checked", 0, 2, "missing", "", "nothing named", "")
+    cells = json.loads(_feedback.comment(notebook(["1"]).encode(), {"never_checked": row}))["cells"]
+    assert cells[-1]["source"].startswith("**never_checked: 0 of 2 points**")

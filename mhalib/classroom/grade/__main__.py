@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ._class import grade_class
 from ._launch import Limits, bubblewrap, no_sandbox
-from ._table import counted, harmless, totals
+from ._roster import filled
+from ._table import counted, harmless, totals, write
 
 DESCRIPTION = """Grade a folder of notebooks: one row per student and exercise, with points and the diagnosis.
 
@@ -37,6 +38,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--student-pattern", help="a regular expression that finds a student's name in a path")
     parser.add_argument("--last", action="store_true", help="of several attempts the last one counts, not the best")
     parser.add_argument("--points", type=Path, help="a file of lines  exercise,points  in place of the book's own")
+    parser.add_argument("--feedback", action="store_true", help="a page and commented notebooks for each student")
+    parser.add_argument("--roster", type=Path, help="the gradebook that Canvas, Moodle or Blackboard has exported")
+    parser.add_argument("--column", help="the heading of the column in it that is to be filled with the sums")
     parser.add_argument("--retry", action="store_true", help="grade again what was too slow or stopped its sandbox")
     parser.add_argument(
         "--unsafe", action="store_true", help="without a sandbox: the students' code runs with your rights"
@@ -46,6 +50,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"submissions={str(given.submissions)!r} is not a folder")
     if given.out.is_dir():
         parser.error(f"--out={str(given.out)!r} is a folder, and must be a file")
+    if (given.roster is None) != (given.column is None):
+        parser.error("--roster and --column belong together: which column of the export is to be filled?")
     launcher = no_sandbox if given.unsafe else bubblewrap
     limits = Limits(memory_mb=given.memory_mb, call_seconds=given.call_seconds, cell_seconds=given.cell_seconds)
     try:
@@ -60,6 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
             retry=given.retry,
             student_pattern=given.student_pattern,
             last=given.last,
+            feedback=given.feedback,
             points=None if given.points is None else _points(given.points),
         )
     except ValueError as error:
@@ -73,7 +80,16 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(
             f"{error}. {hint}Without a sandbox, students' code could do all that you can; --unsafe allows that"
         )
-    for student, points, out_of in totals(counted(rows, last=given.last)):
+    sums = totals(counted(rows, last=given.last))
+    if given.roster is not None:
+        try:
+            text, left = filled(given.roster, given.column, {student: points for student, points, _ in sums})
+        except ValueError as error:
+            parser.error(f"{error}. The tables are written")
+        write(given.out.with_name(given.out.name + ".roster.csv"), text)
+        for student in left:
+            print(f"Not in the roster: {harmless(student)}", file=sys.stderr)
+    for student, points, out_of in sums:
         name = harmless(student).replace("\n", " ")
         print(f"{points:4d} of {out_of:3d}  {name}")
     print(f"Exercises: {', '.join(dict.fromkeys(row.exercise for row in rows if row.exercise))}")

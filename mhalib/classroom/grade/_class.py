@@ -21,6 +21,7 @@ from ... import __version__
 from ..._validate import require_count
 from ..checks import EXERCISES, Exercise, Finding
 from . import _submissions
+from ._feedback import hand_back
 from ._launch import Launcher, Limits
 from ._sandbox import USED_UP, Abandoned, NotStarted, Sandbox, Stopped, require_working
 from ._submissions import Submission
@@ -42,6 +43,7 @@ def grade_class(
     student_pattern: str | None = None,
     last: bool = False,
     points: Mapping[str, int] | None = None,
+    feedback: bool = False,
     progress: bool = True,
 ) -> list[Row]:
     """Grade every notebook below `folder`, and write `out`; beside it, `out` + ".students.csv" is the gradebook.
@@ -63,6 +65,8 @@ def grade_class(
         last: of several notebooks of a student with the same exercise, the one that was written last counts, and not
             the best one.
         points: of exercises by name, in place of their own.
+        feedback: write a folder for each student into `out` + ".feedback": a page with the results, and the notebooks
+            with comments.
         progress: show a bar.
 
     Raises:
@@ -112,6 +116,8 @@ def grade_class(
     ordered = [_weighed(row, points or {}) for one in submissions for row in rows[one.path]]
     write(out, as_csv(COLUMNS, [asdict(row).values() for row in ordered]))
     write(out.with_name(out.name + ".students.csv"), gradebook(counted(ordered, last=last)))
+    if feedback:
+        hand_back(out.with_name(out.name + ".feedback"), submissions, ordered, last=last)
     for path in others:
         if out.parent in path.parents and path.relative_to(out.parent).parts[0].startswith(out.name):
             continue  # what this program has written

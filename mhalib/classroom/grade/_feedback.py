@@ -1,0 +1,134 @@
+"""What a student gets back: a page with the student's own results, and the notebooks with a comment at each check."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+from ..checks import EXERCISES
+from ._submissions import Submission, content
+from ._table import Row, counted, totals, write
+
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto; padding: 0 1rem; }}
+section {{ border-top: 1px solid #8888; margin-top: 1rem; }}
+pre {{ white-space: pre-wrap; overflow-wrap: anywhere; border-left: 4px solid #8888; padding-left: 1rem; }}
+h1, h2, h3, p {{ overflow-wrap: anywhere; }}
+</style>
+</head>
+<body>
+<h1>{title}</h1>
+<p>{total}</p>
+{parts}
+</body>
+</html>
+"""
+
+
+def hand_back(folder: Path, submissions: Iterable[Submission], rows: Sequence[Row], *, last: bool = False) -> None:
+    """Write a folder for each student: `feedback.html`, and each notebook with comments under its own name.
+
+    Args:
+        folder: where the students' folders go.
+        submissions: what was handed in.
+        rows: what was graded.
+        last: which attempt counts, as in `counted`.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.chmod(0o700)
+    own: dict[str, list[Row]] = {}
+    for row in rows:
+        own.setdefault(row.student, []).append(row)
+    places = _places(own)
+    for student, place in places.items():
+        (folder / place).mkdir(exist_ok=True)
+        write(folder / place / "feedback.html", page(student, own[student], last=last))
+    for one in submissions:
+        of_notebook = {row.exercise: row for row in own[one.student] if row.notebook == one.notebook and row.exercise}
+        try:
+            commented = comment(content(one.path), of_notebook)
+        except ValueError:
+            continue  # the page says that it could not be read
+        name = _file_name(one.notebook.rpartition("/")[2] if one.student in one.notebook else one.notebook)
+        write(folder / places[one.student] / f"{name}.ipynb", commented)
+
+
+def page(student: str, rows: Sequence[Row], *, last: bool = False) -> str:
+    """One student's results in HTML: each exercise with its points and the checker's message. Nothing in it is
+    executed, whatever a name or a message holds."""
+    counts = counted(rows, last=last)
+    points, out_of = next(((points, out_of) for _, points, out_of in totals(counts)), (0, 0))
+    parts = []
+    for row in rows:
+        known = EXERCISES.get(row.exercise)
+        title = row.notebook if known is None else f"{known.title} ({row.exercise})"
+        said = f"{row.points} of {row.out_of} points" if row.exercise else "Not graded"
+        if row.exercise and counts[student][row.exercise] is not row:
+            said += ", and another attempt counts"
+        place = f"chapter {row.chapter}, {row.notebook}" if row.chapter else row.notebook
+        notes = f"<p>Cells that did not run: {escape(row.notes)}</p>" if row.notes else ""
+        parts.append(
+            f"<section><h2>{escape(title)}</h2><p>{said}. {escape(place)}</p>"
+            f"<pre>{escape(row.diagnosis)}</pre>{notes}</section>"
+        )
+    total = f"{points} of {out_of} points in all."
+    return PAGE.format(title=escape(student), total=total, parts="\n".join(parts))
+
+
+def comment(notebook: bytes, rows: Mapping[str, Row]) -> str:
+    """A notebook as it was handed in, with a cell behind the last check of each exercise that says what was found; what
+    is checked nowhere is said at the end.
+
+    Raises:
+        ValueError: it is no notebook.
+    """
+    try:
+        made = json.loads(notebook.decode("utf-8-sig"))
+        cells = list(made["cells"])
+        has_ids = (int(made["nbformat"]), int(made["nbformat_minor"])) >= (4, 5)
+        sources = ["".join(cell["source"]) if cell.get("cell_type") == "code" else "" for cell in cells]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}"[:200]) from error
+    behind: dict[int, list[dict[str, object]]] = {}
+    for name, row in rows.items():
+        calls = [place for place, source in enumerate(sources) if re.search(rf"\bchecks\.{name}\(", source)]
+        behind.setdefault(calls[-1] if calls else len(cells) - 1, []).append(_cell(row, has_ids))
+    made["cells"] = [one for place, cell in enumerate(cells) for one in (cell, *behind.get(place, []))]
+    return json.dumps(made, ensure_ascii=False, indent=1) + "\n"
+
+
+def _cell(row: Row, has_id: bool) -> dict[str, object]:
+    fence = "`" * max(3, *(1 + len(run) for run in re.findall("`+", row.diagnosis + "`")))
+    source = f"**{row.exercise}: {row.points} of {row.out_of} points**\n\n{fence}text\n{row.diagnosis}\n{fence}"
+    named: dict[str, object] = {"id": f"graded-{row.exercise}"[:64]} if has_id else {}
+    return {"cell_type": "markdown", **named, "metadata": {"tags": ["graded"]}, "source": source}
+
+
+def _file_name(text: str) -> str:
+    """A name that every system can have."""
+    plain = "".join(letter if letter.isalnum() or letter in " ._-()" else "_" for letter in text)
+    return plain.strip(" .")[:100] or "_"
+
+
+def _places(students: Iterable[str]) -> dict[str, str]:
+    """A folder's name for each student, all of them different, also where letters' case does not matter."""
+    places: dict[str, str] = {}
+    taken: set[str] = set()
+    for student in students:
+        name, number = _file_name(student), 2
+        while name.casefold() in taken:
+            name, number = f"{_file_name(student)} {number}", number + 1
+        taken.add(name.casefold())
+        places[student] = name
+    return places
