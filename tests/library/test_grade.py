@@ -1348,6 +1348,9 @@ def test_each_student_gets_a_page_and_commented_notebooks(tmp_path, monkeypatch)
     assert texts[0].startswith("**weighted_average: 0 of 1 points**\n\n````text\n<script>")  # as text, between fences
     assert cells[4]["source"] == texts[0]  # behind the check
     assert len(texts) == len(FIRST)
+    for damaged in (DAMAGED["many values"], DAMAGED["cells of another kind"], b'{"cells": []}'):  # as for grading
+        with pytest.raises(ValueError, match="more than|Error"):
+            _feedback.comment(damaged, {})
     row = Row("a", "a", 1, "never_checked", 0, 2, "missing", "", "nothing named", "")
     cells = json.loads(_feedback.comment(notebook(["1"]).encode(), {"never_checked": row}))["cells"]
     assert cells[-1]["source"].startswith("**never_checked: 0 of 2 points**")

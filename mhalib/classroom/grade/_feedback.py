@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 from ..checks import EXERCISES
-from ._submissions import Submission, content
+from ._submissions import Submission, content, parsed
 from ._table import Row, counted, totals, write
 
 PAGE = """<!doctype html>
@@ -68,7 +68,7 @@ def page(student: str, rows: Sequence[Row], *, last: bool = False) -> str:
     """One student's results in HTML: each exercise with its points and the checker's message. Nothing in it is
     executed, whatever a name or a message holds."""
     counts = counted(rows, last=last)
-    points, out_of = next(((points, out_of) for _, points, out_of in totals(counts)), (0, 0))
+    [(_, points, out_of)] = totals(counts)
     parts = []
     for row in rows:
         known = EXERCISES.get(row.exercise)
@@ -93,12 +93,12 @@ def comment(notebook: bytes, rows: Mapping[str, Row]) -> str:
     Raises:
         ValueError: it is no notebook.
     """
+    made, every = parsed(notebook)
+    cells = made["cells"]
     try:
-        made = json.loads(notebook.decode("utf-8-sig"))
-        cells = list(made["cells"])
         has_ids = (int(made["nbformat"]), int(made["nbformat_minor"])) >= (4, 5)
-        sources = ["".join(cell["source"]) if cell.get("cell_type") == "code" else "" for cell in cells]
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        sources = [source if cell.get("cell_type") == "code" else "" for cell, source in zip(cells, every, strict=True)]
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}"[:200]) from error
     behind: dict[int, list[dict[str, object]]] = {}
     for name, row in rows.items():

@@ -7,6 +7,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ._students import student_of, text_of, told_apart
 
@@ -75,8 +76,8 @@ class Notebook:
     is_chapter: bool
 
 
-def read(content: bytes) -> Notebook:
-    """A notebook.
+def parsed(content: bytes) -> tuple[dict[str, Any], list[str]]:
+    """A notebook as it lies in its file, and the source of each of its cells.
 
     Raises:
         ValueError: it is none, and why.
@@ -84,10 +85,24 @@ def read(content: bytes) -> Notebook:
     if sum(map(content.count, b"[{,")) > MOST_VALUES:  # each of them may take a hundred bytes of memory
         raise ValueError(f"more than {MOST_VALUES:,} values")
     try:
-        cells = json.loads(content.decode("utf-8-sig"))["cells"]
-        sources = [("".join(cell["source"]), cell.get("cell_type") == "code") for cell in cells]
-        solved = [cell for cell in cells if "exercise" in (cell.get("metadata") or {}).get("tags", [])]
+        made = json.loads(content.decode("utf-8-sig"))
+        return made, ["".join(cell["source"]) for cell in made["cells"]]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}"[:200]) from error
+
+
+def read(content: bytes) -> Notebook:
+    """A notebook.
+
+    Raises:
+        ValueError: it is none, and why.
+    """
+    made, all_sources = parsed(content)
+    try:
+        cells = made["cells"]
+        sources = [(one, cell.get("cell_type") == "code") for one, cell in zip(all_sources, cells, strict=True)]
+        solved = [cell for cell in cells if "exercise" in (cell.get("metadata") or {}).get("tags", [])]
+    except (TypeError, AttributeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}"[:200]) from error
     code = [source for source, is_code in sources if is_code]
     kept = {number: source for number, source in enumerate(code, 1) if not source.lstrip().startswith(SET_UP)}

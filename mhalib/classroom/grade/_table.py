@@ -13,7 +13,6 @@ from typing import Any
 
 from ..checks import EXERCISES
 
-_ORDER = {name: place for place, name in enumerate(EXERCISES)}
 COLUMNS = ("student", "notebook", "chapter", "exercise", "points", "out_of", "kind", "mistake", "diagnosis", "notes")
 
 
@@ -59,8 +58,7 @@ def totals(found: Mapping[str, Mapping[str, Row]]) -> list[tuple[str, int, int]]
 def gradebook(found: Mapping[str, Mapping[str, Row]]) -> str:
     """A line for each student: points, out of how many, and the points of each exercise, empty where none was handed
     in."""
-    chapters = {name: row.chapter or 0 for own in found.values() for name, row in own.items()}
-    exercises = sorted(chapters, key=lambda name: (chapters[name], _ORDER.get(name, 0), name))
+    exercises = [name for name in EXERCISES if any(name in own for own in found.values())]
     lines = [
         (*total, *(own[name].points if name in own else "" for name in exercises))
         for total, own in zip(totals(found), found.values(), strict=True)
