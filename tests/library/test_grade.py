@@ -1349,7 +1349,7 @@ def test_each_student_gets_a_page_and_commented_notebooks(tmp_path, monkeypatch)
     assert cells[4]["source"] == texts[0]  # behind the check
     assert len(texts) == len(FIRST)
     for damaged in (DAMAGED["many values"], DAMAGED["cells of another kind"], b'{"cells": []}'):  # as for grading
-        with pytest.raises(ValueError, match="more than|Error"):
+        with pytest.raises(ValueError, match=r"more than|Error"):
             _feedback.comment(damaged, {})
     row = Row("a", "a", 1, "never_checked", 0, 2, "missing", "", "nothing named", "")
     cells = json.loads(_feedback.comment(notebook(["1"]).encode(), {"never_checked": row}))["cells"]
