@@ -28,13 +28,15 @@ POLICY = '<meta http-equiv="Content-Security-Policy" content="'
 SKIP = '<a href="#main-content">Skip to main content</a>'
 WITHOUT_SCRIPT = (
     '<noscript><p class="without-script">Without JavaScript this page lacks its instruments, in whose place their '
-    "numbers stand as tables, the search, the switch between light and dark, and the buttons that copy code.</p></noscript>"
+    "numbers stand as tables, the search, the switch between light and dark, and the buttons that copy code."
+    "</p></noscript>"
 )
 SEARCH_FETCHES = re.compile(r"fetch\(requestUrl\)\s*\.then\(\(responseData\) => responseData\.text\(\)\)")
-STYLE = re.compile(r'<link [^>]*?href="([^"]+)"[^>]*?rel="stylesheet"[^>]*>|<link rel="stylesheet"[^>]*?href="([^"]+)"[^>]*>')
+STYLE = re.compile(r'<link\b(?=[^>]*\brel="stylesheet")[^>]*?\bhref="([^"?]+)[^>]*>')
 SCRIPT = re.compile(r"[ \t]*<script(?P<attributes>[^>]*)>(?P<text>.*?)</script>\n?", re.DOTALL)
 SOURCE = re.compile(r'\bsrc="(?P<path>[^"?#]+)[^"]*"')
 IMAGE = re.compile(r"<img\b[^>]*>")
+IMPORT = re.compile(r"""@import ["']([^"']+)["'];""")
 ADDRESS = re.compile(r"""url\((['"]?)(?!data:|#)([^'")]+)\1\)""")
 
 
@@ -69,7 +71,7 @@ def without_early_loading(text: str) -> str:
 
 def one_style(text: str, folder: Path, root: str) -> str:
     """The page with one style in place of all; the icons' is made for the signs that the book shows."""
-    names = [(found[1] or found[2]).split("?")[0].removeprefix(root) for found in STYLE.finditer(text)]
+    names = [found[1].removeprefix(root) for found in STYLE.finditer(text)]
     if not names:
         raise ValueError("a page has no styles: has the theme changed how it names them?")
     parts = [icons.style(folder) if "fontawesome" in name else moved(folder, name) for name in names]
@@ -81,21 +83,25 @@ def one_style(text: str, folder: Path, root: str) -> str:
 
 
 def moved(folder: Path, name: str) -> str:
-    """A style as it reads in the folder _static: its addresses go on from there."""
+    """A style as it reads in the folder _static: its addresses go on from there, what it imports is in it."""
     place = (folder / name).parent
+
+    def imported(found: re.Match[str]) -> str:
+        return moved(folder, Path(os.path.relpath(place / found[1], folder)).as_posix())
 
     def address(found: re.Match[str]) -> str:
         target = (place / found[2]).resolve()
         return f'url("{Path(os.path.relpath(target, (folder / "_static").resolve())).as_posix()}")'
 
     text = (folder / name).read_text(encoding="utf-8").removeprefix('@charset "UTF-8";').removeprefix("\ufeff")
-    return ADDRESS.sub(address, text)
+    return IMPORT.sub(imported, ADDRESS.sub(address, text))
 
 
 def one_script(text: str, folder: Path, root: str, path: str) -> str:
     """The page with one script that waits for the page, in place of all but the one that chooses light or dark."""
     head, body = text.split("</head>", 1)
     parts: list[str] = []
+    search: list[str] = []  # a script of its own: the others ask whether there is one
     own: list[str] = []
 
     def taken(found: re.Match[str]) -> str:
@@ -112,7 +118,9 @@ def one_script(text: str, folder: Path, root: str, path: str) -> str:
         if name == INSTRUMENTS or not name.startswith("_static/"):
             own.append(name)
         else:
-            parts.append(script_part((folder / name).read_text(encoding="utf-8"), name))
+            of_search = name.endswith(("/searchtools.js", "/language_data.js"))
+            part = script_part((folder / name).read_text(encoding="utf-8"), name)
+            (search if of_search else parts).append(part)
         return ""
 
     head = SCRIPT.sub(taken, head)
@@ -120,6 +128,7 @@ def one_script(text: str, folder: Path, root: str, path: str) -> str:
     parts.append("DOCUMENTATION_OPTIONS.pagename = document.documentElement.dataset.page;")
     parts.append((TOOLS / "page_script.js").read_text(encoding="utf-8"))
     names = [joined(folder, "pages", ".js", parts)]
+    names += [joined(folder, "search", ".js", search)] if search else []
     names += [name for name in own if name != INSTRUMENTS or INSTRUMENT in text]
     links = "".join(f'    <script defer src="{root}{name}"></script>\n' for name in names)
     head = replaced(head, "<html ", f'<html data-page="{path.removesuffix(".html")}" ', path)

@@ -22,9 +22,9 @@ def style(folder: Path) -> str:
     (library,) = folder.glob("_static/vendor/fontawesome/*")
     used = names(folder)
     kept, codes = [], set()
-    for selector, body in RULE.findall(re.sub(r"/\*.*?\*/", "", (library / "css/all.min.css").read_text("utf-8"))):
-        if selector.startswith("@") or "url(" in body or "@" in selector:
-            continue
+    text = (library / "css/all.min.css").read_text(encoding="utf-8")
+    licence = re.match(r"/\*!.*?\*/", text, re.DOTALL)
+    for selector, body in RULE.findall(re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)):
         wanted = [one for one in selector.split(",") if one == ":root" or set(re.findall(r"\.(fa[\w-]*)", one)) & used]
         if wanted and all(set(re.findall(r"\.(fa[\w-]*)", one)) <= used for one in wanted):
             kept.append(f"{','.join(wanted)}{{{body}}}")
@@ -32,7 +32,8 @@ def style(folder: Path) -> str:
     for file in (*folder.glob("_static/styles/*.css"), *folder.glob("_static/*.css")):
         if not file.name.startswith("pages-"):
             codes |= set(CODE.findall(file.read_text(encoding="utf-8")))
-    return "\n".join([*faces(library / "webfonts", {int(code, 16) for code in codes}), *kept])
+    said = licence[0] if licence else ""
+    return "\n".join([said, *faces(library / "webfonts", {int(code, 16) for code in codes}), *kept])
 
 
 def names(folder: Path) -> set[str]:

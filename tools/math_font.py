@@ -24,7 +24,7 @@ def signs() -> set[str]:
     """All signs that a formula may show, but for the letters of `\\text` beyond English ones."""
     plain = {chr(code) for code in range(0x20, 0x7F)} | {"\u00a0"}
     named = {sign for table in (mathml.LETTERS, mathml.SIGNS) for sign, _ in table.values()}
-    others = {*mathml.LIMITS.values(), *mathml.ACCENTS.values(), "′"}  # noqa: RUF001
+    others = {*mathml.LIMITS.values(), *mathml.ACCENTS.values(), "′"}
     letters = {chr(code) for code in mathml.BOLD.values()}
     italic = {chr(code) for code in range(0x1D434, 0x1D468) if code != 0x1D455} | {"ℎ"}
     greek = {chr(code) for code in range(0x1D6FC, 0x1D71C)}

@@ -46,8 +46,8 @@ SIGNS = {
     **{sign: (sign, "punct") for sign in ",;"},
     **{sign: (sign, "ord") for sign in "|/.!"},
     "+": ("+", "bin"),
-    "-": ("−", "bin"),  # noqa: RUF001
-    "*": ("∗", "bin"),  # noqa: RUF001
+    "-": ("−", "bin"),
+    "*": ("∗", "bin"),
     "·": ("⋅", "bin"),
     "(": ("(", "open"),
     "[": ("[", "open"),
@@ -126,6 +126,8 @@ class Reader:
     def argument(self, script: bool = False) -> str:
         """What a command takes: a group, or the next token."""
         token = self.take()
+        if not token:
+            raise ValueError("a command lacks what it takes at the end")
         if token == "{":
             return self.group(script)
         return f"<mn>{token}</mn>" if token.isdigit() else self.atom(token, script, "").mathml
@@ -155,7 +157,7 @@ class Reader:
         while (token := self.peek()) in ("_", "^", "'"):
             self.take()
             if token == "'" and not upper:
-                primes += "′"  # noqa: RUF001
+                primes += "′"
             elif token == "_" and not lower:
                 lower = self.argument(script=True)
             elif token == "^" and not upper:
@@ -181,7 +183,9 @@ class Reader:
             return Atom(f"<mi>{token}</mi>")
         if token in LETTERS:
             sign, kind = LETTERS[token]
-            return Atom(f"<mi>{sign}</mi>" if kind == "letter" else f'<mi mathvariant="normal">{html.escape(sign)}</mi>')
+            return Atom(
+                f"<mi>{sign}</mi>" if kind == "letter" else f'<mi mathvariant="normal">{html.escape(sign)}</mi>'
+            )
         if token in SIGNS:
             return sign_atom(*SIGNS[token], script, before)
         if token in SPACES:

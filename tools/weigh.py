@@ -218,9 +218,10 @@ def weigh(browser: Browser, site: str, name: str, times: int, axe: bool) -> str:
         told.append(f"{scheme} " + "/".join(str(found[impact]) for impact in IMPACTS))
         context.close()
     seconds = statistics.median(one.loaded for one in loads)
+    weight = f"{first.transferred / 1000:7.0f} kB {len(first.sizes):4} {len(first.hosts):3}"
     shown = ["-" if one is None else str(one) for one in stops]
     return (
-        f"{name.removeprefix('chapters/'):34} {first.transferred / 1000:7.0f} kB {len(first.sizes):4} {len(first.hosts):3} "
+        f"{name.removeprefix('chapters/'):34} {weight} "
         f"{seconds:6.2f} s {shown[0]:>5} {shown[1]:>5}   {'   '.join(told)}   {'; '.join(first.errors)[:200]}"
     )
 
