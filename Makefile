@@ -4,7 +4,7 @@ BIN    := .venv/bin
 READY  := .venv/.installed
 PORT   ?= 8000
 
-.PHONY: help book test quick serve notebooks rehearse results exercises chapter bench frameworks lab lint javascript clean
+.PHONY: help book offline test quick serve notebooks rehearse results exercises chapter bench frameworks lab lint javascript clean
 .DELETE_ON_ERROR:
 
 help: ## list these commands
@@ -22,6 +22,9 @@ book: $(READY) ## build the pages, from nothing if need be; later what changed, 
 	$(BIN)/python tools/build.py $(if $(ALL),--all)
 	@echo
 	@echo "The book is built. Open  _build/html/index.html  or run  make serve"
+
+offline: book ## one zip of the pages and the notebooks that needs no network: _build/attention-head-by-head.zip
+	$(BIN)/python tools/offline.py
 
 test: $(READY) lint book ## lint, the library's tests, every notebook re-executed, the pages in a real browser
 	@echo "== tests, notebooks and pages"

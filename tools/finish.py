@@ -232,7 +232,8 @@ def write_text(folder: Path, path: str, text: str) -> None:
     name = path.removesuffix(".html")
     target = folder / f"_static/texts/{name}.js"
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(f"Search.texts[{json.dumps(name)}] = {json.dumps(searched(text))};\n", encoding="utf-8")
+    said = json.dumps(searched(text), ensure_ascii=False)
+    target.write_text(f"Search.texts[{json.dumps(name)}] = {said};\n", encoding="utf-8")
 
 
 def finish_pages(app: Sphinx, exception: Exception | None) -> None:
