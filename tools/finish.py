@@ -27,12 +27,22 @@ INSTRUMENTS = "_static/instruments.js"
 POLICY = '<meta http-equiv="Content-Security-Policy" content="'
 SKIP = '<a href="#main-content">Skip to main content</a>'
 WITHOUT_SCRIPT = (
-    '<noscript><p class="without-script">Without JavaScript this page lacks its instruments, in whose place their '
-    "numbers stand as tables, the search, the switch between light and dark, and the buttons that copy code."
-    "</p></noscript>"
+    '<noscript><p class="without-script d-print-none">Without JavaScript this page lacks its instruments, in whose '
+    "place their numbers stand as tables, the search, the switch between light and dark, and the buttons that copy"
+    " code.</p></noscript>"
 )
 SEARCH_FETCHES = re.compile(r"fetch\(requestUrl\)\s*\.then\(\(responseData\) => responseData\.text\(\)\)")
 STYLE = re.compile(r'<link\b(?=[^>]*\brel="stylesheet")[^>]*?\bhref="([^"?]+)[^>]*>')
+THEME = re.compile(r'<script data-cfasync="false">.*?</script>', re.DOTALL)
+CHOOSE = """
+    (({ dataset }) => {
+      dataset.mode = localStorage.getItem("mode") || "auto";
+      const isDark = dataset.mode === "auto" ? matchMedia("(prefers-color-scheme: dark)").matches
+        : dataset.mode === "dark";
+      dataset.theme = isDark ? "dark" : "light";
+    })(document.documentElement);
+  """
+ARTICLE = re.compile(r"<article\b[^>]*>")
 SCRIPT = re.compile(r"[ \t]*<script(?P<attributes>[^>]*)>(?P<text>.*?)</script>\n?", re.DOTALL)
 SOURCE = re.compile(r'\bsrc="(?P<path>[^"?#]+)[^"]*"')
 IMAGE = re.compile(r"<img\b[^>]*>")
@@ -47,13 +57,13 @@ def finished(text: str, folder: Path, path: str) -> str:
         ValueError: the theme's page does not hold what this module changes.
     """
     root = "../" * path.count("/")
-    text = without_early_loading(text)
+    text = early_theme(icons.drawn(without_early_loading(text), folder), path)
     text = one_style(text, folder, root)
     text = one_script(text, folder, root, path)
     text = re.sub(r'\bonclick="([^"]*)"', r'data-click="\1"', text)
     text = lazy_images(text, folder, path)
     text = with_skip_link(text, path)
-    text = replaced(text, "<article ", f"{WITHOUT_SCRIPT}<article ", path) if "<article " in text else text
+    text = ARTICLE.sub(lambda found: f"{found[0]}\n{WITHOUT_SCRIPT}", text, count=1)
     return replaced(text, '<meta charset="utf-8" />', f'<meta charset="utf-8" />\n    {policy(text)}', path)
 
 
@@ -67,6 +77,14 @@ def replaced(text: str, old: str, new: str, path: str) -> str:
 def without_early_loading(text: str) -> str:
     """The page without what asks for fonts and scripts that are not loaded any more."""
     return re.sub(r'[ \t]*<link rel="preload"[^>]*>\n?', "", text)
+
+
+def early_theme(text: str, path: str) -> str:
+    """The page with its colours from the first moment on, and light ones without scripts."""
+    text, count = THEME.subn(f'<script data-cfasync="false">{CHOOSE}</script>', text, count=1)
+    if not count:
+        raise ValueError(f"{path}: the theme chooses light or dark in another way than tools/finish.py knows: mend it")
+    return text.replace('data-theme="auto"', 'data-theme="light"', 1)
 
 
 def one_style(text: str, folder: Path, root: str) -> str:
@@ -242,6 +260,7 @@ def finish_pages(app: Sphinx, exception: Exception | None) -> None:
         return
     folder = Path(app.outdir)
     icons.style.cache_clear()
+    icons.shape.cache_clear()
     for file in sorted(folder.rglob("*.html")):
         path = file.relative_to(folder).as_posix()
         text = file.read_text(encoding="utf-8")

@@ -195,17 +195,21 @@ def test_the_zip_has_all_that_its_note_promises(disk: Disk) -> None:
     assert not list(disk.folder.rglob("all.min.js"))
 
 
-def test_every_icon_of_the_pages_has_its_sign(built: dict[str, str]) -> None:
+def test_icons_are_pictures_and_signs_of_a_small_font(built: dict[str, str]) -> None:
+    for name, text in built.items():
+        assert not icons.ICON.search(text), name
+    assert built[f"{CHAPTER}.html"].count('<svg class="svg-inline--fa') > 15
     (name,) = set(finish.STYLE.findall(built[f"{CHAPTER}.html"]))
     style = (HTML / "chapters" / name).read_text(encoding="utf-8")
-    used = {one for one in icons.names(HTML) if one.startswith("fa-")} - {"fa-solid", "fa-lg"}
-    assert len(used) > 10
-    assert {one for one in used if not re.search(rf"\.{one}::?before", style)} == set()
-    assert len(style) < 550_000
+    assert style.count("@font-face") == 3
+    assert len(style) < 500_000
+    with pytest.raises(ValueError, match="has no 'no-such'"):
+        icons.drawn('<i class="fa-solid fa-no-such"></i>', HTML)
 
 
 THEME = (
     '<html lang="en" data-content_root="../"><head>\n    <meta charset="utf-8" />\n'
+    '<script data-cfasync="false">1</script>'
     '<link rel="stylesheet" href="../_static/a.css?v=1" /></head>'
     '<body><a href="#main-content">Skip to main content</a><article class="x"></article></body></html>'
 )
@@ -216,7 +220,7 @@ def test_a_theme_that_changed_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "_static/a.css").write_text("p { color: red }", encoding="utf-8")
     made = finish.finished(THEME, tmp_path, "chapters/a.html")
     assert finish.POLICY in made
-    for word in ('<meta charset="utf-8" />', 'rel="stylesheet"', "<html "):
+    for word in ('<meta charset="utf-8" />', 'rel="stylesheet"', "<html ", "data-cfasync"):
         with pytest.raises(ValueError, match=r"finish\.py|styles"):
             finish.finished(THEME.replace(word, ""), tmp_path, "chapters/a.html")
     with pytest.raises(ValueError, match="searchtools"):
