@@ -4,7 +4,7 @@ BIN    := .venv/bin
 READY  := .venv/.installed
 PORT   ?= 8000
 
-.PHONY: help book test quick serve notebooks rehearse results exercises chapter bench frameworks lab lint javascript clean
+.PHONY: help book test quick serve notebooks rehearse results exercises chapter bench frameworks lab lint javascript clean address
 .DELETE_ON_ERROR:
 
 help: ## list these commands
@@ -60,6 +60,9 @@ exercises: $(READY) ## make the students' notebooks from the chapters
 
 chapter: $(READY) ## begin a chapter: make chapter NAME=rotary_positions TITLE="Rotary positions"
 	@$(BIN)/python tools/chapter.py -- '$(subst ','\'',$(NAME))' '$(subst ','\'',$(TITLE))'
+
+address: $(READY) ## say where the book is: make address REPO=owner/name, and PAGES=url where it is not read at GitHub
+	@$(BIN)/python tools/address.py '$(subst ','\'',$(REPO))' $(if $(PAGES),--pages '$(PAGES)') $(if $(BRANCH),--branch '$(BRANCH)')
 
 bench: $(READY) ## time and memory against other layers; rewrites chapters/speed.md and its picture
 	$(BIN)/python tools/bench.py

@@ -254,9 +254,10 @@ def where(full: str) -> str:
     value = getattr(importlib.import_module(module), name)
     file = path_of(value, module, name).relative_to(notebooks.ROOT).as_posix()
     url, branch = notebooks.repository()
+    link = f"``{file}``" if notebooks.is_placeholder() else f"`{file} <{url}/blob/{branch}/{file}>`__"
     number = f"Chapter {int(page[:2])}: " if page[:2].isdigit() else "Page: "
     short = "" if module == "mhalib" or mhalib._HOMES.get(name) != module[7:] else f" · also ``mhalib.{name}``"
-    return f"{number}:doc:`/chapters/{page}` · `{file} <{url}/blob/{branch}/{file}>`__{short}"
+    return f"{number}:doc:`/chapters/{page}` · {link}{short}"
 
 
 def data_entry(module: str, name: str) -> str:
