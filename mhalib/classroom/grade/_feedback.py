@@ -74,6 +74,8 @@ def page(student: str, rows: Sequence[Row], *, last: bool = False) -> str:
         known = EXERCISES.get(row.exercise)
         title = row.notebook if known is None else f"{known.title} ({row.exercise})"
         said = f"{row.points} of {row.out_of} points" if row.exercise else "Not graded"
+        if row.late == "yes":
+            said += ", handed in late" if row.days_late is None else f", handed in {row.days_late:g} days late"
         if row.exercise and counts[student][row.exercise] is not row:
             said += ", and another attempt counts"
         place = f"chapter {row.chapter}, {row.notebook}" if row.chapter else row.notebook
