@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import hashlib
 import re
 import secrets
 import sys
@@ -91,7 +92,10 @@ def _marked(cell: NotebookNode, grade_id: str, *, is_solution: bool = False, poi
 
 
 def course_notebook(chapter: Path, seed: str) -> NotebookNode | None:
-    """The exercises of a chapter as the teacher's notebook of an nbgrader course; `None` if it has none."""
+    """The exercises of a chapter as the teacher's notebook of an nbgrader course; `None` if it has none.
+
+    Each has a seed of its own, made from the course's: nbgrader's feedback shows it, and other weeks shall not be told.
+    """
     plain = exercises.student_notebook(chapter)
     if plain is None:
         return None
@@ -105,6 +109,7 @@ def course_notebook(chapter: Path, seed: str) -> NotebookNode | None:
         for cell in nbformat.read(chapter, as_version=4).cells
         if exercises.EXERCISE in cell.metadata.get("tags", [])
     }
+    own = hashlib.sha256(f"{seed}:{chapter.stem}".encode()).hexdigest()[:16]
     for number, cell in enumerate(plain.cells[2:]):  # without introduction and launch links
         if cell.source in solved:
             name = re.findall(r"checks\.(\w+)\(", cell.source)[-1]
@@ -113,7 +118,7 @@ def course_notebook(chapter: Path, seed: str) -> NotebookNode | None:
             except ValueError as error:
                 raise ValueError(f"{chapter.name}: {error}") from error
             made.append(_marked(answer, name, is_solution=True))
-            test = nbformat.v4.new_code_cell(test_source(name, seed))
+            test = nbformat.v4.new_code_cell(test_source(name, own))
             made.append(_marked(test, f"test-{name}", points=checks.EXERCISES[name].points))
         else:
             cell.source = cell.source.replace("](../chapters/", f"]({pages}")

@@ -130,8 +130,13 @@ def _worth(names: Iterable[str], right: Iterable[str] | None = None) -> dict[str
     return {name: checks.EXERCISES[name].points * (name in solved) for name in names}
 
 
-def hand_in(folder: Path, week: int, chapters: list[int]) -> dict[str, Expected]:
-    """Write the twelve students' work of a week below `folder`, and say what each of them deserves."""
+def hand_in(
+    folder: Path, week: int, chapters: list[int], *, others: Iterable[int] = range(1, 100)
+) -> dict[str, Expected]:
+    """Write the twelve students' work of a week below `folder`, and say what each of them deserves.
+
+    others: the chapters that are in the student's copy of the repository.
+    """
     works = [Work(chapter) for chapter in chapters]
     names = [name for work in works for name in work.names]
     all_right = _worth(names)
@@ -163,7 +168,7 @@ def hand_in(folder: Path, week: int, chapters: list[int]) -> dict[str, Expected]
         put(f"Kofi/{file}", work.path.read_text(encoding="utf-8"), early)
     if week > 1:  # last week's folder again
         put("Hana/last week/01_weighted_average.ipynb", Work(1).done(), before)
-    _push(folder / "Emeka", works)
+    _push(folder / "Emeka", works, set(others))
     for student in ("Anna Müller", "Ben", "Goran", "Fatima", "Dmitri"):
         expected[student] = Expected(all_right)
     expected["Zoë Núñez"] = Expected(all_right, days_late=1.5)
@@ -192,12 +197,13 @@ def _without_imports(source: str) -> str:
     return "" if re.match(r"(import|from) ", source) else source
 
 
-def _push(folder: Path, works: list[Work]) -> None:
+def _push(folder: Path, works: list[Work], others: set[int]) -> None:
     """The book's own repository, as a student pushes it: chapters, all exercises, and this week's work done."""
     for room in ("chapters", "exercises"):
         (folder / room).mkdir(parents=True)
         for path in sorted((notebooks.ROOT / room).glob("[0-9]*.ipynb")):
-            shutil.copy(path, folder / room)
+            if int(path.name[:2]) in others:
+                shutil.copy(path, folder / room)
     for work in works:
         (folder / "exercises" / work.path.name).write_text(nbformat.writes(work.done()), encoding="utf-8")
     stamp = f"{int((DUE + DAY / 4).timestamp())} +0000"

@@ -58,12 +58,15 @@ def test_the_teachers_notebook_is_solved_and_the_students_says_the_mistake(
     for cell in code:
         exec(cell.source, space)
     assert capsys.readouterr().out.count("Verified") == 2 * sum(cell.metadata["nbgrader"]["grade"] for cell in code)
+    [seed] = {found for cell in code for found in re.findall(r'seed="(\w+)"', cell.source)}
+    other = course.course_notebook(notebooks.CHAPTERS / "01_weighted_average.ipynb", SEED)
+    assert not any(seed in cell.source or SEED in cell.source for cell in other.cells)  # for feedback shows it
     student: dict = {}
     said = {}
     for cell in code:
         released = as_released(cell.source)
         assert "SOLUTION" not in released
-        assert SEED not in released
+        assert "seed" not in released
         if cell.metadata["nbgrader"]["grade"]:
             with pytest.raises(checks.CheckFailed) as failed:
                 exec(released, student)
