@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import subprocess
+import sys
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -122,6 +123,7 @@ def git(folder: Path, *arguments: str, when: datetime = DUE) -> None:
     subprocess.run(["git", *arguments], cwd=folder, env=environment, check=True, capture_output=True)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a repository made with another shell's rights")
 def test_a_repository_has_the_time_of_the_commit_and_runs_nothing(all_right, tmp_path, capsys):
     """Its settings could name a program; and what was committed after the notebook does not make that late."""
     folder, ran = tmp_path / "s", tmp_path / "ran"
@@ -246,6 +248,27 @@ def test_many_files_that_are_no_notebooks_are_counted_and_not_listed(all_right, 
     said = capsys.readouterr().err.splitlines()
     assert said[-1] == "Not graded: 30 files more that are no notebooks"
     assert len(said) == _class.MOST_LEFT_OUT + 1
+
+
+def test_a_copy_of_the_repository_is_told_of_in_a_line_and_not_handed_back(all_right, tmp_path, capsys):
+    folder, out = tmp_path / "s", tmp_path / "grades.csv"
+    hand_in(folder, "ann/exercises/01_a")
+    solved = {"cell_type": "code", "metadata": {"tags": ["exercise"]}, "outputs": [], "source": "# BEGIN SOLUTION"}
+    for number in range(5):
+        path = hand_in(folder, f"ann/chapters/{number}")
+        path.write_text(json.dumps({"cells": [solved], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    hand_in(folder, "ben/a")
+    (folder / "ben/b.ipynb").write_text("{", encoding="ascii")
+    rows = grade(folder, out, None, feedback=True)
+    assert len(rows) == 2 * 2 + 5 + 1
+    said = capsys.readouterr().err.splitlines()
+    assert [line[:30] for line in said] == ["Not graded: ann/chapters/0: th", "Not graded: ben/b: the noteboo"]
+    assert said[0].endswith("; and 4 more of ann")
+    written = sorted(path.name for path in (tmp_path / "grades.csv.feedback/ann").iterdir())
+    assert written == ["01_a.ipynb", "feedback.html"] or written == ["exercises_01_a.ipynb", "feedback.html"]
+    page = (tmp_path / "grades.csv.feedback/ann/feedback.html").read_text(encoding="utf-8")
+    assert page.count("<h2>Not graded</h2>") == 1
+    assert page.count("<li>") == 5
 
 
 def test_a_late_row_is_still_a_row(all_right):

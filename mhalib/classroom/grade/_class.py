@@ -25,7 +25,7 @@ from ._feedback import hand_back
 from ._launch import Launcher, Limits
 from ._sandbox import USED_UP, Abandoned, NotStarted, Sandbox, Stopped, require_working
 from ._submissions import Submission
-from ._table import COLUMNS, Row, as_csv, counted, gradebook, harmless, write
+from ._table import COLUMNS, Row, as_csv, counted, gradebook, harmless, without_points, write
 
 MOST_BAD_CELLS, MOST_NOTES, MOST_LEFT_OUT = 5, 20, 20
 
@@ -68,7 +68,7 @@ def grade_class(
         points: of exercises by name, in place of their own.
         feedback: write a folder for each student into `out` + ".feedback": a page with the results, and the notebooks
             with comments.
-        deadlines: what is due when; see `_late.deadlines`. `None` looks at no time.
+        deadlines: what is due when, as `deadlines` reads it; `None` looks at no time.
         progress: show a bar.
 
     Raises:
@@ -133,9 +133,8 @@ def grade_class(
         left_out[MOST_LEFT_OUT:] = [f"Not graded: {len(left_out) - MOST_LEFT_OUT} files more that are no notebooks"]
     for text in left_out:
         tqdm.write(text, file=sys.stderr)
-    for row in ordered:
-        if not row.exercise:
-            tqdm.write(f"Not graded: {harmless(row.notebook)}: {row.diagnosis}", file=sys.stderr)
+    for text in without_points(ordered):
+        tqdm.write(text, file=sys.stderr)
     for text in told:
         tqdm.write(harmless(text), file=sys.stderr)
     return ordered

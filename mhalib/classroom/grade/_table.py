@@ -93,6 +93,23 @@ def _lateness(rows: Iterable[Row]) -> tuple[float, float | str]:
     return round(sum(row.points for row in late), 2), max(days, default="")
 
 
+def without_points(rows: Iterable[Row]) -> list[str]:
+    """A line for each notebook on which nothing was graded; one for all of a student's that have the same kind, where
+    there are more than three, as in a copy of the book's repository."""
+    kinds: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        if not row.exercise:
+            kinds.setdefault((row.student, row.kind), []).append(row)
+    found = []
+    for (student, _), own in kinds.items():
+        if len(own) <= 3:
+            found += [f"Not graded: {harmless(row.notebook)}: {row.diagnosis}" for row in own]
+        else:
+            name, more = harmless(own[0].notebook), f"and {len(own) - 1} more of {harmless(student)}"
+            found.append(f"Not graded: {name}: {own[0].diagnosis}; {more}")
+    return found
+
+
 def as_csv(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text)
