@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from ._class import grade_class
+from ._late import deadlines
 from ._launch import Limits, bubblewrap, no_sandbox
 from ._roster import filled
 from ._table import counted, harmless, totals, write
@@ -37,6 +38,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cell-seconds", type=float, default=Limits.cell_seconds, help="for one cell")
     parser.add_argument("--student-pattern", help="a regular expression that finds a student's name in a path")
     parser.add_argument("--last", action="store_true", help="of several attempts the last one counts, not the best")
+    parser.add_argument("--due", help="a time such as 2026-11-30T18:00, or a file of lines  chapter,time")
+    parser.add_argument("--extensions", type=Path, help="a file of lines  student,time  or  student,+days")
+    parser.add_argument("--times", type=Path, help="a file of lines  student,time , when they handed in")
+    parser.add_argument(
+        "--late-percent", type=float, default=0, help="of the points, off for each day begun; default: 0"
+    )
     parser.add_argument("--points", type=Path, help="a file of lines  exercise,points  in place of the book's own")
     parser.add_argument("--feedback", action="store_true", help="a page and commented notebooks for each student")
     parser.add_argument("--roster", type=Path, help="the gradebook that Canvas, Moodle or Blackboard has exported")
@@ -52,6 +59,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"--out={str(given.out)!r} is a folder, and must be a file")
     if (given.roster is None) != (given.column is None):
         parser.error("--roster and --column belong together: which column of the export is to be filled?")
+    if given.due is None and (given.extensions or given.times or given.late_percent):
+        parser.error("--extensions, --times and --late-percent need --due: late for what?")
     launcher = no_sandbox if given.unsafe else bubblewrap
     limits = Limits(memory_mb=given.memory_mb, call_seconds=given.call_seconds, cell_seconds=given.cell_seconds)
     try:
@@ -68,6 +77,8 @@ def main(arguments: list[str] | None = None) -> int:
             last=given.last,
             feedback=given.feedback,
             points=None if given.points is None else _points(given.points),
+            deadlines=given.due
+            and deadlines(given.due, given.extensions, given.times, percent_per_day=given.late_percent),
         )
     except ValueError as error:
         parser.error(str(error))
@@ -91,7 +102,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"Not in the roster: {harmless(student)}", file=sys.stderr)
     for student, points, out_of in sums:
         name = harmless(student).replace("\n", " ")
-        print(f"{points:4d} of {out_of:3d}  {name}")
+        print(f"{points:4g} of {out_of:3d}  {name}")
     print(f"Exercises: {', '.join(dict.fromkeys(row.exercise for row in rows if row.exercise))}")
     print(f"{len(rows)} rows in {given.out}, the gradebook in {given.out}.students.csv")
     return 0
