@@ -6,6 +6,7 @@ is sent arguments and sends back results, as JSON and raw numbers through a pipe
 
 from ._class import grade_class
 from ._launch import Limits, bubblewrap, no_sandbox
+from ._oci import crun, runc
 from ._table import Row
 
-__all__ = ["Limits", "Row", "bubblewrap", "grade_class", "no_sandbox"]
+__all__ = ["Limits", "Row", "bubblewrap", "crun", "grade_class", "no_sandbox", "runc"]

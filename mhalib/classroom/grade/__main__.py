@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ._class import grade_class
 from ._launch import Limits, bubblewrap, no_sandbox
+from ._oci import crun, runc
 from ._roster import filled
 from ._table import counted, harmless, totals, write
 
@@ -16,6 +17,7 @@ DESCRIPTION = """Grade a folder of notebooks: one row per student and exercise, 
 
 An interrupted run goes on where it stopped, and a notebook that has not changed is not graded twice."""
 
+LAUNCHERS = {one.__name__: one for one in (bubblewrap, runc, crun)}
 UBUNTU = (
     "Ubuntu 24.04 forbids users to make one, until: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 . "
 )
@@ -42,6 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--roster", type=Path, help="the gradebook that Canvas, Moodle or Blackboard has exported")
     parser.add_argument("--column", help="the heading of the column in it that is to be filled with the sums")
     parser.add_argument("--retry", action="store_true", help="grade again what was too slow or stopped its sandbox")
+    parser.add_argument("--launcher", choices=LAUNCHERS, default="bubblewrap", help="of sandboxes; default: bubblewrap")
     parser.add_argument(
         "--unsafe", action="store_true", help="without a sandbox: the students' code runs with your rights"
     )
@@ -52,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"--out={str(given.out)!r} is a folder, and must be a file")
     if (given.roster is None) != (given.column is None):
         parser.error("--roster and --column belong together: which column of the export is to be filled?")
-    launcher = no_sandbox if given.unsafe else bubblewrap
+    launcher = no_sandbox if given.unsafe else LAUNCHERS[given.launcher]
     limits = Limits(memory_mb=given.memory_mb, call_seconds=given.call_seconds, cell_seconds=given.cell_seconds)
     try:
         rows = grade_class(

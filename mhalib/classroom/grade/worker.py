@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import builtins
+import ctypes
 import errno
 import importlib
 import importlib.machinery
@@ -111,6 +112,13 @@ def _filter_of_system_calls():
     for number in PRCTLS.values():
         rule(seccomp.ALLOW, "prctl", where(0, number))
     return made
+
+
+def _end_with_parent():
+    """Whoever starts sandboxes kills them by killing the command that started them. Not all launchers pass that on."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 def _take_over_pipes():
@@ -219,6 +227,7 @@ def _error(error):
 
 
 def main():
+    _end_with_parent()
     limits = json.loads(sys.argv[1])
     calls = _filter_of_system_calls()
     incoming, outgoing = _take_over_pipes()
