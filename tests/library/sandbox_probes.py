@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 READS = """
@@ -101,12 +102,28 @@ held |= {"open": [link for link in links if link != "/dev/null" and not link.sta
 held |= {"folder": os.getcwd()}
 raise RuntimeError(f"has {held}")
 """
+UNCOUNTED = """
+import mmap, os
+made = []
+for number in (-1, os.open("/dev/zero", os.O_RDWR)):  # pages that no process has in its table, yet are kept
+    for kind in (mmap.MAP_SHARED, 3):
+        try: made.append(mmap.mmap(number, 1 << 20, kind))
+        except OSError: pass
+raise RuntimeError(f"shares {len(made)}")
+"""
+MANY_FILES = """
+import os, time
+end = time.monotonic() + 10
+for number in range(10**6):  # empty, yet each of them costs the machine a kilobyte
+    os.close(os.open(f"/tmp/{number}", os.O_CREAT))
+    if time.monotonic() > end: break
+"""
 DESCRIPTORS = "import socket\npairs = [socket.socketpair() for _ in range(300)]"
-CELLS = {  # name: (code, what it must say)
-    "files": (READS, "RuntimeError: saw []"),
-    "writing": (WRITES, "RuntimeError: wrote []"),
-    "system calls": (CALLS, "RuntimeError: did []"),
-    "rights": (RIGHTS, "RuntimeError: has {'open': [], 'folder': '/tmp'}"),
+CELLS = {  # name: (code, what it must say, as a regular expression)
+    "files": (READS, r"RuntimeError: saw \\[\\]"),
+    "writing": (WRITES, r"RuntimeError: wrote \\[\\]"),
+    "system calls": (CALLS, r"RuntimeError: did \\[\\]"),
+    "rights": (RIGHTS, r"RuntimeError: has {'open': \[\], 'folder': '/tmp'}"),
     "network": ("import socket\nsocket.create_connection(('1.1.1.1', 80), 1)", "PermissionError"),
     "processes": ("import os\nos.fork()", "PermissionError"),
     "descriptors": (DESCRIPTORS, "Too many open files"),
@@ -116,6 +133,8 @@ CELLS = {  # name: (code, what it must say)
         "No space left",
     ),
     "time": ("while True: pass", "TooSlow"),
+    "memory that is not counted": (UNCOUNTED, "RuntimeError: shares 0"),
+    "many files": (MANY_FILES, "too many files|No space left"),
     "memory": ("import time\nx = [bytearray(b'x' * (64 << 20)) for _ in range(25)]\ntime.sleep(20)", "memory limit"),
 }
 
@@ -145,21 +164,24 @@ def places(folder: Path) -> list[str]:
 
 
 def tried(launcher: str, memory_mb: int) -> dict[str, str]:
-    """What came of each cell. All run in one sandbox, so none may depend on what the one before has left."""
+    """What came of each cell. They share a sandbox until one of them ends it, so none may depend on what another has
+    left."""
     from mhalib.classroom.grade import Limits, __main__, _sandbox
 
     with tempfile.TemporaryDirectory() as folder:
-        limits = Limits(memory_mb=memory_mb, file_mb=32)
-        sandbox = _sandbox.Sandbox(__main__.LAUNCHERS[launcher], limits)
-        start, said = f"PLACES = {places(Path(folder))!r}\n", {}
+        limits, said, sandbox = Limits(memory_mb=memory_mb, file_mb=32), {}, None
+        start = f"PLACES = {places(Path(folder))!r}\n"
         try:
             for name, (code, _) in CELLS.items():
-                object.__setattr__(limits, "cell_seconds", 0.5 if name == "time" else 20.0)
-                said[name] = sandbox.run_cell((start + code) if "PLACES" in code else code)
-        except _sandbox.Stopped as stopped:
-            said[name] = str(stopped)
+                sandbox = sandbox or _sandbox.Sandbox(__main__.LAUNCHERS[launcher], limits)
+                sandbox.limits = replace(limits, cell_seconds=0.5 if name == "time" else 20.0)
+                try:
+                    said[name] = sandbox.run_cell((start + code) if "PLACES" in code else code)
+                except _sandbox.Stopped as stopped:
+                    said[name], sandbox = str(stopped), None
         finally:
-            sandbox.close()
+            if sandbox:
+                sandbox.close()
     end = time.monotonic() + 10
     while (left := left_running(memory_mb)) and time.monotonic() < end:
         time.sleep(0.05)

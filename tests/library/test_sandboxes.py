@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -69,8 +70,7 @@ def said(request, user, tmp_path_factory):
 
 @pytest.mark.parametrize("attack", sandbox_probes.CELLS)
 def test_a_sandbox_keeps_what_is_promised(said, attack):
-    expected = sandbox_probes.CELLS[attack][1]
-    assert expected in said.get(attack, f"not tried, since a cell before it stopped the sandbox: {said}")
+    assert re.search(sandbox_probes.CELLS[attack][1], said[attack]), said[attack]
 
 
 def test_nothing_of_a_sandbox_is_left_running(said):

@@ -36,6 +36,7 @@ class Limits:
     cpu_seconds: of processor time, for a sandbox.
     processes: at one time, and threads.
     file_mb: in temporary files.
+    files: at one time; each costs memory, also an empty one.
     cell_seconds, call_seconds: for one cell, and for one call of a function.
     start_seconds: until the worker is ready.
     submission_seconds: for all.
@@ -45,6 +46,7 @@ class Limits:
     cpu_seconds: int = 120
     processes: int = 64
     file_mb: int = 64
+    files: int = 10_000
     cell_seconds: float = 20.0
     call_seconds: float = 10.0
     start_seconds: float = 90.0

@@ -98,10 +98,11 @@ def container(limits: Limits) -> dict[str, Any]:
     def made(kind: str, place: str, *options: str) -> dict[str, Any]:
         return {"destination": place, "source": kind, "type": kind, "options": ["nosuid", "noexec", *options]}
 
+    room = f"size={limits.file_mb << 20}", f"nr_inodes={limits.files}"
     mounts = [
         made("proc", "/proc", "nodev", "ro"),
         made("tmpfs", "/dev", "mode=755", "size=64k", "ro"),
-        made("tmpfs", HOME, "nodev", "mode=1777", f"size={limits.file_mb << 20}"),  # first: Python may lie below it
+        made("tmpfs", HOME, "nodev", "mode=1777", *room),  # first: Python may lie below it
         *(bound(place, place) for place in shown()),
         *(bound(str(path), f"{INSIDE}/{path.name}") for path in FILES),
     ]
