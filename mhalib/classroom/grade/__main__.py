@@ -10,6 +10,7 @@ from pathlib import Path
 from ._class import grade_class
 from ._late import deadlines
 from ._launch import Limits, bubblewrap, no_sandbox
+from ._oci import crun, runc
 from ._roster import filled
 from ._table import counted, harmless, totals, write
 
@@ -17,6 +18,7 @@ DESCRIPTION = """Grade a folder of notebooks: one row per student and exercise, 
 
 An interrupted run goes on where it stopped, and a notebook that has not changed is not graded twice."""
 
+LAUNCHERS = {one.__name__: one for one in (bubblewrap, runc, crun)}
 UBUNTU = (
     "Ubuntu 24.04 forbids users to make one, until: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 . "
 )
@@ -49,6 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--roster", type=Path, help="the gradebook that Canvas, Moodle or Blackboard has exported")
     parser.add_argument("--column", help="the heading of the column in it that is to be filled with the sums")
     parser.add_argument("--retry", action="store_true", help="grade again what was too slow or stopped its sandbox")
+    parser.add_argument("--launcher", choices=LAUNCHERS, default="bubblewrap", help="of sandboxes; default: bubblewrap")
     parser.add_argument(
         "--unsafe", action="store_true", help="without a sandbox: the students' code runs with your rights"
     )
@@ -61,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("--roster and --column belong together: which column of the export is to be filled?")
     if given.due is None and (given.extensions or given.times or given.late_percent):
         parser.error("--extensions, --times and --late-percent need --due: late for what?")
-    launcher = no_sandbox if given.unsafe else bubblewrap
+    launcher = no_sandbox if given.unsafe else LAUNCHERS[given.launcher]
     limits = Limits(memory_mb=given.memory_mb, call_seconds=given.call_seconds, cell_seconds=given.cell_seconds)
     try:
         rows = grade_class(

@@ -56,7 +56,7 @@ def grade_class(
         folder: with the submissions.
         out: a file of comma-separated values; beside it, `out` + ".progress" holds what is done, and is kept.
         seed: what the checks draw their inputs from; keep it from the students.
-        launcher: `bubblewrap`, `no_sandbox`, or one of your own.
+        launcher: `bubblewrap`, `runc`, `crun`, `no_sandbox`, or one of your own.
         limits: for each submission.
         chapters: whose exercises count; none means all.
         jobs: how many submissions are graded at a time.
