@@ -174,9 +174,23 @@ def test_a_release_is_checked_before_it_is_made() -> None:
     workflow = yaml.safe_load(read(".github/workflows/release.yml"))
     assert workflow[True]["push"]["tags"] == ["v*"]
     runs = [step["run"] for step in workflow["jobs"]["release"]["steps"] if "run" in step]
-    words = ("tools/release.py", "-m build", "gh release")
+    words = ("tools/release.py", "-m build", "twine check --strict", "gh release")
     places = [next(i for i, run in enumerate(runs) if word in run) for word in words]
     assert places == sorted(places)
+
+
+def test_the_package_index_gets_a_release_only_from_a_person_and_without_a_password() -> None:
+    text = read(".github/workflows/release.yml")
+    jobs = yaml.safe_load(text)["jobs"]
+    publishing = [name for name, job in jobs.items() if "gh-action-pypi-publish" in str(job["steps"])]
+    assert publishing == ["pypi"]
+    assert jobs["pypi"]["environment"]["name"] == "pypi"
+    assert jobs["pypi"]["permissions"] == {"id-token": "write"}
+    assert jobs["pypi"]["needs"] == "reviewer"
+    assert jobs["reviewer"]["needs"] == "release"
+    assert "PUBLISH_TO_PYPI" in jobs["reviewer"]["if"]
+    assert "required_reviewers" in jobs["reviewer"]["steps"][0]["run"]
+    assert re.findall(r"secrets\.\w+", text) == []
 
 
 def test_workflows_test_what_is_promised() -> None:
