@@ -73,6 +73,13 @@ def mend_roles(app: Sphinx, page: str, template: str, context: dict[str, Any], d
         context["body"] = body.replace('<summary aria-label="Toggle hidden content">', "<summary>")
 
 
+def number_chapter(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """Tell the style sheet a chapter's number, which it shows on paper."""
+    found = re.match(r"chapters/(\d\d)_", page)
+    if found and "body" in context:
+        context["body"] = context["body"].replace("<section ", f'<section data-chapter="{int(found[1])}" ', 1)
+
+
 def caption_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Move a paragraph that begins **Figure 7.2.** into a figure with the framed picture of the cell above it."""
     for paragraph in list(doctree.findall(nodes.paragraph)):
@@ -244,5 +251,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("doctree-resolved", keep_columns)
     app.connect("doctree-resolved", mark_statements)
     app.connect("html-page-context", mend_roles)
+    app.connect("html-page-context", number_chapter)
     app.connect("build-finished", copy_mathjax)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
