@@ -1,4 +1,4 @@
-"""The built pages as one book: the articles in the order of `_toc.yml`, for paper (`paper.py`) and readers (`ebook.py`).
+"""The built pages as one book: articles in the order of `_toc.yml`, for paper (`paper.py`) and e-readers (`ebook.py`).
 
 What only a screen can do is taken out of an article: links to headings, the cell that installs the package in Colab,
 buttons. Folds are opened. `with_own_ids` makes the ids of an article unique in the book, and leads the links between
@@ -7,6 +7,7 @@ pages to them; `gather_folds` moves what was folded to the end of its article, a
 
 from __future__ import annotations
 
+import copy
 import posixpath
 import re
 from collections.abc import Callable, Iterable
@@ -19,7 +20,7 @@ from bs4 import BeautifulSoup, Tag
 
 ROOT = Path(__file__).resolve().parents[1]
 HTML = ROOT / "_build/html"
-SCREEN_ONLY = "a.headerlink, div.tag_set-up, a.front-start, button.copybtn"
+SCREEN_ONLY = "a.headerlink, p.downloads, div.tag_set-up, a.front-start, button.copybtn"
 POINTS_TO_IDS = ("aria-labelledby", "aria-describedby", "aria-controls", "for", "headers")
 
 
@@ -93,7 +94,7 @@ def head(html: Path, name: str) -> list[Tag]:
     ]
 
 
-def with_own_ids(leaves: list[Leaf], address: Callable[[str, str], str], known: Iterable[str] = ()) -> None:
+def with_own_ids(leaves: list[Leaf], address: Callable[[str, str], str]) -> None:
     """Put the page's name before each id, and lead links there.
 
     `address(page, id)` is what a link to a page of this book becomes; the id is empty for the page as a whole. Links to
@@ -114,7 +115,8 @@ def with_own_ids(leaves: list[Leaf], address: Callable[[str, str], str], known: 
                 continue
             page = posixpath.basename(parts.path).removesuffix(".html") if parts.path else leaf.name
             target = unquote(parts.fragment)
-            if parts.path and not parts.path.endswith(".html") or page not in ids or (target and target not in ids[page]):
+            is_page = page in ids and (not parts.path or parts.path.endswith(".html"))
+            if not is_page or (target and target not in ids[page]):
                 del link["href"]
             else:
                 link["href"] = address(page, own_id(page, target) if target else "")
@@ -134,28 +136,29 @@ def summary_of(fold: Tag) -> str:
     return words[:1].upper() + words[1:]
 
 
-def belongs_to(fold: Tag) -> str:
-    """Where on its page a fold is: the heading above it, and its number in a list of exercises."""
+def belongs_to(fold: Tag) -> Tag | None:
+    """Where on its page a fold is: the words of the heading above it, and its number in a list of exercises."""
     heading = fold.find_previous(re.compile("^h[1-6]$"))
-    words = heading.get_text().strip() if heading is not None else ""
+    if heading is None:
+        return None
+    said = copy.copy(heading)
+    said.name, said.attrs = "span", {}
     item = fold.find_parent("li")
     if item is not None and item.parent is not None and item.parent.name == "ol":
         place = item.parent.find_all("li", recursive=False).index(item)
-        return f"{words}, {int(str(item.parent.get('start', 1))) + place}"
-    return words
+        said.append(f", {int(str(item.parent.get('start', 1))) + place}")
+    return said
 
 
 def open_folds(article: Tag) -> None:
     """Open each fold where it is; what was written on it becomes a line above it."""
-    soup = BeautifulSoup("", "html.parser")
     for fold in article.find_all("details"):
         words = summary_of(fold)
         if summary := fold.find("summary", recursive=False):
             summary.decompose()
         fold.name = "div"
         fold.attrs = {"class": "opened-fold"} | ({"id": fold["id"]} if fold.has_attr("id") else {})
-        line = soup.new_tag("p", attrs={"class": "fold-title"})
-        line.string = words
+        line = element("p", words, {"class": "fold-title"})
         fold.insert(0, line)
 
 
@@ -190,8 +193,8 @@ def gather_folds(leaf: Leaf) -> None:
         back = soup.new_tag("a", attrs={"href": f"#{origin}", "class": "from-fold"})
         back.string = summary_of(fold)
         title.append(back)
-        if above:
-            title.append(f" · {above}")
+        if above is not None:
+            title.extend([" · ", above])
         entry.append(title)
         if summary := fold.find("summary", recursive=False):
             summary.decompose()
@@ -231,7 +234,7 @@ def lower_headings(article: Tag, by: int = 1) -> None:
         heading.name = f"h{min(6, int(heading.name[1]) + by)}"
 
 
-def tag(name: str, text: str = "", attributes: dict[str, str] | None = None) -> Tag:
+def element(name: str, text: str = "", attributes: dict[str, str] | None = None) -> Tag:
     """A new element."""
     made = BeautifulSoup("", "html.parser").new_tag(name, attrs=attributes or {})
     if text:

@@ -1,35 +1,34 @@
 """Print the built book as one PDF, _build/html/_downloads/attention-head-by-head.pdf.
 
-    python tools/paper.py [--only NAME ...] [--to FILE] [--html FOLDER]
+    python tools/paper.py [--only NAME ...] [--to FILE] [--html FOLDER --toc FILE]
 
 Chromium prints one document that `joined.py` makes of the pages: formulas, styles and links carry over as they are.
 `paper.css` sets the page. What varies by chapter, its running head, is a named page each. Page numbers in the text are
-read from a first print, and set into the second; lines leave room for them, so that nothing moves. Chromium is found as the
-tests find it: in CHROMIUM, or on the path.
+read from a first print, and set into the second; lines leave room for them, so that nothing moves.
 """
 
 from __future__ import annotations
 
 import argparse
 import html
-import os
-import shutil
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
+import chromium
+import downloads
 import joined
+import pikepdf
 from joined import Leaf
-from playwright.sync_api import Browser, Page, Playwright, sync_playwright
-from pypdf import PdfReader, PdfWriter
+from playwright.sync_api import Page, sync_playwright
 
-NAME = "attention-head-by-head"
+import mhalib
+
 STYLE = Path(__file__).with_name("paper.css")
 COLUMN = 643  # CSS pixels: A4 less the margins of paper.css
 PATIENCE = 540_000  # milliseconds, for the formulas of the whole book, and for its print
-NO_BROWSER = "no Chromium: install it (Debian: apt-get install chromium), or name one with CHROMIUM=/path/to/it"
 NUMBERS = """\
 (pages) => {
   for (const link of document.querySelectorAll("a.contents-line, a.to-fold, a.from-fold")) {
@@ -63,17 +62,6 @@ async (column) => {
   return wide.map((one) => `${one.tagName} ${one.closest("article")?.id}: ${one.textContent.trim().slice(0, 60)}`);
 }
 """
-
-
-def chromium(playwright: Playwright) -> Browser:
-    """Chromium without windows; `SystemExit` says what to install."""
-    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
-    if path is None and not Path(playwright.chromium.executable_path).exists():
-        raise SystemExit(NO_BROWSER)
-    as_root = hasattr(os, "geteuid") and os.geteuid() == 0
-    flags = ["--disable-gpu", "--allow-file-access-from-files", *(["--no-sandbox"] if as_root else [])]
-    return playwright.chromium.launch(executable_path=path, args=flags)
 
 
 def in_quotes(text: str) -> str:
@@ -111,20 +99,21 @@ def contents(leaves: Sequence[Leaf]) -> str:
             f'<a class="contents-line" href="#{leaf.name}"><span class="contents-number">{leaf.number}</span>'
             f'<span class="contents-title">{html.escape(leaf.bare_title)}</span><span class="contents-dots"></span></a>'
         )
-    return f'<section id="contents"><h2>Contents</h2><nav>{"".join(lines)}</nav></section>'
+    return f'<section id="contents"><h1>Contents</h1><nav>{"".join(lines)}</nav></section>'
 
 
 def opening(leaf: Leaf) -> None:
     """Set the chapter's number above its title, and the name of the part above that where one begins."""
     title = leaf.article.h2
     assert title is not None
-    title.string = leaf.bare_title
+    title.clear()
     title["class"] = "chapter-title"
     if leaf.number:
-        number = joined.tag("p", leaf.number, {"class": "chapter-number", "aria-label": f"Chapter {leaf.number}"})
-        title.insert_before(number)
+        title.append(joined.element("span", leaf.number, {"class": "chapter-number"}))
+        title.append(joined.element("span", " · ", {"class": "only-in-outline"}))
+    title.append(leaf.bare_title)
     if leaf.part:
-        leaf.article.insert(0, joined.tag("h1", leaf.part, {"class": "part-title"}))
+        leaf.article.insert(0, joined.element("h1", leaf.part, {"class": "part-title"}))
 
 
 def document(leaves: Sequence[Leaf], sheets: str, edition: str) -> str:
@@ -164,14 +153,14 @@ def sheets(folder: Path, leaves: Sequence[Leaf]) -> str:
 
 def edition() -> str:
     """Which version of the book this is."""
-    import mhalib
-
     return f"Version {mhalib.__version__}"
 
 
-def make(target: Path, folder: Path = joined.HTML, only: Sequence[str] = (), toc: Path | None = None) -> list[str]:
+def make(
+    target: Path, folder: Path = joined.HTML, only: Sequence[str] = (), toc: Path = joined.ROOT / "_toc.yml"
+) -> list[str]:
     """Print the pages in `folder` to `target`; what is wider than the page is returned, in words."""
-    leaves = joined.read(folder, toc or joined.ROOT / "_toc.yml", only)
+    leaves = joined.read(folder, toc, only)
     head = sheets(folder, leaves)
     joined.with_own_ids(leaves, lambda page, name: f"#{name or page}")
     for leaf in leaves:
@@ -186,7 +175,7 @@ def make(target: Path, folder: Path = joined.HTML, only: Sequence[str] = (), toc
     source, printed = work / "book.html", work / "printed.pdf"
     source.write_text(document(leaves, head, edition()), encoding="utf-8")
     with sync_playwright() as playwright:
-        browser = chromium(playwright)
+        browser = chromium.launch(playwright)
         page = browser.new_page(viewport={"width": COLUMN, "height": 900}, color_scheme="light")
         page.set_default_timeout(PATIENCE)
         page.emulate_media(media="print")
@@ -195,7 +184,9 @@ def make(target: Path, folder: Path = joined.HTML, only: Sequence[str] = (), toc
         pages = print_out(page, printed)
         page.evaluate(NUMBERS, pages)
         if print_out(page, printed) != pages:
-            raise RuntimeError(f"{source}: with page numbers set, pages moved: give .paged in {STYLE.name} a fixed width")
+            raise RuntimeError(
+                f"{source}: with page numbers set, pages moved: give .paged in {STYLE.name} a fixed width"
+            )
         browser.close()
     finish(printed, target)
     return wide
@@ -204,38 +195,39 @@ def make(target: Path, folder: Path = joined.HTML, only: Sequence[str] = (), toc
 def print_out(page: Page, to: Path) -> dict[str, int]:
     """Print; the number of the page, from 1 on, of each id that a link leads to."""
     page.pdf(path=to, prefer_css_page_size=True, print_background=True, outline=True, tagged=True)
-    reader = PdfReader(to)
-    found = {}
-    for name, place in reader.named_destinations.items():
-        number = reader.get_destination_page_number(place)
-        if number is not None:
-            found[unquote(name.removeprefix("/"))] = number + 1
-    return found
+    with pikepdf.open(to) as pdf:
+        numbers = {one.objgen: number for number, one in enumerate(pdf.pages, start=1)}
+        return {unquote(name[1:]): numbers[place[0].objgen] for name, place in pdf.Root.Dests.items()}
 
 
 def finish(printed: Path, target: Path) -> None:
     """Add what Chromium leaves out: author, subject, and that a reader shows the outline."""
     book = joined.settings()
-    writer = PdfWriter(clone_from=PdfReader(printed))
-    writer.add_metadata({"/Author": book["author"], "/Title": book["title"], "/Subject": edition()})
-    writer.page_mode = "/UseOutlines"
     target.parent.mkdir(parents=True, exist_ok=True)
-    writer.write(target)
+    with pikepdf.open(printed) as pdf:
+        pdf.docinfo["/Author"] = book["author"]
+        pdf.docinfo["/Subject"] = edition()
+        pdf.Root.PageMode = pikepdf.Name.UseOutlines
+        pdf.save(target, object_stream_mode=pikepdf.ObjectStreamMode.generate)  # half the size
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=(), metavar="NAME", help="pages, such as 07_per_head_heatmaps")
     parser.add_argument("--html", type=Path, default=joined.HTML, help="the built pages")
+    parser.add_argument("--toc", type=Path, default=joined.ROOT / "_toc.yml", help="their order and titles")
     parser.add_argument("--to", type=Path, help="the file to write")
     chosen = parser.parse_args()
-    target = chosen.to or chosen.html / f"_downloads/{NAME}.pdf"
+    target = chosen.to or chosen.html / downloads.PDF
     started = time.monotonic()
-    wide = make(target, chosen.html, chosen.only)
+    wide = make(target, chosen.html, chosen.only, chosen.toc)
+    if target == chosen.html / downloads.PDF:
+        downloads.update(chosen.html)
     for one in wide:
         print("wider than the page:", one)
-    pages, size = len(PdfReader(target).pages), target.stat().st_size
-    print(f"{target}: {pages} pages, {size / 1e6:.1f} MB, {time.monotonic() - started:.0f} s")
+    with pikepdf.open(target) as pdf:
+        pages = len(pdf.pages)
+    print(f"{target}: {pages} pages, {target.stat().st_size / 1e6:.1f} MB, {time.monotonic() - started:.0f} s")
     return 0
 
 
