@@ -4,7 +4,8 @@ BIN    := .venv/bin
 READY  := .venv/.installed
 PORT   ?= 8000
 
-.PHONY: help book test quick serve notebooks rehearse results exercises chapter bench frameworks lab lint javascript clean address
+.PHONY: help book pdf epub test quick serve notebooks rehearse results exercises chapter address bench frameworks lab lint
+.PHONY: javascript clean
 .DELETE_ON_ERROR:
 
 help: ## list these commands
@@ -22,6 +23,14 @@ book: $(READY) ## build the pages, from nothing if need be; later what changed, 
 	$(BIN)/python tools/build.py $(if $(ALL),--all)
 	@echo
 	@echo "The book is built. Open  _build/html/index.html  or run  make serve"
+
+pdf: book ## print the whole book as one PDF, linked on the start page; some minutes
+	@echo "== PDF"
+	$(BIN)/python tools/paper.py
+
+epub: book ## make an EPUB of the whole book, linked on the start page
+	@echo "== EPUB"
+	$(BIN)/python tools/ebook.py
 
 test: $(READY) lint book ## lint, the library's tests, every notebook re-executed, the pages in a real browser
 	@echo "== tests, notebooks and pages"
