@@ -17,7 +17,6 @@ import gzip
 import http.server
 import mimetypes
 import os
-import shutil
 import statistics
 import sys
 import threading
@@ -27,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import chromium
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -226,12 +226,6 @@ def weigh(browser: Browser, site: str, name: str, times: int, axe: bool) -> str:
     )
 
 
-def chromium() -> str | None:
-    """The browser named by CHROMIUM, or one on the path; `None` leaves Playwright's own."""
-    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pages", nargs="*", default=SAMPLE, help="as chapters/04_mathematics")
@@ -244,8 +238,7 @@ def main() -> int:
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     print(f"{'page':34} {'bytes':>10} {'req':>4} {'hosts':>3} {'DOM':>6} {'skip':>5} {'tabs':>5}   {'/'.join(IMPACTS)}")
     with packing_server(asked.html) as site, sync_playwright() as playwright:
-        flags = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-        browser = playwright.chromium.launch(executable_path=chromium(), args=flags)
+        browser = chromium.launch(playwright)
         for name in asked.pages:
             print(weigh(browser, site, name, asked.times, not asked.no_axe), flush=True)
         browser.close()
