@@ -111,7 +111,7 @@ class Meter:
             self.into.sandboxes += processor_seconds(sandbox._process.pid)
             close(sandbox)
 
-        Sandbox.close = counting  # type: ignore[method-assign]
+        Sandbox.close = counting  # type: ignore[method-assign,assignment]
         self._start, self._own = time.perf_counter(), time.process_time()
         self._watch.start()
 

@@ -1,5 +1,5 @@
-"""A Dask cluster on this machine: `python cluster_of_test.py NUMBER`. It prints the scheduler's address, then the process
-number of each worker, and ends when its standard input does.
+"""A Dask cluster on this machine: `python cluster_of_test.py NUMBER`. It prints the scheduler's address, then the
+number of each worker's process, and ends when its standard input does.
 
 One process imports everything and divides into scheduler and workers, which saves the seconds that each import of torch
 takes. They talk to each other through sockets, as on several machines.

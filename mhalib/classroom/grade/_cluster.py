@@ -29,7 +29,7 @@ from ._sandbox import Abandoned, NotStarted, require_working
 
 try:
     from distributed import Client, Future, KilledWorker, Reschedule, as_completed, get_worker
-    from distributed.comm import parse_address, parse_host_port
+    from distributed.comm.addressing import parse_address, parse_host_port
 except ImportError as missing:
     raise RuntimeError(f'--scheduler needs Dask: pip install "mhalib[cluster]" ({missing})') from missing
 

@@ -79,8 +79,8 @@ def _runs(numbers: Sequence[int]) -> str:
 
 def rows_of(task: Task, findings: Sequence[Finding], notes: str) -> list[Row]:
     """A row for each exercise of a task with what was found; one row where there is no exercise."""
-    pairs = zip(task.exercises or [None], findings, strict=True)
-    return [_row(task, exercise, finding, notes) for exercise, finding in pairs]
+    exercises: list[Exercise | None] = [*task.exercises] or [None]
+    return [_row(task, *pair, notes) for pair in zip(exercises, findings, strict=True)]
 
 
 def _row(task: Task, exercise: Exercise | None, finding: Finding, notes: str) -> Row:
