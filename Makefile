@@ -4,7 +4,7 @@ BIN    := .venv/bin
 READY  := .venv/.installed
 PORT   ?= 8000
 
-.PHONY: help book test quick serve notebooks rehearse results exercises chapter bench frameworks lab lint javascript clean
+.PHONY: help book test quick serve notebooks rehearse results exercises chapter bench frameworks lab lint javascript clean address
 .DELETE_ON_ERROR:
 
 help: ## list these commands
@@ -55,11 +55,14 @@ rehearse: $(READY) ## run the chapters again with other machines' arithmetic; CH
 results: $(READY) ## run the chapters' experiments from several seeds; CHAPTERS="8 9" chooses, JOBS=2 at once
 	$(BIN)/python tools/results.py $(if $(JOBS),--jobs $(JOBS)) $(foreach n,$(CHAPTERS),$(wildcard chapters/$(n)_*.ipynb chapters/0$(n)_*.ipynb))
 
-exercises: $(READY) ## make the students' notebooks from the chapters
-	$(BIN)/python tools/exercises.py
+exercises: $(READY) ## make the students' notebooks; FORMAT=nbgrader makes a course, in OUT=folder, HUB=https://... prints links
+	$(BIN)/python $(if $(HUB),tools/course.py links '$(HUB)',$(if $(FORMAT),tools/course.py $(FORMAT) $(if $(OUT),--out '$(OUT)'),tools/exercises.py))
 
 chapter: $(READY) ## begin a chapter: make chapter NAME=rotary_positions TITLE="Rotary positions"
 	@$(BIN)/python tools/chapter.py -- '$(subst ','\'',$(NAME))' '$(subst ','\'',$(TITLE))'
+
+address: $(READY) ## say where the book is: make address REPO=owner/name, and PAGES=url where it is not read at GitHub
+	@$(BIN)/python tools/address.py '$(subst ','\'',$(REPO))' $(if $(PAGES),--pages '$(PAGES)') $(if $(BRANCH),--branch '$(BRANCH)')
 
 bench: $(READY) ## time and memory against other layers; rewrites chapters/speed.md and its picture
 	$(BIN)/python tools/bench.py

@@ -196,6 +196,8 @@ def prepare_cells(app: Sphinx, docname: str, source: list[str]) -> None:
             shown = cell.metadata.setdefault("mystnb", {})
             shown.setdefault("code_prompt_show", FOLDS[tag][0])
             shown.setdefault("code_prompt_hide", FOLDS[tag][1])
+        if "exercise-launch" in tags:  # Sphinx takes a notebook's link for one to a page
+            cell.source = re.sub(r"\[([^]]+)\]\((\.\./exercises/\S+\.ipynb)\)", r"{download}`\1 <\2>`", cell.source)
         if exercises.EXERCISE in tags:
             cell.metadata.tags = [*(tag for tag in tags if tag != "hide-input"), "hide-cell"]
             wrong = exercises.code_to_mend(cell.source)

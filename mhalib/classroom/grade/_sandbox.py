@@ -17,7 +17,7 @@ import torch
 
 from ..checks._call import TooSlow
 from . import wire
-from ._launch import Launcher, Limits
+from ._launch import HOME, Launcher, Limits
 
 GRACE = 3.0  # seconds for a worker to stop itself
 LOOK_SECONDS = 0.2
@@ -228,11 +228,13 @@ class Sandbox:
                 return
 
     def _look(self) -> None:
-        memory, tasks = usage(self._process.pid)
+        memory, tasks, files = usage(self._process.pid)
         if memory > self.limits.memory_mb << 20:
             raise Stopped("memory limit")
         if tasks > self.limits.processes:
             raise Stopped("too many processes or threads")
+        if files > self.limits.files:
+            raise Stopped("too many files")
         self._next_look = time.monotonic() + LOOK_SECONDS
 
 
@@ -274,13 +276,18 @@ def processes_of(pid: int) -> dict[int, int]:
     return found
 
 
-def usage(pid: int) -> tuple[int, int]:
-    """Bytes of memory and number of threads of a process and all that it has started; 0 where the system is silent."""
-    memory, found = 0, processes_of(pid)
+def usage(pid: int) -> tuple[int, int, int]:
+    """Bytes of memory and number of threads of a process and all that it has started, and the number of temporary
+    files of those that have a folder of their own for them; 0 where the system is silent."""
+    memory, files, found = 0, 0, processes_of(pid)
     for process in found:
         try:
             with open(f"/proc/{process}/smaps_rollup", encoding="ascii") as file:
                 memory += sum(int(line.split()[1]) << 10 for line in file if line.startswith(("Pss:", "SwapPss:")))
+            inside = f"/proc/{process}/root{HOME}"
+            if os.stat(inside).st_dev != os.stat(HOME).st_dev:
+                system = os.statvfs(inside)
+                files = max(files, system.f_files - system.f_ffree)
         except OSError:
             continue
-    return memory, sum(found.values())
+    return memory, sum(found.values()), files
