@@ -138,9 +138,9 @@ raise RuntimeError(f"holds {held}")
 """
 DESCRIPTORS = "import socket\npairs = [socket.socketpair() for _ in range(300)]"
 CELLS = {  # name: (code, what it must say, as a regular expression)
-    "files": (READS, r"RuntimeError: saw \\[\\]"),
-    "writing": (WRITES, r"RuntimeError: wrote \\[\\]"),
-    "system calls": (CALLS, r"RuntimeError: did \\[\\]"),
+    "files": (READS, r"RuntimeError: saw \[\]"),
+    "writing": (WRITES, r"RuntimeError: wrote \[\]"),
+    "system calls": (CALLS, r"RuntimeError: did \[\]"),
     "rights": (RIGHTS, r"RuntimeError: has {'open': \[\], 'folder': '/tmp'}"),
     "leases": (LEASES, r"RuntimeError: holds \[\]"),
     "network": ("import socket\nsocket.create_connection(('1.1.1.1', 80), 1)", "PermissionError"),
