@@ -11,7 +11,7 @@ from ._class import grade_class
 from ._late import deadlines
 from ._launch import Limits, bubblewrap, no_sandbox
 from ._roster import filled
-from ._table import counted, harmless, totals, write
+from ._table import asked, counted, harmless, totals, write
 
 DESCRIPTION = """Grade a folder of notebooks: one row per student and exercise, with points and the diagnosis.
 
@@ -64,6 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
     launcher = no_sandbox if given.unsafe else bubblewrap
     limits = Limits(memory_mb=given.memory_mb, call_seconds=given.call_seconds, cell_seconds=given.cell_seconds)
     try:
+        points_of = {} if given.points is None else _points(given.points)
         rows = grade_class(
             given.submissions,
             given.out,
@@ -76,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
             student_pattern=given.student_pattern,
             last=given.last,
             feedback=given.feedback,
-            points=None if given.points is None else _points(given.points),
+            points=points_of,
             deadlines=given.due
             and deadlines(given.due, given.extensions, given.times, percent_per_day=given.late_percent),
         )
@@ -91,7 +92,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(
             f"{error}. {hint}Without a sandbox, students' code could do all that you can; --unsafe allows that"
         )
-    sums = totals(counted(rows, last=given.last))
+    sums = totals(counted(rows, last=given.last), asked(given.chapter, points_of))
     if given.roster is not None:
         try:
             text, left = filled(given.roster, given.column, {student: points for student, points, _ in sums})
