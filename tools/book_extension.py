@@ -59,7 +59,7 @@ def number_chapter(app: Sphinx, page: str, template: str, context: dict[str, Any
     """Tell the style sheet a chapter's number, which it shows on paper."""
     found = re.match(r"chapters/(\d\d)_", page)
     if found and "body" in context:
-        context["body"] = context["body"].replace("<section ", f'<section data-chapter="{int(found[1])}" ', 1)
+        context["body"] = context["body"].replace("<h1>", f'<h1 data-chapter="{int(found[1])}">', 1)
 
 
 def link_downloads(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:

@@ -228,7 +228,7 @@ def previous_block(tag: Tag) -> Tag | None:
 
 
 def lower_headings(article: Tag, by: int = 1) -> None:
-    """Make each heading one of a lower rank, as parts stand above chapters; `h1` becomes `h2`."""
+    """Make each heading one of a lower rank where a part is above; its class, `was-h1`, says what it was."""
     for heading in article.find_all(re.compile("^h[1-6]$")):
         heading["class"] = [*heading.get("class", []), f"was-{heading.name}"]
         heading.name = f"h{min(6, int(heading.name[1]) + by)}"

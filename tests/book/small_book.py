@@ -35,7 +35,8 @@ INDEX = """\
 <circle cx="15" cy="15" r="9"></circle><text x="15" y="15">1</text></svg></section></section>
 """
 FIRST = f"""\
-<section id="a-first-chapter"><h1>A first chapter<a class="headerlink" href="#a-first-chapter">#</a></h1>
+<section id="a-first-chapter"><h1 data-chapter="1">A first chapter
+<a class="headerlink" href="#a-first-chapter">#</a></h1>
 <div class="cell tag_set-up tag_hide-input"><details class="admonition hide above-input"><summary>Show how</summary>
 <div class="cell_input"><pre>install me</pre></div></details></div>
 <p>With <span class="math notranslate nohighlight">{mathml("d = D/h")}</span>, each head is narrow.</p>
