@@ -1038,6 +1038,28 @@ def test_what_was_too_slow_is_tried_again_once(tmp_path, monkeypatch):
     assert [row.kind for row in grade(folder, out, retry=True)] == ["solved", "solved"]
 
 
+@pytest.mark.parametrize(("deadly", "kind"), [(5, "not started"), (6, "stopped")])
+def test_a_notebook_whose_cells_end_one_sandbox_after_the_other_is_given_up(tmp_path, monkeypatch, deadly, kind):
+    class Dying(FakeSandbox):
+        def run_cell(self, source):
+            if source.startswith("die"):
+                raise _sandbox.Stopped("its process died")
+            return ""
+
+        def functions(self, name):
+            def stub(*_):
+                raise NotImplementedError
+
+            return [stub]
+
+    monkeypatch.setattr(_class, "Sandbox", Dying)
+    monkeypatch.setattr(_class, "require_working", lambda *_: None)
+    folder, out = hand_in(tmp_path / "s", {"a": ["die"] * deadly + HONEST}), tmp_path / "grades.csv"
+    rows = grade(folder, out)
+    assert {row.kind for row in rows} == {kind}
+    assert ("too many cells hang or crash" in rows[0].diagnosis) == (kind == "stopped")
+
+
 def test_names_that_look_alike_stay_apart(tmp_path):
     names = ["anna", "an\N{ZERO WIDTH SPACE}na", "anna\N{HANGUL FILLER}", "ANNA", "ben", "b\N{VARIATION SELECTOR-1}en"]
     for name in names:
@@ -1058,11 +1080,12 @@ def test_a_linked_folder_is_said_to_be_left_out(counted, tmp_path, capsys):
 
 CANVAS = """Student,ID,SIS User ID,SIS Login ID,Section,Heads (4411),Essay (4412),Final Score
     Points Possible,,,,,10.00,5.00,(read only)
+,,,,,Manual Posting,,
 "Lee, Ann",12,s-1,alee,A,,4,80
 "Çelik, Ben",13,s-2,bcelik,A,3,,70
-"Student, Test",99,,x,A,,,
+"Student, Test",99,,x,A,8,,
 """
-MOODLE = """First name,Last name,ID number,Email address,Assignment: Heads (Real),Assignment: Essay (Real)
+MOODLE = """First name,Last name,ID number,Email address,Assignment: Heads (Real),Assignment: Heads (Real) twice
 Ann,Lee,s-1,ann@example.org,-,4
 Ben,Çelik,s-2,ben@example.org,-,-
 """
@@ -1081,6 +1104,7 @@ BLACKBOARD = """"Last Name"|"First Name"|"Username"|"Heads [Total Pts: 10 Score]
             "Heads",
             {"leeann": 9, "çelikben": 0},
             "Student,ID,SIS User ID,SIS Login ID,Section,Heads (4411)\n    Points Possible,,,,,10.00\n"
+            ",,,,,Manual Posting\n"
             '"Lee, Ann",12,s-1,alee,A,9\n"Çelik, Ben",13,s-2,bcelik,A,0\n"Student, Test",99,,x,A,\n',
         ),
         (
@@ -1115,8 +1139,9 @@ def test_a_course_gets_its_own_export_back_with_one_column_filled(tmp_path, expo
         ("a,b\n1,2\n", "b", {}, "has no column of"),
         (CANVAS, "Nothing", {}, r"is the heading of 0 columns of \['Heads"),
         (MOODLE, "Assignment", {}, "is the heading of 2 columns of"),
-        (MOODLE, "Assignment: Heads", {"Ann Lee": 1, "s-1": 2}, r"line 2, fits \['Ann Lee', 's-1'\]"),
-        (CANVAS, "Heads", {"A": 1}, "lines 3 and 4 both fit 'A'"),
+        (MOODLE, "Assignment: Heads (Real)", {"Ann Lee": 1, "s-1": 2}, r"line 2, fits \['Ann Lee', 's-1'\]"),
+        (CANVAS, "Heads", {"A": 1}, "lines 4 and 5 both fit 'A'"),
+        (CANVAS, "ID", {}, "is the heading of 0 columns"),  # it says who they are
         ("Student,ID\n", "ID", {}, "has no students"),
         ('Student,ID\n"a,1\n', "ID", {}, "could not be read: Error"),
     ],
