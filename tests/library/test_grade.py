@@ -1039,7 +1039,7 @@ def test_what_was_too_slow_is_tried_again_once(tmp_path, monkeypatch):
     assert [row.kind for row in grade(folder, out, retry=True)] == ["solved", "solved"]
 
 
-@pytest.mark.parametrize(("deadly", "kind"), [(5, "not started"), (6, "stopped")])
+@pytest.mark.parametrize(("deadly", "kind"), [(5, "not started"), (7, "stopped")])
 def test_a_notebook_whose_cells_end_one_sandbox_after_the_other_is_given_up(tmp_path, monkeypatch, deadly, kind):
     class Dying(FakeSandbox):
         def run_cell(self, source):
@@ -1053,7 +1053,7 @@ def test_a_notebook_whose_cells_end_one_sandbox_after_the_other_is_given_up(tmp_
 
             return [stub]
 
-    monkeypatch.setattr(_class, "Sandbox", Dying)
+    monkeypatch.setattr(_notebook, "Sandbox", Dying)
     monkeypatch.setattr(_class, "require_working", lambda *_: None)
     folder, out = hand_in(tmp_path / "s", {"a": ["die"] * deadly + HONEST}), tmp_path / "grades.csv"
     rows = grade(folder, out)
@@ -1172,17 +1172,20 @@ def test_each_student_gets_a_page_and_commented_notebooks(tmp_path, monkeypatch)
     def found(task, _):
         who = (task.submission.student, task.submission.notebook)
         evil = f"<script>alert(1)</script> ```\n# {task.submission.student}'s"
-        return [Row(*who, 1, one.name, 0, one.points, "value", "", evil, "code cell 1: x") for one in task.exercises]
+        return [Row(*who, 1, one.name, 0, one.points, "value", "", evil, "code cell 1: <b>") for one in task.exercises]
 
     monkeypatch.setattr(_class, "_grade", found)
     monkeypatch.setattr(_class, "require_working", lambda *_: None)
-    work = {"anna/a": HONEST, "anna/b": [*HONEST, "again = 1"], "ben <b>": HONEST, "BEN _b_": ["x = 1"], "dan": ["1"]}
+    again = "checks.scores(scores)"
+    work = {"anna/a": HONEST, "anna/b": [*HONEST, again], "Ben <b>": HONEST, "BEN _b_": ["x = 1"], "dan <b>": ["1"]}
     folder, out = hand_in(tmp_path / "s", work), tmp_path / "grades.csv"
-    (folder / "dan.ipynb").write_text("{", encoding="ascii")
+    (folder / "dan <b>.ipynb").write_text("{", encoding="ascii")
     before = fingerprint(folder)
     rows = grade(folder, out, feedback=True)
     back = tmp_path / "grades.csv.feedback"
     assert fingerprint(folder) == before
+    assert not back.stat().st_mode & 0o077
+    assert not any("<b>" in path.read_text(encoding="utf-8") for path in back.rglob("*.html"))
     written = sorted(path.relative_to(back).as_posix() for path in back.rglob("*.*"))
     assert len({path.casefold() for path in written}) == len(written) == 8
     assert [path for path in written if path.startswith("anna/")] == [
@@ -1199,14 +1202,15 @@ def test_each_student_gets_a_page_and_commented_notebooks(tmp_path, monkeypatch)
     assert "default-src 'none'" in page
     assert "another attempt counts" in page
     assert f"0 of {sum(row.out_of for row in rows if row.notebook == 'anna/a')} points in all." in page
-    assert "could not be read" in (back / "dan/feedback.html").read_text(encoding="utf-8")
+    assert "could not be read" in (back / "dan _b_/feedback.html").read_text(encoding="utf-8")
     cells = json.loads((back / "anna/b.ipynb").read_text(encoding="utf-8"))["cells"]
-    assert [cell["source"] for cell in cells if cell["cell_type"] == "code"] == [*HONEST, "again = 1"]
+    assert [cell["source"] for cell in cells if cell["cell_type"] == "code"] == [*HONEST, again]
     comments = [cell for cell in cells if cell["cell_type"] == "markdown"]
     assert len({cell["id"] for cell in comments}) == len(comments)
     texts = [cell["source"] for cell in comments]
     assert texts[0].startswith("**weighted_average: 0 of 1 points**\n\n````text\n<script>")  # as text, between fences
     assert cells[4]["source"] == texts[0]  # behind the check
+    assert cells[-1]["source"].startswith("**scores: ")  # behind the last of them
     assert len(texts) == len(FIRST)
     for damaged in (DAMAGED["many values"], DAMAGED["cells of another kind"], b'{"cells": []}'):  # as for grading
         with pytest.raises(ValueError, match=r"more than|Error"):
