@@ -1039,6 +1039,28 @@ def test_what_was_too_slow_is_tried_again_once(tmp_path, monkeypatch):
     assert [row.kind for row in grade(folder, out, retry=True)] == ["solved", "solved"]
 
 
+@pytest.mark.parametrize(("deadly", "kind"), [(5, "not started"), (7, "stopped")])
+def test_a_notebook_whose_cells_end_one_sandbox_after_the_other_is_given_up(tmp_path, monkeypatch, deadly, kind):
+    class Dying(FakeSandbox):
+        def run_cell(self, source):
+            if source.startswith("die"):
+                raise _sandbox.Stopped("its process died")
+            return ""
+
+        def functions(self, name):
+            def stub(*_):
+                raise NotImplementedError
+
+            return [stub]
+
+    monkeypatch.setattr(_notebook, "Sandbox", Dying)
+    monkeypatch.setattr(_class, "require_working", lambda *_: None)
+    folder, out = hand_in(tmp_path / "s", {"a": ["die"] * deadly + HONEST}), tmp_path / "grades.csv"
+    rows = grade(folder, out)
+    assert {row.kind for row in rows} == {kind}
+    assert ("too many cells hang or crash" in rows[0].diagnosis) == (kind == "stopped")
+
+
 def test_names_that_look_alike_stay_apart(tmp_path):
     names = ["anna", "an\N{ZERO WIDTH SPACE}na", "anna\N{HANGUL FILLER}", "ANNA", "ben", "b\N{VARIATION SELECTOR-1}en"]
     for name in names:
@@ -1059,11 +1081,12 @@ def test_a_linked_folder_is_said_to_be_left_out(counted, tmp_path, capsys):
 
 CANVAS = """Student,ID,SIS User ID,SIS Login ID,Section,Heads (4411),Essay (4412),Final Score
     Points Possible,,,,,10.00,5.00,(read only)
+,,,,,Manual Posting,,
 "Lee, Ann",12,s-1,alee,A,,4,80
 "Çelik, Ben",13,s-2,bcelik,A,3,,70
-"Student, Test",99,,x,A,,,
+"Student, Test",99,,x,A,8,,
 """
-MOODLE = """First name,Last name,ID number,Email address,Assignment: Heads (Real),Assignment: Essay (Real)
+MOODLE = """First name,Last name,ID number,Email address,Assignment: Heads (Real),Assignment: Heads (Real) twice
 Ann,Lee,s-1,ann@example.org,-,4
 Ben,Çelik,s-2,ben@example.org,-,-
 """
@@ -1082,6 +1105,7 @@ BLACKBOARD = """"Last Name"|"First Name"|"Username"|"Heads [Total Pts: 10 Score]
             "Heads",
             {"leeann": 9, "çelikben": 0},
             "Student,ID,SIS User ID,SIS Login ID,Section,Heads (4411)\n    Points Possible,,,,,10.00\n"
+            ",,,,,Manual Posting\n"
             '"Lee, Ann",12,s-1,alee,A,9\n"Çelik, Ben",13,s-2,bcelik,A,0\n"Student, Test",99,,x,A,\n',
         ),
         (
@@ -1116,8 +1140,9 @@ def test_a_course_gets_its_own_export_back_with_one_column_filled(tmp_path, expo
         ("a,b\n1,2\n", "b", {}, "has no column of"),
         (CANVAS, "Nothing", {}, r"is the heading of 0 columns of \['Heads"),
         (MOODLE, "Assignment", {}, "is the heading of 2 columns of"),
-        (MOODLE, "Assignment: Heads", {"Ann Lee": 1, "s-1": 2}, r"line 2, fits \['Ann Lee', 's-1'\]"),
-        (CANVAS, "Heads", {"A": 1}, "lines 3 and 4 both fit 'A'"),
+        (MOODLE, "Assignment: Heads (Real)", {"Ann Lee": 1, "s-1": 2}, r"line 2, fits \['Ann Lee', 's-1'\]"),
+        (CANVAS, "Heads", {"A": 1}, "lines 4 and 5 both fit 'A'"),
+        (CANVAS, "ID", {}, "is the heading of 0 columns"),  # it says who they are
         ("Student,ID\n", "ID", {}, "has no students"),
         ('Student,ID\n"a,1\n', "ID", {}, "could not be read: Error"),
     ],
@@ -1147,17 +1172,20 @@ def test_each_student_gets_a_page_and_commented_notebooks(tmp_path, monkeypatch)
     def found(task, _):
         who = (task.submission.student, task.submission.notebook)
         evil = f"<script>alert(1)</script> ```\n# {task.submission.student}'s"
-        return [Row(*who, 1, one.name, 0, one.points, "value", "", evil, "code cell 1: x") for one in task.exercises]
+        return [Row(*who, 1, one.name, 0, one.points, "value", "", evil, "code cell 1: <b>") for one in task.exercises]
 
     monkeypatch.setattr(_class, "_grade", found)
     monkeypatch.setattr(_class, "require_working", lambda *_: None)
-    work = {"anna/a": HONEST, "anna/b": [*HONEST, "again = 1"], "ben <b>": HONEST, "BEN _b_": ["x = 1"], "dan": ["1"]}
+    again = "checks.scores(scores)"
+    work = {"anna/a": HONEST, "anna/b": [*HONEST, again], "Ben <b>": HONEST, "BEN _b_": ["x = 1"], "dan <b>": ["1"]}
     folder, out = hand_in(tmp_path / "s", work), tmp_path / "grades.csv"
-    (folder / "dan.ipynb").write_text("{", encoding="ascii")
+    (folder / "dan <b>.ipynb").write_text("{", encoding="ascii")
     before = fingerprint(folder)
     rows = grade(folder, out, feedback=True)
     back = tmp_path / "grades.csv.feedback"
     assert fingerprint(folder) == before
+    assert not back.stat().st_mode & 0o077
+    assert not any("<b>" in path.read_text(encoding="utf-8") for path in back.rglob("*.html"))
     written = sorted(path.relative_to(back).as_posix() for path in back.rglob("*.*"))
     assert len({path.casefold() for path in written}) == len(written) == 8
     assert [path for path in written if path.startswith("anna/")] == [
@@ -1174,14 +1202,15 @@ def test_each_student_gets_a_page_and_commented_notebooks(tmp_path, monkeypatch)
     assert "default-src 'none'" in page
     assert "another attempt counts" in page
     assert f"0 of {sum(row.out_of for row in rows if row.notebook == 'anna/a')} points in all." in page
-    assert "could not be read" in (back / "dan/feedback.html").read_text(encoding="utf-8")
+    assert "could not be read" in (back / "dan _b_/feedback.html").read_text(encoding="utf-8")
     cells = json.loads((back / "anna/b.ipynb").read_text(encoding="utf-8"))["cells"]
-    assert [cell["source"] for cell in cells if cell["cell_type"] == "code"] == [*HONEST, "again = 1"]
+    assert [cell["source"] for cell in cells if cell["cell_type"] == "code"] == [*HONEST, again]
     comments = [cell for cell in cells if cell["cell_type"] == "markdown"]
     assert len({cell["id"] for cell in comments}) == len(comments)
     texts = [cell["source"] for cell in comments]
     assert texts[0].startswith("**weighted_average: 0 of 1 points**\n\n````text\n<script>")  # as text, between fences
     assert cells[4]["source"] == texts[0]  # behind the check
+    assert cells[-1]["source"].startswith("**scores: ")  # behind the last of them
     assert len(texts) == len(FIRST)
     for damaged in (DAMAGED["many values"], DAMAGED["cells of another kind"], b'{"cells": []}'):  # as for grading
         with pytest.raises(ValueError, match=r"more than|Error"):
