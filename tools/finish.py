@@ -268,6 +268,15 @@ def finish_pages(app: Sphinx, exception: Exception | None) -> None:
             continue
         write_text(folder, path, text)
         file.write_text(finished(text, folder, path), encoding="utf-8")
+    drop_what_no_page_asks_for(folder)
+
+
+def drop_what_no_page_asks_for(folder: Path) -> None:
+    """Remove the joined files of earlier builds."""
+    asked = "".join(file.read_text(encoding="utf-8") for file in folder.rglob("*.html"))
+    for file in (*folder.glob("_static/pages-*"), *folder.glob("_static/search-*")):
+        if file.name not in asked:
+            file.unlink()
 
 
 def write_start(folder: Path, start: str) -> None:

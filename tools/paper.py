@@ -50,9 +50,12 @@ async (column) => {
     }
   };
   for (const box of document.querySelectorAll("div.math")) {
-    const formula = box.querySelector("math"), size = parseFloat(getComputedStyle(formula).fontSize);
-    const needs = box.scrollWidth, room = box.clientWidth;
-    if (needs > room) formula.style.fontSize = `${(size * (room - 4)) / needs}px`;
+    const formula = box.querySelector("math"), scale = (box.clientWidth - 4) / box.scrollWidth;
+    if (formula && box.scrollWidth > box.clientWidth) {  // not by the size of its type, which has a least one
+      const height = box.clientHeight * scale;
+      Object.assign(formula.style, { width: "max-content", transformOrigin: "top left", transform: `scale(${scale})` });
+      Object.assign(box.style, { height: `${height}px`, overflow: "hidden" });
+    }
   }
   for (const table of document.querySelectorAll("table"))
     for (let turn = 0; turn < 3; turn++) shrink(table, table.parentElement, 5.5);

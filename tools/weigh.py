@@ -49,6 +49,7 @@ PACKED = ("text/", "application/javascript", "application/json", "image/svg+xml"
 IMPACTS = ("critical", "serious", "moderate", "minor")
 MOST_STOPS = 400
 PATIENCE = 180_000  # milliseconds: on a busy machine
+QUIET = 6  # tenths of a second without a request
 INSTRUMENT = ".mhalib-instrument"
 FOCUS = f"""() => {{
     const here = document.activeElement;
@@ -132,24 +133,31 @@ def load(page: Page, address: str) -> Load:
     session = page.context.new_cdp_session(page)
     session.send("Network.enable")
     names: dict[str, str] = {}
+    waiting: set[str] = set()
 
     def asked(event: dict) -> None:
         url = event["request"]["url"]
         if not url.startswith(("data:", "blob:")):
             names[event["requestId"]] = url
+            waiting.add(event["requestId"])
             found.hosts.add(urlsplit(url).netloc)
             found.sizes.setdefault(url, 0)
 
     def came(event: dict) -> None:
+        waiting.discard(event["requestId"])
         if event["requestId"] in names:
             found.sizes[names[event["requestId"]]] += int(event["encodedDataLength"])
 
     session.on("Network.requestWillBeSent", asked)
     session.on("Network.loadingFinished", came)
+    session.on("Network.loadingFailed", lambda event: waiting.discard(event["requestId"]))
     page.on("console", lambda message: found.errors.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: found.errors.append(str(error)))
     page.goto(address)
-    page.wait_for_load_state("networkidle")
+    quiet, patience = 0, 200
+    while quiet < QUIET and patience:  # Playwright's own "networkidle" waits in vain on a busy machine
+        page.wait_for_timeout(100)
+        quiet, patience = (0 if waiting else quiet + 1), patience - 1
     found.loaded = page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd") / 1000
     session.detach()
     return found

@@ -67,6 +67,7 @@ def test_tex_becomes_mathml(tex: str, expected: str) -> None:
 def test_a_minus_is_a_sign_or_an_operation() -> None:
     sign = '<mo form="prefix" lspace="0" rspace="0">−</mo>'
     operation = SPACED.format("0.222em", "−")
+    assert sign in mathml("-1")
     assert sign in mathml("(-1)")
     assert sign in mathml("a = -1")
     assert operation in mathml("a - 1")
