@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import term
 
-from mhalib.classroom.grade import __main__, _class, worker
+from mhalib.classroom.grade import __main__, _class, _notebook, worker
 
 
 class Here:
@@ -38,7 +38,7 @@ def test_a_week_of_twelve_students_is_graded_as_they_deserve(tmp_path: Path, mon
     chapters = term.handed_in_by_week(page)[2]
     expected = term.hand_in(tmp_path / "week2", 2, chapters, others=(1, 3, 4))
     assert len(expected) == 12
-    monkeypatch.setattr(_class, "Sandbox", Here)
+    monkeypatch.setattr(_notebook, "Sandbox", Here)
     monkeypatch.setattr(_class, "require_working", lambda *_: None)
     monkeypatch.chdir(tmp_path)
     words = term.command(page, 2, chapters)

@@ -115,12 +115,21 @@ def test_files_of_one_download_say_nothing(all_right, tmp_path, capsys):
     assert [row.late for row in rows if row.student == "ben"] == ["no", "no"]
 
 
-def git(folder: Path, *arguments: str, when: datetime = DUE) -> None:
+def git(folder: Path, *arguments: str, when: datetime = DUE, given: bytes = b"") -> bytes:
     stamp = f"{int(when.timestamp())} +0000"
     names = {f"GIT_{who}_{what}": "x" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1", **names}
     environment |= {"GIT_AUTHOR_DATE": stamp, "GIT_COMMITTER_DATE": stamp}
-    subprocess.run(["git", *arguments], cwd=folder, env=environment, check=True, capture_output=True)
+    ran = subprocess.run(["git", *arguments], cwd=folder, env=environment, check=True, capture_output=True, input=given)
+    return ran.stdout
+
+
+def sign(folder: Path) -> None:
+    """Give the last commit a signature, which git has a program look at, if the repository's settings say so."""
+    head, _, message = git(folder, "cat-file", "commit", "HEAD").partition(b"\n\n")
+    signature = b"\ngpgsig -----BEGIN PGP SIGNATURE-----\n \n x\n -----END PGP SIGNATURE-----"
+    made = git(folder, "hash-object", "-t", "commit", "-w", "--stdin", given=head + signature + b"\n\n" + message)
+    git(folder, "reset", "-q", made.decode().strip())
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a repository made with another shell's rights")
@@ -132,6 +141,7 @@ def test_a_repository_has_the_time_of_the_commit_and_runs_nothing(all_right, tmp
         git(path.parents[1], "init", "-q", "-b", "main")
         git(path.parents[1], "add", ".")
         git(path.parents[1], "commit", "-qm", "x", when=DUE + timedelta(hours=12))
+        sign(path.parents[1])
         (folder / name / "README.md").write_text("x", encoding="ascii")
         git(path.parents[1], "add", ".")
         git(path.parents[1], "commit", "-qm", "x", when=DUE + timedelta(days=5))
