@@ -20,7 +20,7 @@ from bs4 import BeautifulSoup, Tag
 
 ROOT = Path(__file__).resolve().parents[1]
 HTML = ROOT / "_build/html"
-SCREEN_ONLY = "a.headerlink, p.downloads, div.tag_set-up, a.front-start, button.copybtn"
+SCREEN_ONLY = "a.headerlink, p.downloads, div.tag_set-up, a.front-start, button.copybtn, noscript"
 POINTS_TO_IDS = ("aria-labelledby", "aria-describedby", "aria-controls", "for", "headers")
 
 
@@ -85,12 +85,12 @@ def read(html: Path = HTML, toc: Path = ROOT / "_toc.yml", only: Iterable[str] =
 
 
 def head(html: Path, name: str) -> list[Tag]:
-    """The style sheets of a built page, and the scripts for its formulas, as tags; addresses as in the page."""
+    """The style sheets of a built page, and the script of its instruments, as tags; addresses as in the page."""
     soup = BeautifulSoup((html / f"chapters/{name}.html").read_text(encoding="utf-8"), "html.parser")
     return [
         tag.extract()
         for tag in soup.select("head link[rel=stylesheet], head script")
-        if tag.name == "link" or "mathjax" in str(tag).lower() or "instruments" in str(tag)
+        if tag.name == "link" or "instruments" in str(tag)
     ]
 
 

@@ -41,7 +41,6 @@ NUMBERS = """\
 """
 SCRIPT = """\
 async (column) => {
-  if (window.MathJax?.startup?.promise) await MathJax.startup.promise;
   await document.fonts.ready;
   const shrink = (inner, outer, least) => {
     const room = outer.clientWidth, needs = inner.scrollWidth;
@@ -50,16 +49,14 @@ async (column) => {
       inner.style.fontSize = `${Math.max(least, size * (room - 2) / needs)}px`;
     }
   };
-  for (const box of document.querySelectorAll("div.math mjx-container")) {
-    const formula = box.querySelector("mjx-math");
-    if (formula) {
-      const needs = formula.getBoundingClientRect().width, room = box.parentElement.clientWidth;
-      if (needs > room) box.style.fontSize = `${(119 * (room - 4)) / needs}%`;
-    }
+  for (const box of document.querySelectorAll("div.math")) {
+    const formula = box.querySelector("math"), size = parseFloat(getComputedStyle(formula).fontSize);
+    const needs = box.scrollWidth, room = box.clientWidth;
+    if (needs > room) formula.style.fontSize = `${(size * (room - 4)) / needs}px`;
   }
   for (const table of document.querySelectorAll("table"))
     for (let turn = 0; turn < 3; turn++) shrink(table, table.parentElement, 5.5);
-  const wide = [...document.querySelectorAll("pre, table, mjx-container, img, svg")].filter(
+  const wide = [...document.querySelectorAll("pre, table, math, img, svg")].filter(
     (one) => one.getBoundingClientRect().right > column + 2);
   return wide.map((one) => `${one.tagName} ${one.closest("article")?.id}: ${one.textContent.trim().slice(0, 60)}`);
 }
@@ -133,22 +130,12 @@ def document(leaves: Sequence[Leaf], sheets: str, edition: str) -> str:
 
 
 def sheets(folder: Path, leaves: Sequence[Leaf]) -> str:
-    """The pages' own style sheets and scripts for formulas and instruments, each once."""
+    """The pages' own style sheets and scripts for instruments, each once."""
     found: dict[str, None] = {}
     for leaf in leaves:
         for tag in joined.head(folder, leaf.name):
             found[str(tag)] = None
-    quiet = (
-        "<script>if (window.MathJax) MathJax.options = {...MathJax.options, enableMenu: false, "
-        "menuOptions: {settings: {assistiveMml: false}}}</script>"
-    )
-    made, done = [], False
-    for text in found:
-        if "tex-" in text and not done:
-            made.append(quiet)
-            done = True
-        made.append(text)
-    return "".join(made).replace('"../', f'"../{folder.name}/')
+    return "".join(found).replace('"../', f'"../{folder.name}/')
 
 
 def edition() -> str:
