@@ -68,7 +68,7 @@ def readable(leaf: Leaf) -> None:
     for label in article.select(".sd-tab-set > label"):
         label.name, label.attrs = "p", {"class": "tab"}
     for span in article.select("pre span"):
-        if not STYLED.intersection(span.get("class", [])):
+        if not STYLED.intersection(joined.classes(span)):
             span.unwrap()
     for tag in [article, *article.find_all(True)]:
         for key in NOT_IN_XHTML:
@@ -202,7 +202,9 @@ def kind_of(picture: str) -> str:
 
 def now() -> datetime.datetime:
     """When the book was made: SOURCE_DATE_EPOCH, where it is set, for the same bytes from the same pages."""
-    return datetime.datetime.fromtimestamp(int(os.environ.get("SOURCE_DATE_EPOCH") or time.time()), tz=datetime.UTC)
+    return datetime.datetime.fromtimestamp(
+        int(os.environ.get("SOURCE_DATE_EPOCH") or time.time()), tz=datetime.timezone.utc
+    )
 
 
 def make(

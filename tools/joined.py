@@ -105,7 +105,7 @@ def with_own_ids(leaves: list[Leaf], address: Callable[[str, str], str]) -> None
         for tag in leaf.article.find_all(id=True):
             tag["id"] = own_id(leaf.name, str(tag["id"]))
         for key in POINTS_TO_IDS:
-            for tag in leaf.article.find_all(attrs={key: True}):
+            for tag in leaf.article.select(f"[{key}]"):
                 value = tag[key]
                 words = value if isinstance(value, list) else str(value).split()
                 tag[key] = " ".join(own_id(leaf.name, word) for word in words)
@@ -146,7 +146,7 @@ def belongs_to(fold: Tag) -> Tag | None:
     item = fold.find_parent("li")
     if item is not None and item.parent is not None and item.parent.name == "ol":
         place = item.parent.find_all("li", recursive=False).index(item)
-        said.append(f", {int(str(item.parent.get('start', 1))) + place}")
+        said.append(f", {int(str(item.parent.get('start', '1'))) + place}")
     return said
 
 
@@ -157,7 +157,8 @@ def open_folds(article: Tag) -> None:
         if summary := fold.find("summary", recursive=False):
             summary.decompose()
         fold.name = "div"
-        fold.attrs = {"class": "opened-fold"} | ({"id": fold["id"]} if fold.has_attr("id") else {})
+        fold.attrs = {key: value for key, value in fold.attrs.items() if key == "id"}
+        fold["class"] = "opened-fold"
         line = element("p", words, {"class": "fold-title"})
         fold.insert(0, line)
 
@@ -171,10 +172,10 @@ def gather_folds(leaf: Leaf) -> None:
     ends: dict[str, list[Tag]] = {"Hints and answers": [], "Code behind the pictures": []}
     line: Tag | None = None
     outer = [fold for fold in leaf.article.find_all("details") if fold.find_parent("details") is None]
-    kept = [fold for fold in outer if "sd-dropdown" not in fold.get("class", [])]
+    kept = [fold for fold in outer if "sd-dropdown" not in classes(fold)]
     for place, fold in enumerate(kept, start=1):
         cell = fold.find_parent("div", class_="cell")
-        is_code = cell is not None and "tag_hide-input" in cell.get("class", [])
+        is_code = cell is not None and "tag_hide-input" in classes(cell)
         target, origin = own_id(leaf.name, f"fold-{place}"), own_id(leaf.name, f"from-fold-{place}")
         above = belongs_to(fold)
         link = soup.new_tag("a", attrs={"href": f"#{target}", "id": origin, "class": "to-fold"})
@@ -198,7 +199,7 @@ def gather_folds(leaf: Leaf) -> None:
         entry.append(title)
         if summary := fold.find("summary", recursive=False):
             summary.decompose()
-        holder = soup.new_tag("div", attrs={"class": cell.get("class", []) if cell is not None else "words"})
+        holder = soup.new_tag("div", attrs={"class": " ".join(classes(cell)) if cell is not None else "words"})
         holder.extend(list(fold.contents))
         entry.append(holder)
         ends["Code behind the pictures" if is_code else "Hints and answers"].append(entry)
@@ -230,8 +231,12 @@ def previous_block(tag: Tag) -> Tag | None:
 def lower_headings(article: Tag, by: int = 1) -> None:
     """Make each heading one of a lower rank where a part is above; its class, `was-h1`, says what it was."""
     for heading in article.find_all(re.compile("^h[1-6]$")):
-        heading["class"] = [*heading.get("class", []), f"was-{heading.name}"]
+        heading["class"] = " ".join([*classes(heading), f"was-{heading.name}"])
         heading.name = f"h{min(6, int(heading.name[1]) + by)}"
+
+
+def classes(tag: Tag) -> list[str]:
+    return [str(one) for one in tag.get_attribute_list("class") if one]
 
 
 def element(name: str, text: str = "", attributes: dict[str, str] | None = None) -> Tag:

@@ -14,8 +14,6 @@ import pytest
 import small_book
 from test_paper import run
 
-from conftest import NO_BROWSER, find_chromium
-
 pytestmark = [pytest.mark.browser, pytest.mark.tool]
 XHTML, OPF, MATH = (
     "{http://www.w3.org/1999/xhtml}",
@@ -28,8 +26,6 @@ NOT_IN_HTML5 = {"border", "align", "valign", "cellpadding", "bgcolor"}
 @pytest.fixture(scope="module")
 def book(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """The files of the EPUB, in their order."""
-    if find_chromium() is None:
-        pytest.skip(NO_BROWSER)
     html: Path = small_book.write(tmp_path_factory.mktemp("book"))
     run("ebook.py", html)
     with zipfile.ZipFile(html / downloads.EPUB) as made:

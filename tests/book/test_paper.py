@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import unicodedata
 from pathlib import Path
 
 import book_extension
+import chromium
 import downloads
 import notebooks
 import pypdf
@@ -16,7 +18,7 @@ import pytest
 import small_book
 from playwright.sync_api import Browser
 
-from conftest import NO_BROWSER, find_chromium
+from conftest import NO_BROWSER
 
 pytestmark = [pytest.mark.browser, pytest.mark.tool]
 
@@ -28,8 +30,6 @@ def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pdf(html: Path) -> pypdf.PdfReader:
-    if find_chromium() is None:
-        pytest.skip(NO_BROWSER)
     assert "wider than the page" not in run("paper.py", html)
     return pypdf.PdfReader(html / downloads.PDF)
 
@@ -38,7 +38,11 @@ def run(tool: str, html: Path) -> str:
     """What a tool prints; a process of its own, for Playwright runs once in each."""
     command = [sys.executable, str(notebooks.ROOT / "tools" / tool), "--html", str(html)]
     command += ["--toc", str(html.parent / "_toc.yml")]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    if chromium.NO_BROWSER in done.stderr:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(NO_BROWSER)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def text_of(page: pypdf.PageObject) -> str:
