@@ -144,10 +144,15 @@ def write_cases(path: Path) -> None:
     np.savez(path, **arrays)
 
 
+def python_in(environment: str) -> Path:
+    """Where a virtual environment of that name has its interpreter."""
+    return FOLDER / environment / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
 def python_of(run: str) -> Path | None:
     """The interpreter that has the framework, or `None`."""
     environment = ENVIRONMENTS.get(run)
-    python = Path(sys.executable) if environment is None else FOLDER / environment / "bin/python"
+    python = Path(sys.executable) if environment is None else python_in(environment)
     if not python.exists():
         return None
     asked = f"import sys; from importlib.util import find_spec; sys.exit(find_spec({NEEDS[run]!r}) is None)"
@@ -211,7 +216,7 @@ def install(environment: str) -> None:
         return
     print(f"== environment: .frameworks/{environment} (once; a few minutes)", flush=True)
     subprocess.run([base_python(environment), "-m", "venv", "--clear", str(folder)], check=True)
-    pip = [str(folder / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [str(python_in(environment)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "-r", str(needs)], check=True)
     stamp.write_text(needs.read_text(encoding="utf-8"), encoding="utf-8")
 
@@ -220,7 +225,7 @@ def register(environment: str) -> None:
     """Describe the environment's kernel to Jupyter, in a folder of this repository and not in the user's home."""
     folder = KERNELS / "kernels" / f"mhalib-{environment}"
     folder.mkdir(parents=True, exist_ok=True)
-    python = FOLDER / environment / "bin/python"
+    python = python_in(environment)
     kernel = {
         "argv": [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
         "display_name": f"{TITLES[environment]} (make frameworks)",

@@ -113,7 +113,8 @@ def run(path: Path, name: str) -> Run:
         }
         start_up = Path(folder) / "profile_default/startup/other_arithmetic.py"
         start_up.parent.mkdir(parents=True)
-        code = f"exec(compile(open({str(ARITHMETIC)!r}).read(), 'other_arithmetic', 'exec'), {{'__name__': 'other'}})"
+        source = f"open({str(ARITHMETIC)!r}, encoding='utf-8').read()"
+        code = f"exec(compile({source}, 'other_arithmetic', 'exec'), {{'__name__': 'other'}})"
         start_up.write_text(code, encoding="utf-8")
         command = [sys.executable, __file__, "--one", str(path), str(answer)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -189,7 +189,9 @@ def test_the_package_index_gets_a_release_only_from_a_person_and_without_a_passw
     assert jobs["pypi"]["needs"] == "reviewer"
     assert jobs["reviewer"]["needs"] == "release"
     assert "PUBLISH_TO_PYPI" in jobs["reviewer"]["if"]
-    assert "required_reviewers" in jobs["reviewer"]["steps"][0]["run"]
+    asked = "".join(step.get("run", "") for step in jobs["reviewer"]["steps"])
+    assert "required_reviewers" in asked
+    assert "https://github.com/$GITHUB_REPOSITORY" in asked
     assert re.findall(r"secrets\.\w+", text) == []
 
 
@@ -214,6 +216,18 @@ def test_the_lowest_versions_that_are_promised_are_tested() -> None:
     assert project["requires-python"] == f">={lowest}"
     torch = tested[0].removeprefix("torch==")
     assert f"Python {lowest} to {highest}, torch {torch} or later" in read("README.md")
+
+
+def test_every_system_can_hold_the_files_and_holds_the_same_bytes() -> None:
+    names = [part for name in tracked() for part in name.split("/")]
+    reserved = re.compile(r"(?i)(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?|.*[<>:\"|?*\\].*|.*[ .]")
+    assert [name for name in names if reserved.fullmatch(name)] == []  # on Windows
+    assert len({name.lower() for name in tracked()}) == len(tracked())  # on Windows and macOS
+    assert max(map(len, tracked())) < 120  # of the 260 characters of a path on Windows
+    asked = "\n".join(name for name in tracked() if name.endswith((".py", ".ipynb", "postBuild")))
+    command = ["git", "check-attr", "--stdin", "eol"]
+    told = subprocess.run(command, cwd=notebooks.ROOT, input=asked, capture_output=True, text=True, check=True)
+    assert [line for line in told.stdout.splitlines() if not line.endswith(": eol: lf")] == []  # see .gitattributes
 
 
 @pytest.mark.parametrize("name", [name for name in tracked() if "tests/" not in name])

@@ -61,8 +61,9 @@ def bubblewrap(limits: Limits) -> list[str]:
     """A command that runs the worker in bubblewrap: no network, no files but Python's, no other processes.
 
     Raises:
-        FileNotFoundError: bubblewrap is not installed.
+        FileNotFoundError: bubblewrap is not installed, or this is Windows.
     """
+    _require_unix()
     program = shutil.which("bwrap")
     if program is None:
         raise FileNotFoundError(
@@ -159,8 +160,20 @@ def _empty(folder: str) -> list[str]:
 
 
 def no_sandbox(limits: Limits) -> list[str]:
-    """A command that runs the worker as it is, with the rights of whoever grades. For code you would run yourself."""
+    """A command that runs the worker as it is, with the rights of whoever grades. For code you would run yourself.
+
+    Raises:
+        FileNotFoundError: this is Windows.
+    """
+    _require_unix()
     return [sys.executable, "-I", str(WORKER), _as_json(limits)]
+
+
+def _require_unix() -> None:
+    if sys.platform == "win32":
+        raise FileNotFoundError(
+            "Windows cannot limit what students' code uses: grade in Linux, for example in WSL (wsl --install)"
+        )
 
 
 def _as_json(limits: Limits) -> str:
