@@ -3,8 +3,11 @@ PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.installed
 PORT   ?= 8000
+# LANGUAGE=fr as make was told it: systems have a variable of this name, too
+IN     := $(if $(findstring command,$(origin LANGUAGE)),$(strip $(LANGUAGE)))
 
-.PHONY: help book catalogues test quick serve notebooks rehearse results exercises chapter bench frameworks lab lint javascript clean
+.PHONY: help book catalogues pdf epub test quick serve notebooks rehearse results exercises chapter address bench frameworks lab lint
+.PHONY: javascript clean
 .DELETE_ON_ERROR:
 
 help: ## list these commands
@@ -19,12 +22,20 @@ $(READY): requirements.txt pyproject.toml
 
 book: $(READY) ## build the pages, from nothing if need be; later what changed, or with ALL=1 all; LANGUAGE=fr another language
 	@echo "== pages"
-	$(BIN)/python tools/build.py $(if $(ALL),--all) $(if $(LANGUAGE),--language $(LANGUAGE))
+	$(BIN)/python tools/build.py $(if $(ALL),--all) $(if $(IN),--language $(IN))
 	@echo
-	@echo "The book is built. Open  _build/html$(if $(LANGUAGE),-$(LANGUAGE))/index.html $(if $(LANGUAGE),, or run  make serve)"
+	@echo "The book is built. Open  _build/html$(if $(IN),-$(IN))/index.html $(if $(IN),, or run  make serve)"
 
 catalogues: $(READY) ## what there is to translate: LANGUAGE=fr, and BEGIN="02_scale_masks_dropout" begins a page
-	$(BIN)/python tools/catalogues.py $(LANGUAGE) $(if $(BEGIN),--begin $(BEGIN))
+	$(BIN)/python tools/catalogues.py $(IN) $(if $(BEGIN),--begin $(BEGIN))
+
+pdf: book ## print the whole book as one PDF, linked on the start page; some minutes
+	@echo "== PDF"
+	$(BIN)/python tools/paper.py
+
+epub: book ## make an EPUB of the whole book, linked on the start page
+	@echo "== EPUB"
+	$(BIN)/python tools/ebook.py
 
 test: $(READY) lint book ## lint, the library's tests, every notebook re-executed, the pages in a real browser
 	@echo "== tests, notebooks and pages"
@@ -58,11 +69,14 @@ rehearse: $(READY) ## run the chapters again with other machines' arithmetic; CH
 results: $(READY) ## run the chapters' experiments from several seeds; CHAPTERS="8 9" chooses, JOBS=2 at once
 	$(BIN)/python tools/results.py $(if $(JOBS),--jobs $(JOBS)) $(foreach n,$(CHAPTERS),$(wildcard chapters/$(n)_*.ipynb chapters/0$(n)_*.ipynb))
 
-exercises: $(READY) ## make the students' notebooks from the chapters
-	$(BIN)/python tools/exercises.py
+exercises: $(READY) ## make the students' notebooks; FORMAT=nbgrader makes a course, in OUT=folder, HUB=https://... prints links
+	$(BIN)/python $(if $(HUB),tools/course.py links '$(HUB)',$(if $(FORMAT),tools/course.py $(FORMAT) $(if $(OUT),--out '$(OUT)'),tools/exercises.py))
 
 chapter: $(READY) ## begin a chapter: make chapter NAME=rotary_positions TITLE="Rotary positions"
 	@$(BIN)/python tools/chapter.py -- '$(subst ','\'',$(NAME))' '$(subst ','\'',$(TITLE))'
+
+address: $(READY) ## say where the book is: make address REPO=owner/name, and PAGES=url where it is not read at GitHub
+	@$(BIN)/python tools/address.py '$(subst ','\'',$(REPO))' $(if $(PAGES),--pages '$(PAGES)') $(if $(BRANCH),--branch '$(BRANCH)')
 
 bench: $(READY) ## time and memory against other layers; rewrites chapters/speed.md and its picture
 	$(BIN)/python tools/bench.py

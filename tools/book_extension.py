@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import downloads
 import nbformat
 import statements
 from docutils import nodes
@@ -71,6 +72,19 @@ def mend_roles(app: Sphinx, page: str, template: str, context: dict[str, Any], d
     if "body" in context:
         body = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
         context["body"] = body.replace('<summary aria-label="Toggle hidden content">', "<summary>")
+
+
+def number_chapter(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """Tell the style sheet a chapter's number, which it shows on paper."""
+    found = re.match(r"chapters/(\d\d)_", page)
+    if found and "body" in context:
+        context["body"] = context["body"].replace("<section ", f'<section data-chapter="{int(found[1])}" ', 1)
+
+
+def link_downloads(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """Link the PDF and the EPUB on the start page, where an earlier `make pdf` or `make epub` has left them."""
+    if f"{page}.html" == downloads.START and "body" in context:
+        context["body"] = downloads.html_with_links(context["body"], downloads.links(Path(app.outdir)))
 
 
 def caption_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
@@ -198,6 +212,8 @@ def prepare_cells(app: Sphinx, docname: str, source: list[str]) -> None:
             shown = cell.metadata.setdefault("mystnb", {})
             shown.setdefault("code_prompt_show", FOLDS[tag][0])
             shown.setdefault("code_prompt_hide", FOLDS[tag][1])
+        if "exercise-launch" in tags:  # Sphinx takes a notebook's link for one to a page
+            cell.source = re.sub(r"\[([^]]+)\]\((\.\./exercises/\S+\.ipynb)\)", r"{download}`\1 <\2>`", cell.source)
         if exercises.EXERCISE in tags:
             cell.metadata.tags = [*(tag for tag in tags if tag != "hide-input"), "hide-cell"]
             wrong = exercises.code_to_mend(cell.source)
@@ -246,5 +262,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("doctree-resolved", keep_columns)
     app.connect("doctree-resolved", mark_statements)
     app.connect("html-page-context", mend_roles)
+    app.connect("html-page-context", number_chapter)
+    app.connect("html-page-context", link_downloads)
     app.connect("build-finished", copy_mathjax)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

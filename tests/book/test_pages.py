@@ -177,9 +177,11 @@ def test_axe_finds_nothing_serious(visit: Visit) -> None:
 def test_launch_links_lead_to_this_chapter(opened: Callable[[str], dict[tuple[str, int], Visit]], chapter: str) -> None:
     expected = set(notebooks.launch_links(notebooks.ROOT / f"{chapter}.ipynb").values())
     exercises = set(notebooks.launch_links(notebooks.ROOT / "exercises" / f"{Path(chapter).name}.ipynb").values())
+    if notebooks.is_placeholder():  # a link would lead nowhere
+        expected, exercises = set(), set()
     for visit in opened(chapter).values():
         assert expected <= set(visit.links)
-        for host in ("colab.research.google.com", "mybinder.org", "studiolab.sagemaker.aws"):
+        for host in ("colab.research.google.com", "mybinder.org", "studiolab.sagemaker.aws", notebooks.PLACEHOLDER):
             assert {link for link in visit.links if host in link} <= expected | exercises  # the theme's button agrees
 
 

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 from ._class import grade_class
+from ._late import deadlines
 from ._launch import Limits, bubblewrap, no_sandbox
+from ._oci import crun, runc
 from ._roster import filled
 from ._table import counted, harmless, totals, write
 
@@ -16,6 +18,7 @@ DESCRIPTION = """Grade a folder of notebooks: one row per student and exercise, 
 
 An interrupted run goes on where it stopped, and a notebook that has not changed is not graded twice."""
 
+LAUNCHERS = {one.__name__: one for one in (bubblewrap, runc, crun)}
 UBUNTU = (
     "Ubuntu 24.04 forbids users to make one, until: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 . "
 )
@@ -37,11 +40,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cell-seconds", type=float, default=Limits.cell_seconds, help="for one cell")
     parser.add_argument("--student-pattern", help="a regular expression that finds a student's name in a path")
     parser.add_argument("--last", action="store_true", help="of several attempts the last one counts, not the best")
+    parser.add_argument("--due", help="a time such as 2026-11-30T18:00, or a file of lines  chapter,time")
+    parser.add_argument("--extensions", type=Path, help="a file of lines  student,time  or  student,+days")
+    parser.add_argument("--times", type=Path, help="a file of lines  student,time , when they handed in")
+    parser.add_argument(
+        "--late-percent", type=float, default=0, help="of the points, off for each day begun; default: 0"
+    )
     parser.add_argument("--points", type=Path, help="a file of lines  exercise,points  in place of the book's own")
     parser.add_argument("--feedback", action="store_true", help="a page and commented notebooks for each student")
     parser.add_argument("--roster", type=Path, help="the gradebook that Canvas, Moodle or Blackboard has exported")
     parser.add_argument("--column", help="the heading of the column in it that is to be filled with the sums")
     parser.add_argument("--retry", action="store_true", help="grade again what was too slow or stopped its sandbox")
+    parser.add_argument("--launcher", choices=LAUNCHERS, default="bubblewrap", help="of sandboxes; default: bubblewrap")
     parser.add_argument(
         "--unsafe", action="store_true", help="without a sandbox: the students' code runs with your rights"
     )
@@ -52,7 +62,9 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"--out={str(given.out)!r} is a folder, and must be a file")
     if (given.roster is None) != (given.column is None):
         parser.error("--roster and --column belong together: which column of the export is to be filled?")
-    launcher = no_sandbox if given.unsafe else bubblewrap
+    if given.due is None and (given.extensions or given.times or given.late_percent):
+        parser.error("--extensions, --times and --late-percent need --due: late for what?")
+    launcher = no_sandbox if given.unsafe else LAUNCHERS[given.launcher]
     limits = Limits(memory_mb=given.memory_mb, call_seconds=given.call_seconds, cell_seconds=given.cell_seconds)
     try:
         rows = grade_class(
@@ -68,6 +80,8 @@ def main(arguments: list[str] | None = None) -> int:
             last=given.last,
             feedback=given.feedback,
             points=None if given.points is None else _points(given.points),
+            deadlines=given.due
+            and deadlines(given.due, given.extensions, given.times, percent_per_day=given.late_percent),
         )
     except ValueError as error:
         parser.error(str(error))
@@ -91,7 +105,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"Not in the roster: {harmless(student)}", file=sys.stderr)
     for student, points, out_of in sums:
         name = harmless(student).replace("\n", " ")
-        print(f"{points:4d} of {out_of:3d}  {name}")
+        print(f"{points:4g} of {out_of:3d}  {name}")
     print(f"Exercises: {', '.join(dict.fromkeys(row.exercise for row in rows if row.exercise))}")
     print(f"{len(rows)} rows in {given.out}, the gradebook in {given.out}.students.csv")
     return 0

@@ -20,14 +20,14 @@ from tqdm import tqdm
 from ... import __version__
 from ..._validate import require_count
 from ..checks import EXERCISES, Exercise, Finding
-from . import _submissions
+from . import _late, _submissions
 from ._feedback import hand_back
 from ._launch import Launcher, Limits
 from ._sandbox import USED_UP, Abandoned, NotStarted, Sandbox, Stopped, require_working
 from ._submissions import Submission
-from ._table import COLUMNS, Row, as_csv, counted, gradebook, harmless, write
+from ._table import COLUMNS, Row, as_csv, counted, gradebook, harmless, without_points, write
 
-MOST_BAD_CELLS, MOST_NOTES = 5, 20
+MOST_BAD_CELLS, MOST_NOTES, MOST_LEFT_OUT = 5, 20, 20
 
 
 def grade_class(
@@ -44,6 +44,7 @@ def grade_class(
     last: bool = False,
     points: Mapping[str, int] | None = None,
     feedback: bool = False,
+    deadlines: _late.Deadlines | None = None,
     progress: bool = True,
 ) -> list[Row]:
     """Grade every notebook below `folder`, and write `out`; beside it, `out` + ".students.csv" is the gradebook.
@@ -55,18 +56,19 @@ def grade_class(
         folder: with the submissions.
         out: a file of comma-separated values; beside it, `out` + ".progress" holds what is done, and is kept.
         seed: what the checks draw their inputs from; keep it from the students.
-        launcher: `bubblewrap`, `no_sandbox`, or one of your own.
+        launcher: `bubblewrap`, `runc`, `crun`, `no_sandbox`, or one of your own.
         limits: for each submission.
         chapters: whose exercises count; none means all.
         jobs: how many submissions are graded at a time.
         retry: grade those notebooks again that were too slow for their limits, or stopped their sandbox.
         student_pattern: a regular expression that finds a student's name in a path below `folder`; `None` is the first
             folder, or what Moodle, Canvas and Blackboard write.
-        last: of several notebooks of a student with the same exercise, the one that was written last counts, and not
-            the best one.
+        last: of several notebooks of a student with the same exercise, the one that was handed in last counts, as far
+            as that is known, and not the best one.
         points: of exercises by name, in place of their own.
         feedback: write a folder for each student into `out` + ".feedback": a page with the results, and the notebooks
             with comments.
+        deadlines: what is due when, as `deadlines` reads it; `None` looks at no time.
         progress: show a bar.
 
     Raises:
@@ -87,7 +89,7 @@ def grade_class(
     if not submissions:
         raise ValueError(f"there is no notebook below folder={str(folder)!r}")
     if last:
-        submissions.sort(key=lambda one: (one.student, one.path.lstat().st_mtime_ns, one.notebook))
+        submissions.sort(key=lambda one: (one.student, _late.order(one, folder), one.notebook))
     tasks = [_task(one, chapters) for one in submissions]
     if not any(task.exercises for task in tasks):
         raise ValueError("no checker is called in these notebooks; name the chapters")
@@ -114,18 +116,27 @@ def grade_class(
                 tqdm.write("Stopping. The same command goes on from here.", file=sys.stderr)
             raise
     ordered = [_weighed(row, points or {}) for one in submissions for row in rows[one.path]]
+    told: list[str] = []
+    if deadlines is not None:
+        ordered, told = _late.judged(ordered, submissions, folder, deadlines)
     write(out, as_csv(COLUMNS, [asdict(row).values() for row in ordered]))
     write(out.with_name(out.name + ".students.csv"), gradebook(counted(ordered, last=last)))
     if feedback:
         hand_back(out.with_name(out.name + ".feedback"), submissions, ordered, last=last)
+    left_out = []
     for path in others:
         if out.parent in path.parents and path.relative_to(out.parent).parts[0].startswith(out.name):
             continue  # what this program has written
         why = "a link" if path.is_symlink() else "no notebook"
-        tqdm.write(f"Not graded, {why}: {harmless(str(path.relative_to(folder)))}", file=sys.stderr)
-    for row in ordered:
-        if not row.exercise:
-            tqdm.write(f"Not graded: {harmless(row.notebook)}: {row.diagnosis}", file=sys.stderr)
+        left_out.append(f"Not graded, {why}: {harmless(str(path.relative_to(folder)))}")
+    if len(left_out) > MOST_LEFT_OUT:  # a student's repository may have thousands
+        left_out[MOST_LEFT_OUT:] = [f"Not graded: {len(left_out) - MOST_LEFT_OUT} files more that are no notebooks"]
+    for text in left_out:
+        tqdm.write(text, file=sys.stderr)
+    for text in without_points(ordered):
+        tqdm.write(text, file=sys.stderr)
+    for text in told:
+        tqdm.write(harmless(text), file=sys.stderr)
     return ordered
 
 

@@ -54,7 +54,10 @@ def hand_back(folder: Path, submissions: Iterable[Submission], rows: Sequence[Ro
     for student, place in places.items():
         (folder / place).mkdir(exist_ok=True)
         write(folder / place / "feedback.html", page(student, own[student], last=last))
+    not_theirs = {row.notebook for row in rows if row.kind in ("a chapter", "other chapter")}
     for one in submissions:
+        if one.notebook in not_theirs:
+            continue  # nothing to say in it, and a repository has 59 of them
         of_notebook = {row.exercise: row for row in own[one.student] if row.notebook == one.notebook and row.exercise}
         try:
             commented = comment(content(one.path), of_notebook)
@@ -71,17 +74,27 @@ def page(student: str, rows: Sequence[Row], *, last: bool = False) -> str:
     [(_, points, out_of)] = totals(counts)
     parts = []
     for row in rows:
+        if not row.exercise:
+            continue
         known = EXERCISES.get(row.exercise)
         title = row.notebook if known is None else f"{known.title} ({row.exercise})"
-        said = f"{row.points} of {row.out_of} points" if row.exercise else "Not graded"
-        if row.exercise and counts[student][row.exercise] is not row:
+        said = f"{row.points} of {row.out_of} points"
+        if row.late == "yes":
+            said += ", handed in late" if row.days_late is None else f", handed in {row.days_late:g} days late"
+        if counts[student][row.exercise] is not row:
             said += ", and another attempt counts"
-        place = f"chapter {row.chapter}, {row.notebook}" if row.chapter else row.notebook
         notes = f"<p>Cells that did not run: {escape(row.notes)}</p>" if row.notes else ""
         parts.append(
-            f"<section><h2>{escape(title)}</h2><p>{said}. {escape(place)}</p>"
+            f"<section><h2>{escape(title)}</h2><p>{said}. {escape(f'chapter {row.chapter}, {row.notebook}')}</p>"
             f"<pre>{escape(row.diagnosis)}</pre>{notes}</section>"
         )
+    why: dict[str, list[str]] = {}
+    for row in rows:
+        if not row.exercise:
+            why.setdefault(row.diagnosis, []).append(row.notebook)
+    for diagnosis, notebooks in why.items():
+        names = "".join(f"<li>{escape(name)}</li>" for name in notebooks)
+        parts.append(f"<section><h2>Not graded</h2><ul>{names}</ul><pre>{escape(diagnosis)}</pre></section>")
     total = f"{points} of {out_of} points in all."
     return PAGE.format(title=escape(student), total=total, parts="\n".join(parts))
 

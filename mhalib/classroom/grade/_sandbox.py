@@ -17,7 +17,7 @@ import torch
 
 from ..checks._call import TooSlow
 from . import wire
-from ._launch import Launcher, Limits
+from ._launch import HOME, Launcher, Limits
 
 GRACE = 3.0  # seconds for a worker to stop itself
 LOOK_SECONDS = 0.2
@@ -221,11 +221,13 @@ class Sandbox:
                 return
 
     def _look(self) -> None:
-        memory, tasks = _usage(self._process.pid)
+        memory, tasks, files = _usage(self._process.pid)
         if memory > self.limits.memory_mb << 20:
             raise Stopped("memory limit")
         if tasks > self.limits.processes:
             raise Stopped("too many processes or threads")
+        if files > self.limits.files:
+            raise Stopped("too many files")
         self._next_look = time.monotonic() + LOOK_SECONDS
 
 
@@ -250,9 +252,10 @@ def _student_error(name: str, text: str) -> BaseException:
     return type(name, (StudentError,), {})(text[:500])
 
 
-def _usage(pid: int) -> tuple[int, int]:
-    """Bytes of memory and number of threads of a process and all that it has started; 0 where the system is silent."""
-    memory, tasks, waiting = 0, 0, [str(pid)]
+def _usage(pid: int) -> tuple[int, int, int]:
+    """Bytes of memory and number of threads of a process and all that it has started, and the number of temporary
+    files of those that have a folder of their own for them; 0 where the system is silent."""
+    memory, tasks, files, waiting = 0, 0, 0, [str(pid)]
     while waiting and tasks < 10_000:
         process = waiting.pop()
         try:
@@ -263,6 +266,10 @@ def _usage(pid: int) -> tuple[int, int]:
                     waiting += file.read().split()
             with open(f"/proc/{process}/smaps_rollup", encoding="ascii") as file:
                 memory += sum(int(line.split()[1]) << 10 for line in file if line.startswith(("Pss:", "SwapPss:")))
+            inside = f"/proc/{process}/root{HOME}"
+            if os.stat(inside).st_dev != os.stat(HOME).st_dev:
+                system = os.statvfs(inside)
+                files = max(files, system.f_files - system.f_ffree)
         except OSError:
             continue
-    return memory, tasks
+    return memory, tasks, files
