@@ -6,7 +6,7 @@ PORT   ?= 8000
 # LANGUAGE=fr as make was told it: systems have a variable of this name, too
 IN     := $(if $(findstring command,$(origin LANGUAGE)),$(strip $(LANGUAGE)))
 
-.PHONY: help book catalogues pdf epub test quick serve notebooks rehearse results exercises chapter address bench frameworks lab lint
+.PHONY: help book pdf epub offline catalogues test quick serve notebooks rehearse results exercises chapter address bench frameworks lab lint
 .PHONY: javascript clean
 .DELETE_ON_ERROR:
 
@@ -28,6 +28,9 @@ book: $(READY) ## build the pages, from nothing if need be; later what changed, 
 
 catalogues: $(READY) ## what there is to translate: LANGUAGE=fr, and BEGIN="02_scale_masks_dropout" begins a page
 	$(BIN)/python tools/catalogues.py $(IN) $(if $(BEGIN),--begin $(BEGIN))
+
+offline: book ## one zip of the pages and the notebooks that needs no network: _build/attention-head-by-head.zip
+	$(BIN)/python tools/offline.py
 
 pdf: book ## print the whole book as one PDF, linked on the start page; some minutes
 	@echo "== PDF"

@@ -20,6 +20,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import finish
+import yaml
+
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = (  # besides the pages themselves
     "_config.yml",
@@ -28,6 +31,7 @@ SHARED = (  # besides the pages themselves
     "chapters/references.bib",
     "chapters/_static/**/*",
     "tools/*.py",
+    "tools/*.js",
     "mhalib/widgets/*",
 )
 PAGES = ("chapters/*.ipynb", "chapters/*.md")
@@ -92,6 +96,8 @@ def build(root: Path, everything: bool = False) -> int:
     command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(root), *WARNINGS_ARE_ERRORS]
     status = subprocess.run([*command, "--all"] if what == "all" else command, check=False).returncode
     if status == 0:
+        start = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))["root"]
+        finish.write_start(root / "_build/html", f"{start}.html")
         state.write_text(json.dumps(now), encoding="utf-8")
     return status
 

@@ -2,7 +2,7 @@
 
     python tools/ebook.py [--only NAME ...] [--to FILE] [--html FOLDER --toc FILE]
 
-The pages come from `joined.py`. Formulas are MathML, which MathJax, in Chromium, makes of the pages' own TeX: it grows
+The pages come from `joined.py`. Formulas are MathML, as in the pages: it grows
 with the reader's type, takes its colours at night, is read aloud and searched; the TeX is in `alttext`. Instruments are
 their tables. Folds are at the end of each chapter, with links there and back, as few readers can fold.
 `epubcheck FILE` holds the result against the standard.
@@ -14,7 +14,6 @@ import argparse
 import datetime
 import html
 import os
-import re
 import sys
 import time
 import uuid
@@ -25,7 +24,7 @@ from pathlib import Path
 import chromium
 import downloads
 import joined
-from bs4 import BeautifulSoup, Tag
+from bs4 import Tag
 from bs4.formatter import HTMLFormatter
 from joined import Leaf
 from playwright.sync_api import sync_playwright
@@ -33,9 +32,7 @@ from playwright.sync_api import sync_playwright
 import mhalib
 
 STYLE = Path(__file__).with_name("ebook.css")
-MATHJAX = "_static/mathjax/tex-chtml.js"
 COVER = (1200, 1697)  # pixels
-TEX = re.compile(r"\s*\\([(\[])(.*)\\[)\]]\s*", re.DOTALL)
 STYLED = {"k", "kn", "kc", "kd", "c", "c1", "cm", "sd"}  # what ebook.css sets apart in code
 OF_SVG = {"viewbox": "viewBox", "preserveaspectratio": "preserveAspectRatio"}  # the parser of HTML knows no capitals
 NOT_IN_XHTML = ("border", "align", "valign", "data-script", "data-awake", "role", "tabindex")
@@ -50,55 +47,17 @@ CONTAINER = (
     'version="1.0"><rootfiles><rootfile full-path="EPUB/package.opf" media-type="application/oebps-package+xml"/>'
     "</rootfiles></container>"
 )
-CONVERT = """\
-async (formulas) => {
-  await MathJax.startup.promise;
-  return formulas.map(([tex, display]) => MathJax.tex2mml(tex, { display }));
-}
-"""
 
 
-def formulas_of(leaf: Leaf) -> list[tuple[Tag, str, bool]]:
-    """Each formula of a page that is TeX, with its TeX, and whether it has a line of its own."""
-    found = []
-    for place in leaf.article.select(".math"):
-        tex = TEX.fullmatch(place.get_text())
-        if tex and place.find("math") is None:
-            found.append((place, tex[2].strip(), tex[1] == "["))
-    return found
-
-
-def to_mathml(leaves: Sequence[Leaf], folder: Path) -> bytes:
-    """Set MathML in place of all TeX. What is returned is the cover, which the same browser draws."""
-    formulas = [one for leaf in leaves for one in formulas_of(leaf)]
-    known = sorted({(tex, display) for _, tex, display in formulas})
-    script = folder / MATHJAX
-    if not script.exists():
-        raise FileNotFoundError(f"{script} is not there: run  make book  first")
+def drawn_cover() -> bytes:
+    """The cover, as a picture."""
     with sync_playwright() as playwright:
         browser = chromium.launch(playwright)
         page = browser.new_page(viewport={"width": COVER[0], "height": COVER[1]})
-        page.set_content("<!doctype html><title>formulas</title>")
-        page.add_script_tag(path=script)
-        made = dict(zip(known, page.evaluate(CONVERT, [list(one) for one in known]), strict=True))
         page.set_content(cover_page(inline=True))
         cover = page.screenshot()
         browser.close()
-    for place, tex, display in formulas:
-        place.clear()
-        place.append(mathml(made[tex, display], tex))
     return cover
-
-
-def mathml(text: str, tex: str) -> Tag:
-    """What MathJax wrote as an element, without its own notes, and with the TeX for those who cannot see it."""
-    made = BeautifulSoup(text, "html.parser").math
-    if made is None or made.find("merror"):
-        raise ValueError(f"MathJax cannot read {tex!r}: {text}")
-    for inner in [made, *made.find_all(True)]:
-        inner.attrs = {key: value for key, value in inner.attrs.items() if not key.startswith("data-")}
-    made["alttext"] = tex
-    return made
 
 
 def readable(leaf: Leaf) -> None:
@@ -114,7 +73,9 @@ def readable(leaf: Leaf) -> None:
     for tag in [article, *article.find_all(True)]:
         for key in NOT_IN_XHTML:
             tag.attrs.pop(key, None)
-        if tag.name == "svg":
+        if tag.name == "math":
+            tag["xmlns"] = "http://www.w3.org/1998/Math/MathML"
+        elif tag.name == "svg":
             tag["xmlns"] = "http://www.w3.org/2000/svg"
             tag.attrs = {OF_SVG.get(key, key): value for key, value in tag.attrs.items()}
         elif tag.name == "img":
@@ -256,7 +217,7 @@ def make(
         for picture in leaf.article.find_all("img", src=True):
             source = folder / "chapters" / str(picture["src"])
             pictures[source.name] = source
-    cover = to_mathml(leaves, folder)
+    cover = drawn_cover()
     for leaf in leaves:
         readable(leaf)
     changed = now()

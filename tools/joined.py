@@ -20,7 +20,7 @@ from bs4 import BeautifulSoup, Tag
 
 ROOT = Path(__file__).resolve().parents[1]
 HTML = ROOT / "_build/html"
-SCREEN_ONLY = "a.headerlink, p.downloads, div.tag_set-up, a.front-start, button.copybtn"
+SCREEN_ONLY = "a.headerlink, p.downloads, div.tag_set-up, a.front-start, button.copybtn, noscript"
 POINTS_TO_IDS = ("aria-labelledby", "aria-describedby", "aria-controls", "for", "headers")
 
 
@@ -85,12 +85,12 @@ def read(html: Path = HTML, toc: Path = ROOT / "_toc.yml", only: Iterable[str] =
 
 
 def head(html: Path, name: str) -> list[Tag]:
-    """The style sheets of a built page, and the scripts for its formulas, as tags; addresses as in the page."""
+    """The style sheets of a built page, and the script of its instruments, as tags; addresses as in the page."""
     soup = BeautifulSoup((html / f"chapters/{name}.html").read_text(encoding="utf-8"), "html.parser")
     return [
         tag.extract()
         for tag in soup.select("head link[rel=stylesheet], head script")
-        if tag.name == "link" or "mathjax" in str(tag).lower() or "instruments" in str(tag)
+        if tag.name == "link" or "instruments" in str(tag)
     ]
 
 
@@ -228,7 +228,7 @@ def previous_block(tag: Tag) -> Tag | None:
 
 
 def lower_headings(article: Tag, by: int = 1) -> None:
-    """Make each heading one of a lower rank, as parts stand above chapters; `h1` becomes `h2`."""
+    """Make each heading one of a lower rank where a part is above; its class, `was-h1`, says what it was."""
     for heading in article.find_all(re.compile("^h[1-6]$")):
         heading["class"] = [*heading.get("class", []), f"was-{heading.name}"]
         heading.name = f"h{min(6, int(heading.name[1]) + by)}"

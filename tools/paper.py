@@ -13,7 +13,7 @@ import argparse
 import html
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -21,7 +21,9 @@ import chromium
 import downloads
 import joined
 import pikepdf
+from bs4 import Tag
 from joined import Leaf
+from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 import mhalib
@@ -39,7 +41,6 @@ NUMBERS = """\
 """
 SCRIPT = """\
 async (column) => {
-  if (window.MathJax?.startup?.promise) await MathJax.startup.promise;
   await document.fonts.ready;
   const shrink = (inner, outer, least) => {
     const room = outer.clientWidth, needs = inner.scrollWidth;
@@ -48,16 +49,14 @@ async (column) => {
       inner.style.fontSize = `${Math.max(least, size * (room - 2) / needs)}px`;
     }
   };
-  for (const box of document.querySelectorAll("div.math mjx-container")) {
-    const formula = box.querySelector("mjx-math");
-    if (formula) {
-      const needs = formula.getBoundingClientRect().width, room = box.parentElement.clientWidth;
-      if (needs > room) box.style.fontSize = `${(119 * (room - 4)) / needs}%`;
-    }
+  for (const box of document.querySelectorAll("div.math")) {
+    const formula = box.querySelector("math"), size = parseFloat(getComputedStyle(formula).fontSize);
+    const needs = box.scrollWidth, room = box.clientWidth;
+    if (needs > room) formula.style.fontSize = `${(size * (room - 4)) / needs}px`;
   }
   for (const table of document.querySelectorAll("table"))
     for (let turn = 0; turn < 3; turn++) shrink(table, table.parentElement, 5.5);
-  const wide = [...document.querySelectorAll("pre, table, mjx-container, img, svg")].filter(
+  const wide = [...document.querySelectorAll("pre, table, math, img, svg")].filter(
     (one) => one.getBoundingClientRect().right > column + 2);
   return wide.map((one) => `${one.tagName} ${one.closest("article")?.id}: ${one.textContent.trim().slice(0, 60)}`);
 }
@@ -104,14 +103,12 @@ def contents(leaves: Sequence[Leaf]) -> str:
 
 def opening(leaf: Leaf) -> None:
     """Set the chapter's number above its title, and the name of the part above that where one begins."""
-    title = leaf.article.h2
+    title = leaf.article.select_one(".was-h1")
     assert title is not None
-    title.clear()
+    title.string = leaf.bare_title
     title["class"] = "chapter-title"
     if leaf.number:
-        title.append(joined.element("span", leaf.number, {"class": "chapter-number"}))
-        title.append(joined.element("span", " · ", {"class": "only-in-outline"}))
-    title.append(leaf.bare_title)
+        title.insert_before(joined.element("p", leaf.number, {"class": "chapter-number"}))
     if leaf.part:
         leaf.article.insert(0, joined.element("h1", leaf.part, {"class": "part-title"}))
 
@@ -133,22 +130,12 @@ def document(leaves: Sequence[Leaf], sheets: str, edition: str) -> str:
 
 
 def sheets(folder: Path, leaves: Sequence[Leaf]) -> str:
-    """The pages' own style sheets and scripts for formulas and instruments, each once."""
+    """The pages' own style sheets and scripts for instruments, each once."""
     found: dict[str, None] = {}
     for leaf in leaves:
         for tag in joined.head(folder, leaf.name):
             found[str(tag)] = None
-    quiet = (
-        "<script>if (window.MathJax) MathJax.options = {...MathJax.options, enableMenu: false, "
-        "menuOptions: {settings: {assistiveMml: false}}}</script>"
-    )
-    made, done = [], False
-    for text in found:
-        if "tex-" in text and not done:
-            made.append(quiet)
-            done = True
-        made.append(text)
-    return "".join(made).replace('"../', f'"../{folder.name}/')
+    return "".join(found).replace('"../', f'"../{folder.name}/')
 
 
 def edition() -> str:
@@ -163,13 +150,14 @@ def make(
     leaves = joined.read(folder, toc, only)
     head = sheets(folder, leaves)
     joined.with_own_ids(leaves, lambda page, name: f"#{name or page}")
+    in_part = False
     for leaf in leaves:
+        in_part = in_part or bool(leaf.part)
         joined.gather_folds(leaf)
-        joined.lower_headings(leaf.article)
+        joined.lower_headings(leaf.article, by=int(in_part))
         opening(leaf)
         for picture in leaf.article.find_all("img", src=True):
-            picture["src"] = str(picture["src"]).replace("../", f"../{folder.name}/", 1)
-            picture.attrs.pop("loading", None)
+            show(picture, folder)
     work = folder.parent / "paper"
     work.mkdir(parents=True, exist_ok=True)
     source, printed = work / "book.html", work / "printed.pdf"
@@ -188,8 +176,21 @@ def make(
                 f"{source}: with page numbers set, pages moved: give .paged in {STYLE.name} a fixed width"
             )
         browser.close()
-    finish(printed, target)
+    finish(printed, target, leaves)
     return wide
+
+
+def show(picture: Tag, folder: Path) -> None:
+    """Lead a picture to its file, or to the same drawn by `vectors.py`, at the size that the page gives it."""
+    source = folder / "chapters" / str(picture["src"])
+    vector = folder.parent / f"vectors/{source.stem}.svg"
+    if vector.exists():
+        with Image.open(source) as image:
+            picture["width"], picture["height"] = map(str, image.size)
+        picture["src"] = f"../vectors/{vector.name}"
+    else:
+        picture["src"] = str(picture["src"]).replace("../", f"../{folder.name}/", 1)
+    picture.attrs.pop("loading", None)
 
 
 def print_out(page: Page, to: Path) -> dict[str, int]:
@@ -200,15 +201,32 @@ def print_out(page: Page, to: Path) -> dict[str, int]:
         return {unquote(name[1:]): numbers[place[0].objgen] for name, place in pdf.Root.Dests.items()}
 
 
-def finish(printed: Path, target: Path) -> None:
-    """Add what Chromium leaves out: author, subject, and that a reader shows the outline."""
+def finish(printed: Path, target: Path, leaves: Sequence[Leaf]) -> None:
+    """Add what Chromium leaves out: author and subject; and an outline that opens on parts and chapters."""
     book = joined.settings()
+    chapters = {leaf.bare_title: leaf.title for leaf in leaves}
     target.parent.mkdir(parents=True, exist_ok=True)
     with pikepdf.open(printed) as pdf:
         pdf.docinfo["/Author"] = book["author"]
         pdf.docinfo["/Subject"] = edition()
         pdf.Root.PageMode = pikepdf.Name.UseOutlines
+        for entry, depth in entries(pdf.Root.Outlines):
+            if depth < 2 and str(entry.Title) in chapters:  # with its number
+                entry.Title = pikepdf.String(chapters.pop(str(entry.Title)))
+            if depth > 0 and "/Count" in entry:
+                entry.Count = -abs(int(entry.Count))  # closed
+        if chapters:
+            raise RuntimeError(f"{printed}: not in the outline: {', '.join(chapters)}")
         pdf.save(target, object_stream_mode=pikepdf.ObjectStreamMode.generate)  # half the size
+
+
+def entries(above: pikepdf.Object, depth: int = 0) -> Iterator[tuple[pikepdf.Object, int]]:
+    """All entries of an outline, each with its depth."""
+    entry = above.get("/First")
+    while entry is not None:
+        yield entry, depth
+        yield from entries(entry, depth + 1)
+        entry = entry.get("/Next")
 
 
 def main() -> int:

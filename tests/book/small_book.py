@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from mathml import mathml
 from served import HTML
 
 PAGE = """\
 <!doctype html><html lang="en" data-theme="light"><head><meta charset="utf-8"><title>{title}</title>
 <link rel="stylesheet" href="../_static/book.css">
-<script>window.MathJax = {{"options": {{"processHtmlClass": "math"}}}}</script>
-<script defer src="../_static/mathjax/tex-chtml.js"></script></head><body>
+</head><body>
 <article class="bd-article">{article}</article></body></html>
 """
 TOC = """\
@@ -25,6 +25,7 @@ parts:
         title: 2 · A second chapter
 """
 WIDE = "x = " + " + ".join(f"f(number_{place})" for place in range(12)) + "  # its end"
+SUM = " + ".join(f"w_{{{place}}} v_{{{place}}}" for place in range(40))
 FILLED = "".join(f"<p>Paragraph {place} says little, but it fills its part of the page.</p>" for place in range(60))
 INDEX = """\
 <section id="book"><h1>A small book<a class="headerlink" href="#book">#</a></h1>
@@ -34,13 +35,14 @@ INDEX = """\
 <circle cx="15" cy="15" r="9"></circle><text x="15" y="15">1</text></svg></section></section>
 """
 FIRST = f"""\
-<section id="a-first-chapter"><h1>A first chapter<a class="headerlink" href="#a-first-chapter">#</a></h1>
+<section id="a-first-chapter"><h1 data-chapter="1">A first chapter
+<a class="headerlink" href="#a-first-chapter">#</a></h1>
 <div class="cell tag_set-up tag_hide-input"><details class="admonition hide above-input"><summary>Show how</summary>
 <div class="cell_input"><pre>install me</pre></div></details></div>
-<p>With <span class="math notranslate nohighlight">\\(d = D/h\\)</span>, each head is narrow.</p>
+<p>With <span class="math notranslate nohighlight">{mathml("d = D/h")}</span>, each head is narrow.</p>
 <section id="sums"><h2>Sums &amp; scores<a class="headerlink" href="#sums">#</a></h2>
 <div class="math notranslate nohighlight">
-\\[{" + ".join(f"w_{{{place}}} v_{{{place}}}" for place in range(40))}\\]</div>
+{mathml(SUM, display=True)}</div>
 <div class="cell"><div class="cell_input"><div class="highlight-ipython3"><div class="highlight">
 <pre><span class="k">if</span> <span class="mi">1</span> &lt; 2:
 {WIDE}</pre></div></div></div></div>
@@ -71,7 +73,7 @@ SECOND = """\
 
 
 def write(folder: Path) -> Path:
-    """Write the pages below `folder`, with the real book's styles and MathJax; the folder of the built book."""
+    """Write the pages below `folder`, with the real book's styles; the folder of the built book."""
     html = folder / "html"
     (html / "chapters").mkdir(parents=True)
     (html / "_images").mkdir()

@@ -30,6 +30,7 @@ from mhalib.classroom.grade import (
     _class,
     _feedback,
     _launch,
+    _notebook,
     _roster,
     _sandbox,
     _students,
@@ -1028,7 +1029,7 @@ def test_what_was_too_slow_is_tried_again_once(tmp_path, monkeypatch):
         kind = next(kinds)
         return checks.Finding(kind == "solved", kind, None, "")
 
-    monkeypatch.setattr(_class, "Sandbox", FakeSandbox)
+    monkeypatch.setattr(_notebook, "Sandbox", FakeSandbox)
     monkeypatch.setattr(_class, "require_working", lambda *_: None)
     monkeypatch.setattr(checks.Exercise, "examine", examine)
     folder, out = hand_in(tmp_path / "s", {"a": HONEST}), tmp_path / "grades.csv"
