@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.installed
 PORT   ?= 8000
+# LANGUAGE=fr as make was told it: systems have a variable of this name, too
+IN     := $(if $(findstring command,$(origin LANGUAGE)),$(strip $(LANGUAGE)))
 
 .PHONY: help book pdf epub offline catalogues test quick serve notebooks rehearse results exercises chapter address bench frameworks lab lint
 .PHONY: javascript clean
@@ -20,12 +22,12 @@ $(READY): requirements.txt pyproject.toml
 
 book: $(READY) ## build the pages, from nothing if need be; later what changed, or with ALL=1 all; LANGUAGE=fr another language
 	@echo "== pages"
-	$(BIN)/python tools/build.py $(if $(ALL),--all) $(if $(LANGUAGE),--language $(LANGUAGE))
+	$(BIN)/python tools/build.py $(if $(ALL),--all) $(if $(IN),--language $(IN))
 	@echo
-	@echo "The book is built. Open  _build/html$(if $(LANGUAGE),-$(LANGUAGE))/index.html $(if $(LANGUAGE),, or run  make serve)"
+	@echo "The book is built. Open  _build/html$(if $(IN),-$(IN))/index.html $(if $(IN),, or run  make serve)"
 
 catalogues: $(READY) ## what there is to translate: LANGUAGE=fr, and BEGIN="02_scale_masks_dropout" begins a page
-	$(BIN)/python tools/catalogues.py $(LANGUAGE) $(if $(BEGIN),--begin $(BEGIN))
+	$(BIN)/python tools/catalogues.py $(IN) $(if $(BEGIN),--begin $(BEGIN))
 
 offline: book ## one zip of the pages and the notebooks that needs no network: _build/attention-head-by-head.zip
 	$(BIN)/python tools/offline.py

@@ -181,17 +181,25 @@ def box(title: str, text: str, kind: str) -> nodes.admonition:
     return nodes.admonition("", nodes.title("", title), nodes.paragraph("", text), classes=[kind])
 
 
+def launches(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
+    """The cells with links to the repository."""
+    return [cell for cell in notebook.cells if catalogues.LAUNCHES & set(cell.metadata.get("tags", []))]
+
+
 def translate_launches(app: Sphinx, docname: str, source: list[str]) -> None:
     """The cells with links to the repository are put together from phrases, as `make notebooks` writes them."""
-    if not needed(app) or not app.env.doc2path(docname).endswith(".ipynb"):
-        return
-    notebook = nbformat.reads(source[0], as_version=4)
-    cells = [cell for cell in notebook.cells if catalogues.LAUNCHES & set(cell.metadata.get("tags", []))]
-    if catalogues.read(app.config.language, docname) is not None:
-        for cell in cells:
+    if app.env.doc2path(docname).endswith(".ipynb") and catalogues.read(app.config.language, docname) is not None:
+        notebook = nbformat.reads(source[0], as_version=4)
+        for cell in launches(notebook):
             cell.source = catalogues.in_phrases(app.config.language, cell.source)
         source[0] = nbformat.writes(notebook)
-    LAUNCHED[docname] = {catalogues.one_line(part) for cell in cells for part in cell.source.split("\n\n")}
+
+
+def note_launches(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Note the paragraphs of these cells, as they are when all have changed them: no catalogue holds them."""
+    if needed(app) and app.env.doc2path(docname).endswith(".ipynb"):
+        cells = launches(nbformat.reads(source[0], as_version=4))
+        LAUNCHED[docname] = {catalogues.one_line(part) for cell in cells for part in cell.source.split("\n\n")}
 
 
 def translate_statements(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
@@ -206,6 +214,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_node(Words)
     app.add_transform(FindWords)
     app.add_transform(MarkWhatIsEnglish)
-    app.connect("source-read", translate_launches)
+    app.connect("source-read", translate_launches, priority=400)  # before book_extension, which changes links in them
+    app.connect("source-read", note_launches, priority=600)  # after it
     app.connect("html-page-context", translate_statements)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -119,7 +119,6 @@ def stored(run: dict[str, Any], rehearsals: dict[str, Any] | None) -> dict[str, 
     return {
         **run,
         "missing": len(run["missing"]),
-        "files": len(recorded.test_files(ROOT)),
         "version": mhalib.__version__,
         "exercises": {"exercises": len(exercises), "wrong": sum(len(each.mistakes) for each in exercises)},
         "statements": statements_of(ROOT),
@@ -160,7 +159,7 @@ def what_ran(run: dict[str, Any]) -> str:
         f"{run['date']}, version {run['version']}, commit `{run['commit'][:COMMIT]}`{changes}: "
         f"{count(run, 'passed'):,} tests passed and {count(run, 'skipped'):,} were skipped, in {minutes}. "
         "None failed: a run with a failure is not stored. "
-        f"{run['notebooks']} notebooks were executed. Later commits are not in this record."
+        f"Notebooks executed: {run['notebooks']}. Later commits are not in this record."
     )
     if part(run):
         ran = run["files"] - run["missing"]

@@ -111,13 +111,14 @@ class Recorder:
         kinds = {kind: dict.fromkeys(OUTCOMES, 0) for kind in KINDS}
         for kind, outcome in self.outcomes.values():
             kinds[kind][outcome] += 1
-        seen = {nodeid.partition("::")[0] for nodeid in self.outcomes}
+        seen, files = {nodeid.partition("::")[0] for nodeid in self.outcomes}, test_files(self.root)
         return {
             "date": datetime.now(timezone.utc).date().isoformat(),
             "commit": self.commit,
             "clean": self.clean,
             "chosen": chosen,
-            "missing": sorted(test_files(self.root) - seen),
+            "files": len(files),
+            "missing": sorted(files - seen),
             "notebooks": len({name for name in seen if name.endswith(".ipynb")}),
             "minutes": max(1, round((time.monotonic() - self.begun) / 60)),
             "machine": machine(),

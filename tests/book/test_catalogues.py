@@ -57,12 +57,21 @@ def test_what_the_tools_write_is_translated(language: str) -> None:
 
 @pytest.mark.parametrize("language", catalogues.languages())
 def test_cells_with_the_address_are_translated_whatever_it_is(language: str) -> None:
-    links = {"colab": "c", "binder": "b", "studio_lab": "s", "notebook": "n"}
-    for text in (notebooks.LAUNCH, notebooks.EXERCISE_LAUNCH):
-        said = text.format(**links)
+    links = {"colab": "c", "binder": "b", "studio_lab": "s", "static": "f"}
+    exercise = notebooks.EXERCISE_LAUNCH.format(notebook="n", colab=", or [in Colab](c)")
+    for said in (notebooks.LAUNCH.format(**links), notebooks.LAUNCH_HERE, exercise):
         other = catalogues.in_phrases(language, said)
-        for sentence in ("Run this page", "The first cell", "A checker", "Work in", ", or [", "Here, hints"):
-            assert sentence not in other
+        for words in (
+            "Open in",
+            "Or run",
+            " or [",
+            "Run this",
+            "The first cell",
+            "A checker",
+            "Work in",
+            "Here, hints",
+        ):
+            assert words not in other
         assert catalogues.fixed(said) == catalogues.fixed(other)
 
 

@@ -77,7 +77,7 @@ def test_citation_of_the_book_agrees_everywhere() -> None:
     assert len({on_page["version"], str(citation["version"]), mhalib.__version__}) == 1
     assert len({on_page["url"], citation["repository-code"], config["repository"]["url"]}) == 1
     assert len({on_page["year"], str(citation["date-released"])[:4], config["copyright"]}) == 1
-    assert f"{on_page['url']}/blob/{config['repository']['branch']}/CITATION.cff" in PAGES["bibliography"].prose
+    assert "[CITATION.cff](../CITATION.cff)" in PAGES["bibliography"].prose
 
 
 def test_zenodo_is_told_what_the_citation_says() -> None:
