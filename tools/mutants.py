@@ -3,10 +3,10 @@
     python tools/mutants.py [--jobs 2] [--seeds 3] [--list] [5 9 ...]
 
 A checker should refuse each of these mutants on every seed; `tools/mutate.py` says which there are. The table tells of
-each exercise how many there are, how many the checker called by a mistake's name, how many it refused because the result
-was wrong, because they raised an error or took too long, and how many got through. A mutant that got through is listed
-in `tools/mutants.toml` with the reason why it computes the same as the solution, or it makes this tool fail. So does a
-line of that file for a mutant that is refused, or no longer made.
+each exercise how many there are, how many the checker called by a mistake's name, how many it refused because the
+result was wrong, because they raised an error or took too long, and how many got through. A mutant that got through is
+listed in `tools/mutants.toml` with the reason why it computes the same as the solution, or it makes this tool fail. So
+does a line of that file for a mutant that is refused, or no longer made.
 
 Mutants run in processes of their own, which end when one hangs or takes too much memory. Nothing is stored.
 """
@@ -19,7 +19,6 @@ import os
 import resource
 import sys
 import time
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -29,6 +28,7 @@ from typing import Any
 
 import nbformat
 import notebooks
+import tomllib
 import torch
 from mutate import Mutant, mutants
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
+from ._inputs import apart
 
 Counted = tuple[int, int]  # a width, and the number of weights of the model with this width
 
@@ -17,10 +18,11 @@ Counted = tuple[int, int]  # a width, and the number of weights of the model wit
 def _widths(rng: random.Random) -> Iterator[Case]:
     """Goals that are no whole width, but clearly nearer to one: above it and below it by turns."""
     yield {"goal": 51, "narrow": (2, 22), "wide": (5, 40)}
-    for fraction in (0.2, 0.7, rng.choice((0.3, 0.8))):
+    fractions = (0.2, 0.7, rng.choice((0.3, 0.8)))
+    widths = apart(rng, 3, smallest=11, largest=39, of=lambda a, b, c: [min(a, b), max(a, b), c])
+    for fraction, (narrow, wide, right) in zip(fractions, widths, strict=True):
         growth = rng.randint(2, 4) * (2 * rng.randint(8, 20) + 1)
         fixed = rng.randint(1_000, 3_000)
-        narrow, right, wide = rng.sample(range(11, 40), 3)
         narrow, wide = min(narrow, wide), max(narrow, wide)
         yield {
             "goal": fixed + round((right + fraction) * growth),
@@ -131,7 +133,7 @@ def _layers(rng: random.Random) -> Iterator[Case]:
         "quality": torch.tensor([80.0, 70.0, 90.0, 80.0, 70.0]),
         "cost": torch.tensor([30.0, 10.0, 40.0, 20.0, 10.0]),
     }
-    for num_more in rng.sample(range(4), 3):
+    for (num_more,) in apart(rng, 1, smallest=0, largest=3):
         ranks = RANKS + [(rng.randint(0, 1), rng.randint(1, 4)) for _ in range(num_more)]
         rng.shuffle(ranks)
         quality = list(accumulate([rng.randint(50, 60), *(rng.randint(1, 8) for _ in range(4))]))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
+from ._inputs import apart
 
 
 def _p_values(rng: random.Random) -> Iterator[Case]:
@@ -16,7 +17,7 @@ def _p_values(rng: random.Random) -> Iterator[Case]:
     others fail at theirs, and the last would fail without a correction.
     """
     yield {"p_values": torch.tensor([0.06, 0.01, 0.2, 0.03]), "level": 0.1}
-    for n in rng.sample((6, *rng.sample((7, 8, 9), 2)), 3):
+    for (n,) in rng.sample([[6], *apart(rng, 1, 2, smallest=7, largest=9)], 3):
         level = rng.choice((0.05, 0.1))
         steps = [level / (n - i) for i in range(-1, 4)]
         ranked = [
