@@ -4,7 +4,7 @@ BIN    := .venv/bin
 READY  := .venv/.installed
 PORT   ?= 8000
 
-.PHONY: help book test quick serve notebooks rehearse results exercises chapter bench frameworks lab lint javascript clean
+.PHONY: help book test quick serve notebooks rehearse results exercises mutants chapter bench frameworks lab lint javascript clean
 .DELETE_ON_ERROR:
 
 help: ## list these commands
@@ -57,6 +57,9 @@ results: $(READY) ## run the chapters' experiments from several seeds; CHAPTERS=
 
 exercises: $(READY) ## make the students' notebooks from the chapters
 	$(BIN)/python tools/exercises.py
+
+mutants: $(READY) ## hold the exercises' checkers against solutions with one small change; CHAPTERS="8 9" chooses, JOBS=2 at once
+	$(BIN)/python tools/mutants.py $(if $(JOBS),--jobs $(JOBS)) $(CHAPTERS)
 
 chapter: $(READY) ## begin a chapter: make chapter NAME=rotary_positions TITLE="Rotary positions"
 	@$(BIN)/python tools/chapter.py -- '$(subst ','\'',$(NAME))' '$(subst ','\'',$(TITLE))'
