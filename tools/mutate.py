@@ -52,7 +52,7 @@ PEERS = [
     *(("zeros", "ones"), ("ones", "zeros"), ("zeros_like", "ones_like"), ("round", "floor"), ("sigmoid", "tanh")),
     *(("argsort", "argmin"), ("logaddexp", "maximum"), ("sorted", "list"), ("cat", "stack")),
 ]
-SYMMETRIC = {"transpose", "swapaxes", "maximum", "minimum", "logaddexp", "max", "min"}  # in two arguments
+SYMMETRIC = {"transpose", "swapaxes", "maximum", "minimum", "logaddexp", "max", "min"}  # in the last two arguments
 ROOMS = {"torch", "F", "math", "xp"}  # names whose attributes are functions, not methods
 
 
@@ -210,8 +210,8 @@ def _call(node: ast.AST, names: list[str]) -> Made:
     if not isinstance(node, ast.Call):
         return
     called = getattr(node.func, "attr", getattr(node.func, "id", ""))
-    if not (called in SYMMETRIC and len(node.args) == 2):
-        for args in _swaps(node.args):
+    for args in _swaps(node.args):
+        if not (called in SYMMETRIC and args[-1] is node.args[-2]):
             yield "arguments swapped", _with(node, args=args)
     for args in _without(node.args):
         yield "an argument dropped", _with(node, args=args)

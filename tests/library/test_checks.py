@@ -699,13 +699,13 @@ def width_by_trying(goal, narrow, wide):
     def weights(width):
         return narrow[1] + (width - narrow[0]) * (wide[1] - narrow[1]) / (wide[0] - narrow[0])
 
-    return min(range(1, 100), key=lambda width: abs(weights(width) - goal))
+    return min(range(1, 300), key=lambda width: abs(weights(width) - goal))
 
 
 def line_through(narrow, wide):
     """Two points far beyond both models, (weights, width)."""
     growth = (wide[1] - narrow[1]) / (wide[0] - narrow[0])
-    return [(narrow[1] + growth * (width - narrow[0]), width) for width in (-100, 200)]
+    return [(narrow[1] + growth * (width - narrow[0]), width) for width in (-100, 400)]
 
 
 def interval_by_lists(ours, theirs, quantile):

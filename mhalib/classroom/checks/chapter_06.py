@@ -72,7 +72,7 @@ def _layer(
 
 @own_sizes("names of axes, not numbers; the sizes that decide how a wrong step is told are fixed")
 def _ledgers(rng: random.Random) -> Iterator[Case]:
-    """Of two right layers and seven wrong ones; the sizes of some decide how a wrong reshape is told: Q~D, or Q:2."""
+    """Of two right layers and eight wrong ones; the sizes of some decide how a wrong reshape is told: Q~D, or Q:2."""
     right = [({}, None), ({"folded": True}, None)]
     wrong = [
         ({"split": straight_split}, [2, 7, 5, 4, 3]),
@@ -80,6 +80,7 @@ def _ledgers(rng: random.Random) -> Iterator[Case]:
         ({"merge": straight_merge}, [3, 2, 5, 4, 7]),
         ({"over": -2}, None),
         ({"over": 1}, None),
+        ({"over": 0}, None),
         ({"split": straight_split, "merge": straight_merge, "over": -2}, None),
         ({"merge": straight_merge, "over": -2}, [2, 7, 5, 4, 3]),
     ]

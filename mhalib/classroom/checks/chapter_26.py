@@ -153,7 +153,7 @@ def _halves(rng: random.Random) -> Iterator[Case]:
     for far, (num_queries, d_v) in zip((0.0, 0.0, 200.0), apart(rng, 2, smallest=3), strict=True):
         first, second = draw(rng, 2, num_queries, d_v)
         first_lse, second_lse = far + 1 + draw(rng, 2, num_queries).abs()
-        first[0], first_lse[0] = 0, -math.inf
+        first[0], first_lse[0], second[2], second_lse[2] = 0, -math.inf, 0, -math.inf
         first[1], first_lse[1], second[1], second_lse[1] = 0, -math.inf, 0, -math.inf
         yield {"first": first, "first_lse": first_lse, "second": second, "second_lse": second_lse}
 

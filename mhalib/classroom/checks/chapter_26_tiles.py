@@ -20,8 +20,10 @@ def _rows(rng: random.Random) -> Iterator[Case]:
     for far, (num_queries, d_v, size) in zip((0.0, -200.0, 0.0), drawn, strict=True):
         num_kvpairs = 3 * size + 1  # the last tile is not full
         rising = torch.arange(num_kvpairs) / size
+        scores = draw(rng, num_queries, num_kvpairs) + rising + far
+        scores[0, 0] += far  # in one tile, a score far below all others
         yield {
-            "scores": draw(rng, num_queries, num_kvpairs) + rising + far,
+            "scores": scores,
             "values": draw(rng, num_kvpairs, d_v),
             "size": size,
         }

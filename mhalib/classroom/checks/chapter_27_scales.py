@@ -24,7 +24,7 @@ def _states(rng: random.Random) -> Iterator[Case]:
     scale = 2.0 ** rng.randint(5, 16)
     for good_steps, is_finite in ((rng.randint(1, 3), True), (interval - 1, True), (interval - 2, True)):
         yield {"scale": scale, "good_steps": good_steps, "is_finite": is_finite, "interval": interval}
-    yield {"scale": scale, "good_steps": interval - 1, "is_finite": False, "interval": interval}
+    yield {"scale": 1.0, "good_steps": interval - 1, "is_finite": False, "interval": interval}
 
 
 def _next(scale: float, good_steps: int, is_finite: bool, interval: int) -> Told:

@@ -16,8 +16,9 @@ Parts = tuple[Tensor, Tensor]
 
 def _shares(rng: random.Random) -> Iterator[Case]:
     """Heads of which a process has two or more, or they could not be dealt out in a wrong order."""
-    drawn = apart(rng, 4, of=lambda n, each, d, D: [n, each, d, D, n * each, n * each * d])
-    several = [(n * each, d, n, D, n - 1) for n, each, d, D in drawn]
+    drawn = apart(rng, 4, smallest=3, of=lambda n, each, d, D: [n, each, d, D, n * each, n * each * d])
+    ranks = (1, -1, 1)  # neither the first nor the last, the last, and again
+    several = [(n * each, d, n, D, rank % n) for (n, each, d, D), rank in zip(drawn, ranks, strict=True)]
     for num_heads, head_dim, num_ranks, num_hiddens, rank in ((4, 3, 2, 5, 1), *several):
         yield {
             "W_q": draw(rng, num_heads * head_dim, num_hiddens),
