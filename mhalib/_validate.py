@@ -100,6 +100,8 @@ def require_device(name: str, device: object) -> None:
         return
     if not isinstance(device, str):
         raise TypeError(f"{name} must be a torch.device or its name, got {type(device).__name__}: {device!r:.80}")
+    if device.partition(":")[0] == "mps" and not torch.backends.mps.is_available():
+        raise ValueError(f"{name}={device!r} cannot be used here: torch finds no Apple GPU")
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, ImportError) as error:

@@ -184,10 +184,13 @@ def peak_bytes(function: Callable[[], object], device: torch.device | str = "cpu
         device: where its tensors live; what is allocated elsewhere does not count.
 
     Raises:
-        TypeError, ValueError: `function` cannot be called, or there is no such device, or it is "meta".
+        TypeError, ValueError: `function` cannot be called, or there is no such device, or it is "meta", or an Apple
+            GPU, whose peak torch does not tell.
     """
     require_function("function", function)
     _require_memory("device", device)
+    if torch.device(device).type == "mps":
+        raise ValueError(f"device={str(device)!r}: torch tells no peak of an Apple GPU's memory; use 'cpu'")
     function()
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize(device)
@@ -246,3 +249,5 @@ def _quiet_stderr() -> Iterator[None]:
 def _synchronise() -> None:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
+    if torch.backends.mps.is_available():
+        torch.mps.synchronize()

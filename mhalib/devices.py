@@ -15,8 +15,13 @@ def best_device() -> torch.device:
     Under `torchrun` each process of a machine takes the GPU of its own number, `LOCAL_RANK`; `ValueError` if there
     are fewer.
 
-    The environment variable `MHALIB_DEVICE` overrides the choice (`cpu`, `cuda`, `cuda:1`); a name that torch
+    The environment variable `MHALIB_DEVICE` overrides the choice (`cpu`, `cuda`, `cuda:1`, `mps`); a name that torch
     does not know, or a GPU that is not there, raises `ValueError`.
+
+    An Apple GPU, `mps`, is used only if you ask for it. It has no float64, in which chapters compare two ways to
+    compute the same and `mhalib.measures` adds: on tensors there, these raise torch's `TypeError`, so move them by
+    `.cpu()` first. Layers, models, training and decoding need float32 only. Nobody has yet compared the numbers of
+    the pages with those of an Apple GPU.
     """
     name = os.environ.get("MHALIB_DEVICE", "")
     if not name:

@@ -169,7 +169,10 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     "mhalib.classroom.checks": {
         "teaching": "EXERCISES=exercises Exercise=checker Mistake=mistake Finding=mistake CheckFailed=mistake"
     },
-    "mhalib.classroom.grade": {"teaching": "grade_class bubblewrap no_sandbox=bubblewrap Limits=sandbox Row=grades"},
+    "mhalib.classroom.grade": {
+        "teaching": "grade_class bubblewrap runc=launcher crun=launcher no_sandbox=bubblewrap Limits=sandbox "
+        "Row=grades Deadlines=late deadlines=late"
+    },
 }
 
 
@@ -254,9 +257,10 @@ def where(full: str) -> str:
     value = getattr(importlib.import_module(module), name)
     file = path_of(value, module, name).relative_to(notebooks.ROOT).as_posix()
     url, branch = notebooks.repository()
+    link = f"``{file}``" if notebooks.is_placeholder() else f"`{file} <{url}/blob/{branch}/{file}>`__"
     number = f"Chapter {int(page[:2])}: " if page[:2].isdigit() else "Page: "
     short = "" if module == "mhalib" or mhalib._HOMES.get(name) != module[7:] else f" · also ``mhalib.{name}``"
-    return f"{number}:doc:`/chapters/{page}` · `{file} <{url}/blob/{branch}/{file}>`__{short}"
+    return f"{number}:doc:`/chapters/{page}` · {link}{short}"
 
 
 def data_entry(module: str, name: str) -> str:

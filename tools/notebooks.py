@@ -38,6 +38,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CHAPTERS = ROOT / "chapters"
 CELL_TIMEOUT = 300  # seconds
 PACKAGE_FILES = (".py", ".js", ".css", ".json", ".npz", ".txt", ".safetensors")
+PLACEHOLDER = "https://github.com/head-by-head/attention-head-by-head"  # no repository is there
 FRONT_PAGE = "front-page"
 FRONT_PICTURES = {  # README shows a figure of each part
     "12_small_gpt": CHAPTERS / "_static/copying_heads.png",
@@ -53,6 +54,11 @@ from importlib.util import find_spec
 
 if find_spec("mhalib") is None:
     %pip install --quiet --no-deps git+{repository}
+if find_spec("mhalib") is None:
+    raise ModuleNotFoundError(
+        "pip found no mhalib there. Upload the book's folder, or mount a drive "
+        "that holds it, and run:  %pip install --no-deps /path/to/the/folder"
+    )
 needs = {needs}.split()
 missing = " ".join(name for name in needs if find_spec(name) is None)
 {renames}if missing:
@@ -95,14 +101,16 @@ PIP_NAMES = {"sklearn": "scikit-learn"}  # where it is imported under one name a
 RENAME = 'missing = missing.replace("{name}", "{pip_name}")  # as pip calls it\n'
 
 LAUNCH = (
-    "Run this page yourself: [Colab]({colab}) · [Binder]({binder}) · [SageMaker Studio Lab]({studio_lab}). "
+    "[![Open in Colab: run this page on a computer of Google's]({static}/open_in_colab.svg)]({colab}) "
+    "Or run it in [Binder]({binder}) or [SageMaker Studio Lab]({studio_lab}). "
     "The first cell installs the book's package where it is missing."
 )
+LAUNCH_HERE = "Run this page yourself: `make lab`, in the folder of the book, opens it in JupyterLab."
 
 EXERCISE_LAUNCH = (
     "### In code\n\n"
     "A checker compares what you write with the right answer, on inputs that it draws, and tells you which mistake you "
-    "made. Work in [a notebook of these exercises alone]({notebook}), or [in Colab]({colab}). Here, hints and "
+    "made. Work in [a notebook of these exercises alone]({notebook}){colab}. Here, hints and "
     "solutions are behind a click."
 )
 
@@ -114,6 +122,11 @@ def repository() -> tuple[str, str]:
         return config["repository"]["url"], config["repository"]["branch"]
     except (KeyError, TypeError):
         raise ValueError("_config.yml has no repository with url and branch: put both back") from None
+
+
+def is_placeholder() -> bool:
+    """Whether the book has no address yet, so that links to its repository would lead nowhere."""
+    return repository()[0] == PLACEHOLDER
 
 
 def here(path: Path) -> str:
@@ -157,14 +170,24 @@ def generated_cells(path: Path) -> dict[str, str]:
     needs = (*NEEDS, *OWN_NEEDS.get(path.stem, ()))
     renames = "".join(RENAME.format(name=name, pip_name=PIP_NAMES[name]) for name in needs if name in PIP_NAMES)
     set_up = SETUP.format(repository=repository()[0], needs=_quoted(" ".join(needs)), renames=renames)
-    made = {"launch": LAUNCH.format(**launch_links(path)), "set-up": set_up}
-    if path.parent == CHAPTERS and (ROOT / "exercises" / path.name).exists():
-        colab = launch_links(ROOT / "exercises" / path.name)["colab"]
-        url, branch = repository()
-        made["exercise-launch"] = EXERCISE_LAUNCH.format(
-            notebook=f"{url}/blob/{branch}/exercises/{path.name}", colab=colab
-        )
+    static = "_static" if path.parent == CHAPTERS else "../chapters/_static"
+    launch = LAUNCH_HERE if is_placeholder() else LAUNCH.format(static=static, **launch_links(path))
+    made = {"launch": launch, "set-up": set_up}
+    own = ROOT / "exercises" / path.name
+    if path.parent == CHAPTERS and own.exists():
+        colab = "" if is_placeholder() else f", or [in Colab]({launch_links(own)['colab']})"
+        made["exercise-launch"] = EXERCISE_LAUNCH.format(notebook=f"../exercises/{path.name}", colab=colab)
     return made
+
+
+def with_generated(path: Path, notebook: NotebookNode) -> NotebookNode:
+    """`notebook`, read from `path`, with the cells that are written; an error names the notebook."""
+    for tag, source in generated_cells(path).items():
+        try:
+            cell_with_tag(notebook, tag).source = source
+        except ValueError as error:
+            raise ValueError(f"{here(path)}: {error}") from error
+    return notebook
 
 
 def cell_with_tag(notebook: NotebookNode, tag: str) -> NotebookNode:
@@ -196,12 +219,7 @@ def normalise(notebook: NotebookNode) -> NotebookNode:
 
 def execute(path: Path, measure: bool = False, anew: bool = False) -> NotebookNode:
     """Run the notebook at `path` in a fresh kernel, in its own folder, and return it with the outputs to store."""
-    notebook = nbformat.read(path, as_version=4)
-    for tag, source in generated_cells(path).items():
-        try:
-            cell_with_tag(notebook, tag).source = source
-        except ValueError as error:
-            raise ValueError(f"{here(path)}: {error}") from error
+    notebook = with_generated(path, nbformat.read(path, as_version=4))
     stored = copy.deepcopy(notebook)
     with tqdm(total=len(notebook.cells), desc=path.stem, unit="cell", mininterval=1.0) as progress:
         client = NotebookClient(
@@ -222,10 +240,13 @@ def execute(path: Path, measure: bool = False, anew: bool = False) -> NotebookNo
 
 
 def code_key(path: Path, notebook: NotebookNode) -> str:
-    """A hash of all that outputs are made from: the code, the package with this page's results, the pinned versions."""
+    """A hash of all that outputs are made from: the code, the package with this page's results, the pinned versions.
+
+    The cell that installs the package holds the repository's address and does nothing here: it is left out.
+    """
     made_from = hashlib.sha256()
     for cell in notebook.cells:
-        if cell.cell_type == "code":
+        if cell.cell_type == "code" and "set-up" not in cell.metadata.get("tags", []):
             made_from.update(cell.source.encode())
     package = [file for file in (ROOT / "mhalib").rglob("*") if file.suffix in PACKAGE_FILES]
     results = [file for file in package if file.parent.name == "results" and file.suffix == ".json"]

@@ -55,6 +55,7 @@ SECONDS = {  # of what takes 10 or more, on one of two cores; the order is what 
     "tests/book/test_live_lab.py": 20,
     "tests/library/test_encoder_decoders.py": 15,
     "tests/library/test_train.py": 20,
+    "tests/library/test_grade_at_any_size.py": 20,
     "tests/library/test_checks.py": 20,
     "chapters/05_reshape_trick.ipynb": 20,
     "tests/book/test_statements.py": 15,

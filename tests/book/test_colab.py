@@ -1,4 +1,7 @@
-"""The set-up cell, as Colab runs it: an empty folder, a host that has torch but not mhalib."""
+"""The set-up cell, as Colab runs it: an empty folder, a host that has torch but not mhalib.
+
+One chapter stands for all; with MHALIB_COLAB=all, as once a week in the workflow `anywhere.yml`, each is run.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,12 @@ from pathlib import Path
 
 import notebooks
 import pytest
+from published import publish
 
 pytestmark = pytest.mark.network
 
-CHAPTER = notebooks.ROOT / "chapters/05_reshape_trick.ipynb"
+ALL = sorted(notebooks.CHAPTERS.glob("[0-9][0-9]_*.ipynb"))
+CHOSEN = ALL if os.environ.get("MHALIB_COLAB") == "all" else [notebooks.CHAPTERS / "05_reshape_trick.ipynb"]
 RUN = """
 import sys, nbformat
 from nbclient import NotebookClient
@@ -37,31 +42,19 @@ def make_host(folder: Path) -> Path:
     return python
 
 
-def publish(folder: Path) -> Path:
-    """A git repository that holds the files of this checkout as they are now."""
-    listing = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=notebooks.ROOT,
-        capture_output=True,
-        check=True,
-    )
-    for name in listing.stdout.decode().splitlines():
-        if (notebooks.ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(notebooks.ROOT / name, folder / name)
-    identity = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
-    for command in (["init", "-q"], ["add", "-A"], [*identity, "commit", "-qm", "snapshot"]):
-        subprocess.run(["git", *command], cwd=folder, check=True)
-    return folder
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the repository's address leads to."""
+    return publish(tmp_path_factory.mktemp("published"))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the host is made of symbolic links")
-def test_chapter_runs_where_mhalib_is_missing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("chapter", CHOSEN, ids=lambda path: path.stem)
+def test_chapter_runs_where_mhalib_is_missing(chapter: Path, published: Path, tmp_path: Path) -> None:
     python = make_host(tmp_path / "host")
-    published = publish(tmp_path / "published")
     empty = tmp_path / "empty"
     empty.mkdir()
-    shutil.copy2(CHAPTER, empty)
+    shutil.copy2(chapter, empty)
     environment = {
         **{name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")},
         "GIT_CONFIG_COUNT": "1",  # git fetches the repository's address from here
@@ -73,7 +66,7 @@ def test_chapter_runs_where_mhalib_is_missing(tmp_path: Path) -> None:
     missing = subprocess.run([python, "-c", "import torch, mhalib"], **host)
     assert "No module named 'mhalib'" in missing.stderr
 
-    done = subprocess.run([python, "-c", RUN, CHAPTER.name], **host)
+    done = subprocess.run([python, "-c", RUN, chapter.name], **host)
 
     assert done.returncode == 0, done.stderr[-3000:]
     installed, *kept = done.stdout.splitlines()[-3:]

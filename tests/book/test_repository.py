@@ -61,7 +61,7 @@ def run_set_up(chapter: str, missing: str, monkeypatch: pytest.MonkeyPatch) -> l
     asked: list[str] = []
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == missing else name)
     plain = re.sub(r"%pip install --quiet (?=\{missing\})(.*)", r'asked.append(f"\1")', source)
-    exec(re.sub(r"%pip.*", "pass", plain), {"asked": asked})
+    exec(re.sub(r"(?m)^( *)%pip.*", r"\1pass", plain), {"asked": asked})
     return asked
 
 
@@ -109,7 +109,7 @@ def unknown_commands(shell: str) -> list[str]:
     """Targets of make that the Makefile has not, and files of the repository that are not there."""
     made = [
         target
-        for targets in re.findall(r"(?:^|[;&] *)make ((?:[.\w/-]+ ?)+)", shell, flags=re.M)
+        for targets in re.findall(r"(?:^|[;&] *)make ((?:[.\w/-]+(?![.\w/=-]) ?)+)", shell, flags=re.M)
         for target in targets.split()
     ]
     files = re.findall(r"(?:python|bash) ([\w./-]+\.\w+|\.ci/\w+)", shell)
@@ -135,6 +135,7 @@ def test_every_workflow_can_be_read_and_runs_what_there_is(name: str) -> None:
         ("make book lint", []),
         ("make bock", ["make bock"]),
         ("make lint && make tset", ["make tset"]),
+        ("make address REPO=a/b PAGES=x", []),
         ("python tools/nothing.py --only a", ["tools/nothing.py", "tools/nothing.py"]),
         ("bash .ci/walk", [".ci/walk"]),
         ("python -m pytest tests/libary chapters", ["tests/libary"]),
@@ -173,9 +174,23 @@ def test_a_release_is_checked_before_it_is_made() -> None:
     workflow = yaml.safe_load(read(".github/workflows/release.yml"))
     assert workflow[True]["push"]["tags"] == ["v*"]
     runs = [step["run"] for step in workflow["jobs"]["release"]["steps"] if "run" in step]
-    words = ("tools/release.py", "-m build", "gh release")
+    words = ("tools/release.py", "-m build", "twine check --strict", "gh release")
     places = [next(i for i, run in enumerate(runs) if word in run) for word in words]
     assert places == sorted(places)
+
+
+def test_the_package_index_gets_a_release_only_from_a_person_and_without_a_password() -> None:
+    text = read(".github/workflows/release.yml")
+    jobs = yaml.safe_load(text)["jobs"]
+    publishing = [name for name, job in jobs.items() if "gh-action-pypi-publish" in str(job["steps"])]
+    assert publishing == ["pypi"]
+    assert jobs["pypi"]["environment"]["name"] == "pypi"
+    assert jobs["pypi"]["permissions"] == {"id-token": "write"}
+    assert jobs["pypi"]["needs"] == "reviewer"
+    assert jobs["reviewer"]["needs"] == "release"
+    assert "PUBLISH_TO_PYPI" in jobs["reviewer"]["if"]
+    assert "required_reviewers" in jobs["reviewer"]["steps"][0]["run"]
+    assert re.findall(r"secrets\.\w+", text) == []
 
 
 def test_workflows_test_what_is_promised() -> None:

@@ -5,7 +5,7 @@ import shutil
 import pytest
 import torch
 
-from mhalib import MultiHeadAttention, attend, best_device, causal_mask, models
+from mhalib import MultiHeadAttention, attend, bench, best_device, causal_mask, models
 
 BOTH = pytest.mark.parametrize("need_weights", [True, False])
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}
@@ -32,6 +32,37 @@ def test_an_empty_variable_is_no_choice(monkeypatch):
     monkeypatch.setenv("MHALIB_DEVICE", "")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert best_device() == torch.device("cpu")
+
+
+@pytest.mark.parametrize("asked", ["", "mps"])
+def test_an_apple_gpu_is_taken_only_where_it_is_asked_for(asked, monkeypatch):
+    monkeypatch.setenv("MHALIB_DEVICE", asked)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch, "empty", lambda *size, device: None)  # what stands for a machine that has one
+    assert best_device() == torch.device(asked or "cpu")
+
+
+@pytest.mark.parametrize("name", ["mps", "mps:0"])
+def test_an_apple_gpu_that_is_not_there_is_named_in_plain_words(name, monkeypatch):
+    monkeypatch.setenv("MHALIB_DEVICE", name)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(ValueError, match=f"MHALIB_DEVICE='{name}' cannot be used here: torch finds no Apple GPU"):
+        best_device()
+
+
+def test_what_is_timed_waits_for_an_apple_gpu(monkeypatch):
+    waits = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.mps, "synchronize", lambda: waits.append(None))
+    bench.median_seconds({"nothing": lambda: None}, rounds=3)
+    assert len(waits) >= 3
+
+
+def test_the_peak_of_an_apple_gpu_is_not_made_up():
+    with pytest.raises(ValueError, match="device='mps': torch tells no peak of an Apple GPU's memory"):
+        bench.peak_bytes(lambda: None, torch.device("mps"))
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:99", "cuda:x", " ", "hpu"])

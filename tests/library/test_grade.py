@@ -1,6 +1,5 @@
 """The grader against a class of honest and hostile notebooks. All floods here are bounded, in case it fails."""
 
-import contextlib
 import csv
 import hashlib
 import importlib
@@ -14,7 +13,6 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,8 +20,8 @@ from pathlib import Path
 import nbformat
 import pytest
 import torch
+from sandbox_probes import left_running
 
-import mhalib
 from mhalib.classroom import checks
 from mhalib.classroom.grade import (
     Limits,
@@ -32,6 +30,7 @@ from mhalib.classroom.grade import (
     _class,
     _feedback,
     _launch,
+    _notebook,
     _roster,
     _sandbox,
     _students,
@@ -46,6 +45,8 @@ ROOT = Path(__file__).parents[2]
 SEED = "seed-that-nobody-sees"
 MEMORY_MB = 1011 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])  # of nobody else, to tell its processes
 LIMITS = Limits(memory_mb=MEMORY_MB, call_seconds=2, cell_seconds=3)
+TOGETHER = replace(LIMITS, submission_seconds=900)  # of what would else be many notebooks
+CHAPTERS = [1, 2, 5, 18]
 
 
 def why_not() -> str:
@@ -72,6 +73,8 @@ RIGHT = "def weighted_average(weights, values):\n    return weights @ values"
 RIGHT_TOO = "def scores(q, k):\n    return q @ k.mT / q.shape[-1] ** 0.5"
 CHECKS = "from mhalib.classroom import checks\nchecks.weighted_average(weighted_average)\nchecks.scores(scores)"
 HONEST = ["import torch", RIGHT, RIGHT_TOO, CHECKS]
+FIRST = [name for name, one in checks.EXERCISES.items() if one.chapter == 1]
+FIFTH = [name for name, one in checks.EXERCISES.items() if one.chapter == 5]
 
 
 def notebook(cells: list[str]) -> str:
@@ -88,16 +91,15 @@ def in_the_function(code: str, before: str = "import torch, os, sys, time, signa
     return [before, f"def weighted_average(weights, values):\n{lines}", RIGHT_TOO, CHECKS]
 
 
-def solved(note: str = "") -> tuple:
-    return (1, "solved", "Verified"), (1, "solved", "Verified"), note
+IMPORTS = "import torch, os, sys, time, signal"
+MERGE = "return a[0].transpose(1, 2).flatten(2)"  # right, for merge_heads
 
 
-def only_itself(kind: str, said: str = "", note: str = "") -> tuple:
-    return (0, kind, said), (1, "solved", "Verified"), note
-
-
-def nothing(kind: str, said: str = "", note: str = "") -> tuple:
-    return (0, kind, said), (0, kind, said), note
+def in_functions(bodies: dict[str, str], before: str = IMPORTS) -> list[str]:
+    """A notebook in which each of these exercises does what its body says; `a` are its arguments."""
+    functions = ["\n    ".join([f"def {name}(*a):", *body.splitlines()]) for name, body in bodies.items()]
+    calls = "\n".join(f"checks.{name}({name})" for name in bodies)
+    return [before, *functions, f"from mhalib.classroom import checks\n{calls}"]
 
 
 PIPES = """
@@ -113,78 +115,6 @@ def write(raw):
         try: os.write(fd, raw)
         except OSError: pass
 """
-PEEK = """
-import os, sys
-seen = [path for path in PLACES if os.path.exists(path)]
-for folder in sys.path:
-    for name in os.listdir(folder) if folder.endswith("-packages") else ():
-        told = [name] + [f"{name}/direct_url.json"] * name.endswith(".dist-info")
-        for one in told:
-            if one.endswith((".pth", "direct_url.json")) or one.startswith("__editable__"):
-                try: seen += [one] * bool(open(f"{folder}/{one}").read())
-                except OSError: pass
-for top, folders, files in os.walk("/"):
-    if top in ("/usr", "/proc", "/bin", "/lib", "/lib64"):
-        folders[:] = []
-    if "/lib/python3" in top:  # thousands of files, which a cold disk takes seconds to list
-        folders[:] = [name for name in folders if name == "mhalib" or name.endswith("-packages")]
-    seen += [f"{top}/{name}" for name in files if name.endswith((".ipynb", "seed.txt")) or "/mhalib" in top]
-seen += [f"/proc/{one}" for one in os.listdir("/proc") if one.isdigit() and int(one) != os.getpid()
-         and os.listdir(f"/proc/{one}")]
-seen += [key for key in os.environ if key not in
-         ("PATH", "HOME", "LANG", "PWD", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONDONTWRITEBYTECODE", "LC_CTYPE")]
-raise RuntimeError(f"saw {seen}")
-"""
-WRITE = """
-import os
-done = []
-for path in PLACES + ["/x", "/usr/x", "/dev/x", "/sandbox/x", "/sandbox/wire.py", "/proc/1/mem", "/proc/sys/vm/x"]:
-    try:
-        open(path, "ab").close()
-        done.append(path)
-    except OSError:
-        pass
-for top, _, names in os.walk("/proc/sys"):  # for root, the machine's own settings
-    for name in names:
-        try:
-            os.close(os.open(f"{top}/{name}", os.O_WRONLY))
-            done.append(f"{top}/{name}")
-        except OSError:
-            pass
-raise RuntimeError(f"wrote {[path for path in done if not path.startswith('/tmp/')]}")  # /tmp inside is its own
-"""
-SYSTEM_CALLS = """
-import ctypes, os
-call = ctypes.CDLL(None, use_errno=True)
-done = []
-def attempt(name, function):
-    if function() >= 0: done.append(name)
-attempt("ptrace", lambda: call.ptrace(16, 1, 0, 0))
-attempt("memfd", lambda: call.memfd_create(b"x", 0))
-attempt("sem", lambda: call.semget(0, 10, 0o1600))
-attempt("shm", lambda: call.shmget(0, 4096, 0o1600))
-attempt("msg", lambda: call.msgget(0, 0o1600))
-attempt("io_uring", lambda: call.syscall(425, 4, 0))
-attempt("reading a process", lambda: call.process_vm_readv(os.getpid(), None, 0, None, 0, 0))
-attempt("writing into a process", lambda: call.process_vm_writev(os.getpid(), None, 0, None, 0, 0))
-attempt("secret memory", lambda: call.syscall(447, 0))
-number = {"x86_64": 248, "aarch64": 217}[os.uname().machine]
-attempt("a key for all", lambda: call.syscall(number, b"user", b"x", b"y", 1, -4))
-attempt("asking for a key", lambda: call.syscall(number + 1, b"user", b"x", 0, -4))
-attempt("the keyring of the session", lambda: call.syscall(number + 2, 0, -3, 1))
-attempt("a socket to the machine around", lambda: call.socket(40, 1, 0))
-attempt("a socket", lambda: call.socket(2, 1, 0))
-attempt("a signal to others", lambda: call.kill(1, 0))
-attempt("a signal to all", lambda: call.kill(-1, 0))
-attempt("another program", lambda: call.execve(b"/usr/bin/env", None, None))
-attempt("a name for the machine", lambda: call.sethostname(b"x", 1))
-attempt("bpf", lambda: call.syscall({"x86_64": 321, "aarch64": 280}[os.uname().machine], 0, 0, 0))
-attempt("limits of another", lambda: call.prlimit(1, 7, None, None))
-attempt("a terminal's input", lambda: call.ioctl(0, 0x5412, b"x"))
-attempt("namespace", lambda: call.unshare(0x10000000))
-attempt("mount", lambda: call.mount(b"proc", b"/tmp", b"proc", 0, None))
-raise RuntimeError(f"did {done}")
-"""
 NO_GRADIENT = """
 def masked_softmax(scores, mask):
     hidden = torch.where(mask, 0.0, -torch.inf)
@@ -195,219 +125,163 @@ def masked_softmax(scores, mask):
     sees = mask.any(-1, keepdim=True)
     return scores.masked_fill(~mask & sees, -torch.inf).softmax(-1).masked_fill(~sees, 0.0)
 """
-ATTACKS = {
-    # name: (cells, what comes out of it)
-    "honest": (HONEST, solved()),
-    "honest with magic": (
-        [
-            "%matplotlib inline\nimport torch\n!pip install x\ntorch.softmax?",
-            f"%%time\n{RIGHT}",
-            f"files = !ls\n{RIGHT_TOO}",
-            CHECKS,
-        ],
-        solved(),
+CATCHES_ALL = "while True:\n    try:\n        while True: time.sleep(0.01)\n    except BaseException: pass"
+# What a function does that ends its call and nothing else: they share one sandbox. Exercise: (body, kind, what is said)
+RAISING = {
+    "weighted_average": ("return a[0] @ a[1] / len(a[1])", "value", "weights sum to 1"),
+    "scores": ("raise NotImplementedError", "not started", ""),
+    "masked_softmax": ("return w.reference(*a)", "raised", "made by mhalib, which the grader does not have"),
+    "padding_mask": ("os.system('true')\nimport subprocess\nsubprocess.run(['true'])", "raised", "PermissionError"),
+    "causal_mask": ("os.execv('/usr/bin/env', ['env'])", "raised", "PermissionError"),
+    "attend": (
+        "class Bomb:\n    def __reduce__(self): return os.system, ('touch /tmp/x',)\nreturn Bomb()",
+        "raised",
+        "type Bomb cannot be sent",
     ),
-    "honest and waiting": (
-        ["import asyncio", f"assert await asyncio.sleep(0, 1) == 1\n{RIGHT}", RIGHT_TOO, CHECKS],
-        solved(),
+    "mended_scale": ("return torch.zeros(1).expand(10**12)", "raised", ""),
+    "mended_filling": ("return torch.zeros(20 << 20)", "raised", "too large"),
+    "split_heads": ("x = []\nfor _ in range(10**5): x = [x]\nreturn x", "raised", "nested too deep"),
+    "merge_heads": ("return 10**4000", "type", ""),
+    "fold_heads": ("raise ValueError('\\ud800\\x1b[31m=1+1')", "raised", "ValueError"),
+    "row_of_fold": ("raise ValueError('=HYPERLINK(1)')", "raised", "=HYPERLINK(1)"),
+    "strides_of_heads": ("raise ValueError(';  =cmd|x')", "raised", "; =cmd|x"),
+    "mended_merge": (
+        "class Same:\n    def __eq__(self, other): return True\nreturn Same()",
+        "raised",
+        "type Same cannot be sent",
     ),
-    "honest under another name": (
-        [
-            "def weighted_average(weights, values):\n    raise NotImplementedError",
-            RIGHT.replace("weighted_average", "my_average"),
-            RIGHT_TOO,
-            "from mhalib.classroom import checks\nchecks.weighted_average(my_average)\nchecks.scores(print)",
-        ],
-        solved(),
+    "head_importance": (
+        "class Lie(torch.Tensor):\n    @classmethod\n    def __torch_function__(cls, *_, **__): return True\n"
+        "return torch.zeros(2).as_subclass(Lie)",
+        "raised",
+        "",
     ),
-    "honest through another way in": (
-        [
-            "import mhalib.classroom as room\nfrom mhalib.classroom.checks import scores as check",
-            f"{RIGHT.replace('weighted_average', 'mine')}\nroom.checks.weighted_average(mine)",
-            f"{RIGHT_TOO.replace('scores', 'own')}\ncheck(own)",
-        ],
-        solved(),
-    ),
-    "checked something else": (
-        ["import torch", RIGHT_TOO, "from mhalib.classroom import checks\nchecks.weighted_average(len)"],
-        only_itself("raised"),
-    ),
-    "honest with annotations": (
-        [f"def f(x: int): pass\nassert f.__annotations__ == {{'x': int}}\n{RIGHT}", RIGHT_TOO, CHECKS],
-        solved(),
-    ),
-    "honest with imports": (
-        [
-            "import mhalib\nimport mhalib.plots as p\nfrom mhalib.attention import causal_mask\np.draw(causal_mask(3))",
-            *HONEST,
-        ],
-        solved(),
-    ),
-    "half done": ([RIGHT, "def scores(q, k):\n    raise NotImplementedError", CHECKS], None),
-    "a known mistake": (
-        in_the_function("return weights @ values / len(values)"),
-        only_itself("value", "weights sum to 1"),
-    ),
-    "a broken cell": (in_a_cell("x = = 1"), solved("SyntaxError")),
-    "loop in a cell": (in_a_cell("while True: pass"), solved("no end after 3 seconds")),
-    "loop in a function": (in_the_function("while True: pass"), only_itself("too slow", "no result after 2 seconds")),
-    "loop that catches all": (
-        in_the_function("while True:\n    try:\n        while True: time.sleep(0.01)\n    except BaseException: pass"),
-        only_itself("stopped", "time limit"),
-    ),
-    "loop without an alarm": (
-        in_the_function("signal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True: pass"),
-        only_itself("stopped", "time limit"),
-    ),
-    "loop in a cell that catches all": (
-        in_a_cell(
-            "import time\nwhile True:\n    try:\n        while True: time.sleep(0.01)\n    except BaseException: pass"
+    "hard_gate": ("return a[0] * 0", "value", ""),  # where torch says that all is equal, see below
+    "open_gates": ("raise type('NotStarted', (BaseException,), {})('x')", "raised", "NotStarted"),
+    "prune": ("return len(*a)", "raised", "TypeError"),
+    "mended_pruning": ("def f(*a): return f(*a)\nreturn f()", "raised", "RecursionError"),
+}
+PATCHES = (
+    f"{IMPORTS}\nfrom mhalib.classroom.checks import EXERCISES, chapter_02\n"
+    "from mhalib.classroom.checks.chapter_02 import masked_softmax as w\n"
+    "from mhalib.classroom import checks\nchecks.prune = checks.Exercise.examine = lambda *_: True\n"
+    "for name in ('equal', 'allclose', 'isclose'): setattr(torch, name, lambda *a, **k: True)"
+)
+# What loses the sandbox, and costs that exercise only: the next ones get a new sandbox
+STOPPING = {
+    "loops": {
+        "weighted_average": (CATCHES_ALL, "stopped", "time limit"),
+        "scores": ("signal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True: pass", "stopped", "time limit"),
+        "split_heads": ("os.kill(os.getpid(), signal.SIGSTOP)", "stopped", "time limit"),
+        "merge_heads": (MERGE, "solved", "Verified"),
+        "fold_heads": ("os._exit(0)", "stopped", "its process died"),
+        "row_of_fold": (
+            "import wire\nwrite(wire.pack({'solved': True, 'points': 100, 'value': True}, []))\nreturn a",
+            None,
+            "",
         ),
-        solved("left out: time limit"),
-    ),
-    "sleep": (in_the_function("time.sleep(60)"), only_itself("too slow")),
-    "forks": (
-        in_a_cell(
-            "import os, time\nfor _ in range(20):\n    if os.fork() == 0:\n        time.sleep(3)\n        os._exit(0)"
-        ),
-        solved("PermissionError"),
-    ),
-    "a shell": (
-        in_the_function("os.system('true')\nimport subprocess\nsubprocess.run(['true'])"),
-        only_itself("raised"),
-    ),
-    "threads": (
-        in_a_cell(
-            "import threading, time\nthreading.stack_size(65536)\n"
-            "for _ in range(200): threading.Thread(target=time.sleep, args=(4,), daemon=True).start()\ntime.sleep(2)"
-        ),
-        solved("thread"),
-    ),
-    "memory": (
-        in_a_cell("import time\nx = [bytearray(b'x' * (64 << 20)) for _ in range(30)]\ntime.sleep(2)"),
-        solved("code cell 1"),  # on a slow machine, the time limit may come first
-    ),
-    "files": (
-        in_a_cell("for i in range(8):\n    with open(f'/tmp/{i}', 'wb') as f: f.write(bytes(20 << 20))"),
-        solved("No space left"),
-    ),
-    "a large file": (in_a_cell("with open('/tmp/x', 'wb') as f: f.write(bytes(80 << 20))"), None),
-    "output": (in_a_cell("import os\nfor _ in range(300): print('x' * 100_000)\nos.write(1, b'x' * 9999)"), solved()),
-    "exit": (in_a_cell("import sys; sys.exit()"), solved("SystemExit")),
-    "hard exit": (in_the_function("os._exit(0)"), only_itself("stopped", "its process died")),
-    "kills itself": (in_a_cell("import os; os.kill(os.getpid(), 9)"), solved("left out: its process died")),
-    "kills all": (in_a_cell("import os; os.kill(1, 9); os.kill(-1, 9); os.kill(os.getppid(), 15)"), None),
-    "stops itself": (in_the_function("os.kill(os.getpid(), signal.SIGSTOP)"), only_itself("stopped", "time limit")),
-    "another program": (in_the_function("os.execv('/usr/bin/env', ['env'])"), only_itself("raised", "PermissionError")),
-    "segmentation fault": (in_the_function("import ctypes; ctypes.string_at(0)"), only_itself("stopped", "died")),
-    "closes all": (in_the_function("os.closerange(3, 100)\nreturn weights @ values"), only_itself("stopped", "died")),
-    "writes everywhere": (
-        in_the_function(
-            "for fd in range(3, 40):\n    try: os.write(fd, b'x' * 100)\n    except OSError: pass\nreturn weights"
-        ),
-        only_itself("stopped", "no answer"),
-    ),
-    "forged frames": (
-        in_the_function(
-            "import wire\nwrite(wire.pack({'solved': True, 'points': 100, 'value': True}, []))\nreturn weights",
-            "import torch, os" + PIPES,
-        ),
-        None,
-    ),
-    "drips": (
-        in_the_function(
+    },
+    "pipes": {
+        "weighted_average": ("import ctypes; ctypes.string_at(0)", "stopped", "its process died"),
+        "scores": ("os.closerange(3, 100)\nreturn a[0] @ a[1]", "stopped", "its process died"),
+        "split_heads": ("write(b'x' * 100)\nreturn a[0]", "stopped", "no answer"),
+        "merge_heads": (MERGE, "solved", "Verified"),
+        "fold_heads": ("return torch.zeros([1] * 40)", "stopped", "no answer"),
+        "row_of_fold": (
             "write(b'\\0\\0\\0\\2\\0\\0\\1\\0{')\nfor _ in range(90):\n    write(b'x')\n    time.sleep(0.1)\nreturn 1",
-            "import torch, os, time" + PIPES,
+            None,
+            "",
         ),
-        None,
+    },
+    "slow": {
+        "weighted_average": ("time.sleep(60)", "too slow", "no result after 2 seconds"),
+        "scores": ("while True: pass", "too slow", "no result after 2 seconds"),
+    },
+}
+HARMLESS_CELLS = {  # what a cell does, and what is said of it, in one sandbox
+    "x = = 1": "SyntaxError",
+    "while True: pass": "no end after 3 seconds",
+    "import sys; sys.exit()": "SystemExit",
+    "import os; os.kill(1, 9)": "PermissionError",
+    "os.kill(-1, 9)": "PermissionError",
+    "os.fork()": "PermissionError",
+    "with open('/tmp/x', 'wb') as f: f.write(bytes(80 << 20))": "OSError",
+    "for _ in range(300): print('x' * 100_000)\nos.write(1, b'x' * 9999)\n1 / 0": "ZeroDivisionError",
+    "raise type('\\n=1', (Exception,), {})('x')": "=1",
+}
+DEADLY_CELLS = {  # at most five of them are left out
+    "import os; os.kill(os.getpid(), 9)": "left out: its process died",
+    f"import time\n{CATCHES_ALL}": "left out: time limit",
+    "import wire; wire.pack = None": "left out: its process died",
+    "x = '" + "x" * (2 << 20) + "'": "left out: it is too long",
+    # on a slow machine, the limit of time may come first
+    "import time\nx = [bytearray(b'x' * (64 << 20)) for _ in range(30)]\ntime.sleep(20)": "limit",
+}
+ODD = {  # right in ways that are not expected: name of the function, and its cell
+    "weighted_average": "%%time\ndef weighted_average(weights, values):\n    return weights @ values",
+    "scores": f"files = !ls\n{RIGHT_TOO}\n%matplotlib inline\n!pip install x\ntorch.softmax?",
+    "split_heads": "assert await asyncio.sleep(0, 1) == 1\n"
+    "def split_heads(x, h): return x.unflatten(2, (h, -1)).transpose(1, 2)",
+    "merge_heads": "def f(x: int): pass\nassert f.__annotations__ == {'x': int}\n"
+    "def mine(x): return x.transpose(1, 2).flatten(2)",
+    "fold_heads": "def fold_heads(x, h): raise NotImplementedError\n"
+    "def good(x, h): return split_heads(x, h).flatten(0, 1)",
+}
+ODD_CHECKS = """from mhalib.classroom import checks
+import mhalib.classroom as room, mhalib.plots as p
+from mhalib.classroom.checks import split_heads as check
+from mhalib.attention import causal_mask
+p.draw(causal_mask(3))
+checks.weighted_average(weighted_average); checks.scores(print)
+check(split_heads); room.checks.merge_heads(mine); checks.fold_heads(good); checks.row_of_fold(len)"""
+SOLVED = ("solved", "Verified")
+# notebook: its cells; what comes out of an exercise; what is said of its cells
+ATTACKS = {
+    "honest": (HONEST, dict.fromkeys(FIRST, SOLVED), []),
+    "a/homework": (
+        ["import torch, asyncio", *ODD.values(), ODD_CHECKS],
+        dict.fromkeys(ODD, SOLVED) | {"row_of_fold": ("raised", "TypeError")},
+        [],
     ),
-    "a pickle": (
-        in_the_function("class Bomb:\n    def __reduce__(self): return os.system, ('touch /tmp/x',)\nreturn Bomb()"),
-        only_itself("raised", "type Bomb cannot be sent"),
-    ),
-    "a huge tensor": (in_the_function("return torch.zeros(1).expand(10**12)"), only_itself("raised")),
-    "a large tensor": (in_the_function("return torch.zeros(20 << 20)"), only_itself("raised", "too large")),
-    "many axes": (in_the_function("return torch.zeros([1] * 40)"), only_itself("stopped", "no answer")),
-    "deep nesting": (
-        in_the_function("x = []\nfor _ in range(10**5): x = [x]\nreturn x"),
-        only_itself("raised", "nested too deep"),
-    ),
-    "a huge number": (in_the_function("return 10**4000"), only_itself("type")),
-    "half a character": (
-        in_the_function("raise ValueError('\\ud800\\x1b[31m=1+1')"),
-        only_itself("raised", "ValueError"),
-    ),
-    "network": (
-        in_a_cell("import socket; socket.create_connection(('1.1.1.1', 80), 1)"),
-        solved("PermissionError"),
-    ),
-    "reads": (in_a_cell(PEEK), solved("RuntimeError: saw []")),
-    "writes": (in_a_cell(WRITE), solved("RuntimeError: wrote []")),
-    "system calls": (in_a_cell(SYSTEM_CALLS), solved("RuntimeError: did []")),
-    "descriptors": (
-        in_a_cell("import os, socket\npairs = [socket.socketpair() for _ in range(300)]"),
-        solved("Too many open files"),
-    ),
-    "raises its limits": (
-        in_a_cell("import resource\nresource.setrlimit(resource.RLIMIT_AS, (-1, -1))"),
-        solved("not allowed to raise maximum limit"),
-    ),
-    "patched torch": (
-        in_the_function(
-            "return weights @ values * 0",
-            "import torch\nfor name in ('equal', 'allclose', 'isclose'): setattr(torch, name, lambda *a, **k: True)",
-        ),
-        only_itself("value"),
-    ),
-    "equal to all": (
-        in_the_function("class Same:\n    def __eq__(self, other): return True\nreturn Same()"),
-        only_itself("raised", "type Same cannot be sent"),
-    ),
-    "a lying tensor": (
-        in_the_function(
-            "class Lie(torch.Tensor):\n    @classmethod\n    def __torch_function__(cls, *_, **__): return True\n"
-            "return torch.zeros(2).as_subclass(Lie)"
-        ),
-        only_itself("raised"),
-    ),
-    "checks redefined": (
-        [
-            "from mhalib.classroom import checks\nchecks.weighted_average = checks.Exercise.examine = lambda *_: True",
-            *in_the_function("return weights"),
-        ],
-        only_itself("shape"),
-    ),
-    "the reference": (
-        [
-            "from mhalib.classroom.checks import EXERCISES",
-            "from mhalib.classroom.checks.chapter_01 import weighted_average as w",
-            *in_the_function("return w.reference(weights, values)"),
-        ],
-        only_itself("raised", "made by mhalib, which the grader does not have"),
-    ),
-    "no modules": (in_a_cell("import sys; sys.modules.clear()"), None),
-    "a lying wire": (
-        in_a_cell("import wire; wire.encode = lambda *_: {'solved': True}"),
-        nothing("stopped", "no answer"),
-    ),
-    "dead wire": (in_a_cell("import wire; wire.pack = None"), solved("left out: its process died")),
-    "a class of errors": (
-        in_the_function("raise type('NotStarted', (BaseException,), {})('x')"),
-        only_itself("raised"),
-    ),
-    "a huge cell": (in_a_cell("x = '" + "x" * (2 << 20) + "'"), solved("left out: it is too long")),
-    "all hang": (
-        ["import time\ntime.sleep(9)"] * 1 + ["import os; os._exit(1)"] * 7,
-        nothing("stopped", "too many cells"),
+    "b/homework": (
+        in_functions({"weighted_average": "return a[0]", "scores": "return a[0] @ a[1].mT / a[0].shape[-1] ** 0.5"}),
+        {"weighted_average": ("shape", ""), "scores": SOLVED},
+        [],
     ),
     '=HYPERLINK("evil")': (
-        in_the_function("raise ValueError('=HYPERLINK(1)')"),
-        only_itself("raised", "=HYPERLINK(1)"),
+        in_functions({name: body for name, (body, *_) in RAISING.items()}, PATCHES),
+        {name: expected for name, (_, *expected) in RAISING.items()},
+        [],
     ),
-    ";=cmd|' /C calc'!A0": (in_the_function("raise ValueError(';  =cmd|x')"), only_itself("raised", "; =cmd|x")),
-    "new\nline, \x1b[31mred": (HONEST, solved()),
-    "a/homework": (HONEST, solved()),
-    "b/homework": (in_the_function("return weights"), only_itself("shape")),
+    "new\nline, \x1b[31mred": (
+        [*HARMLESS_CELLS, *HONEST],
+        dict.fromkeys(FIRST, SOLVED),
+        HARMLESS_CELLS.values(),
+    ),
+    ";=cmd|' /C calc'!A0": ([*DEADLY_CELLS, *HONEST], dict.fromkeys(FIRST, SOLVED), DEADLY_CELLS.values()),
+    "threads": (
+        [
+            "import threading, time\nthreading.stack_size(65536)\n"
+            "for _ in range(200): threading.Thread(target=time.sleep, args=(4,), daemon=True).start()\ntime.sleep(2)",
+            *HONEST,
+        ],
+        dict.fromkeys(FIRST, SOLVED),
+        ["thread"],
+    ),
+    "no modules": (["import sys; sys.modules.clear()", *HONEST], {}, []),
+    "a lying wire": (
+        ["import wire; wire.encode = lambda *_: {'solved': True}", *HONEST],
+        dict.fromkeys(FIRST, ("stopped", "no answer")),
+        [],
+    ),
+    **{
+        name: (
+            in_functions({one: body for one, (body, *_) in bodies.items()}, IMPORTS + PIPES),
+            {one: expected for one, (_, *expected) in bodies.items()},
+            [],
+        )
+        for name, bodies in STOPPING.items()
+    },
 }
 DAMAGED = {
     "empty": b"",
@@ -438,15 +312,6 @@ def fingerprint(folder: Path) -> dict[str, str]:
     }
 
 
-def left_running(memory_mb: int) -> list[str]:
-    marker, found = f'"memory_bytes": {(memory_mb << 20) * 4}'.encode(), []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if marker in path.read_bytes():
-                found.append(path.parent.name)
-    return found
-
-
 class Graded:
     """A class that was graded once: its rows, and what is around them."""
 
@@ -455,23 +320,7 @@ class Graded:
         self.out.parent.mkdir()
         outside = folder / "outside.txt"
         outside.write_text("untouched", encoding="ascii")
-        package = Path(mhalib.__file__).parent
-        places = [
-            outside,
-            self.folder,
-            self.out.parent,
-            package,
-            package.parent / "pyproject.toml",
-            Path(mhalib.__file__),
-            Path(_sandbox.__file__),
-        ]
-        places = ["/etc/passwd", "/etc/shadow", "/proc/1/environ", "/proc/1/mem", "/var", *map(str, places)]
-        start = f"PLACES = {places!r}\n"
-        work = {
-            name: [start + cells[0], *cells[1:]] if name in ("reads", "writes") else cells
-            for name, (cells, _) in ATTACKS.items()
-        }
-        hand_in(self.folder, work)
+        hand_in(self.folder, {name: cells for name, (cells, *_) in ATTACKS.items()})
         for name, content in DAMAGED.items():
             (self.folder / f"{name}.ipynb").write_bytes(content)
         os.mkfifo(self.folder / "fifo.ipynb")
@@ -490,12 +339,10 @@ class Graded:
             return self.frames[-1]
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_sandbox, "GRACE", 1.0)
+            patch.setattr(_sandbox, "GRACE", 2.0)
             patch.setattr(wire, "pack", spying)
             self.start = time.monotonic()
-            self.rows = grade_class(
-                self.folder, self.out, seed=SEED, launcher=bubblewrap, limits=LIMITS, chapters=[1], progress=False
-            )
+            self.rows = grade(self.folder, self.out, limits=TOGETHER, chapters=CHAPTERS)
             self.seconds = time.monotonic() - self.start
         after = fingerprint(folder)
         self.changed = {path for path in before if before[path] != after.get(path)}
@@ -510,33 +357,31 @@ def graded(sandboxed, tmp_path_factory):
 
 
 def test_there_are_enough_attacks():
-    assert len(ATTACKS) + len(DAMAGED) >= 25 + 5
+    stopping = sum(map(len, STOPPING.values()))
+    assert len(RAISING) + stopping + len(HARMLESS_CELLS) + len(DEADLY_CELLS) + len(DAMAGED) >= 50
+
+
+@pytest.mark.parametrize(
+    ("name", "exercise"), [(name, exercise) for name, (_, expected, _) in ATTACKS.items() for exercise in expected]
+)
+def test_a_notebook_gets_what_it_deserves(graded, name, exercise):
+    row, (kind, said) = graded.of[name, exercise], ATTACKS[name][1][exercise]
+    assert row.out_of == checks.EXERCISES[exercise].points
+    assert row.points == (row.out_of if kind == "solved" else 0), row
+    assert kind in (None, row.kind), row  # what writes into the grader's pipe may be found out in several ways
+    assert said in row.diagnosis
+    assert 0 < len(row.diagnosis) < 2_500
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_a_notebook_gets_what_it_deserves(graded, name):
-    first, second = (graded.of[name, exercise] for exercise in ("weighted_average", "scores"))
-    assert (first.out_of, second.out_of) == (1, 1)
-    assert len(first.diagnosis) < 2_500
-    assert first.diagnosis
-    if ATTACKS[name][1] is None:
-        return
-    *expected, note = ATTACKS[name][1]
-    for row, (points, kind, said) in zip((first, second), expected, strict=True):
-        assert (row.points, row.kind) == (points, kind), row
-        assert said in row.diagnosis
-    assert note in second.notes
+def test_what_is_said_of_the_cells(graded, name):
+    notes = {row.notes for row in graded.rows if row.notebook == name}
+    for said in ATTACKS[name][2]:
+        assert any(said in note for note in notes), notes
 
 
-def test_what_may_come_out_in_two_ways_gives_no_points_that_are_not_deserved(graded):
-    for name in ("forged frames", "drips"):
-        assert graded.of[name, "weighted_average"].points == 0
-    for exercise in ("weighted_average", "scores"):
-        assert graded.of["kills all", exercise].points == 1
-        assert graded.of["a large file", exercise].points == 1
-    assert [graded.of["half done", exercise].points for exercise in ("weighted_average", "scores")] == [1, 0]
-    assert graded.of["half done", "scores"].kind == "not started"
-    assert graded.of["a known mistake", "weighted_average"].mistake == "divided by the number of values"
+def test_a_known_mistake_is_named_in_the_table(graded):
+    assert graded.of['=HYPERLINK("evil")', "weighted_average"].mistake == "divided by the number of values"
 
 
 @pytest.mark.parametrize("name", [*DAMAGED, "fifo", "folder", "link", "passwords", "nowhere", "large"])
@@ -552,7 +397,8 @@ def test_what_cannot_be_read_costs_only_itself(graded, name):
 
 def test_nobody_is_lost_or_there_twice(graded):
     extra = {"fifo", "folder", "link", "passwords", "nowhere", "large", "\N{REPLACEMENT CHARACTER}"}
-    assert Counter(row.notebook for row in graded.rows) == dict.fromkeys({*ATTACKS, *DAMAGED} | extra, 2)
+    assert {row.notebook for row in graded.rows} == {*ATTACKS, *DAMAGED} | extra
+    assert len(graded.of) == len(graded.rows)
     assert graded.of["\N{REPLACEMENT CHARACTER}", "scores"].points == 1
 
 
@@ -560,16 +406,6 @@ def test_nothing_outside_is_touched(graded):
     assert not graded.changed
     assert not graded.new
     assert not graded.left
-
-
-def test_memory_is_looked_at_while_a_cell_runs(sandboxed):
-    """The system's limit on addresses is four times as high, for torch takes many that it never uses."""
-    sandbox = _sandbox.Sandbox(bubblewrap, Limits(memory_mb=MEMORY_MB, cell_seconds=60))
-    try:
-        with pytest.raises(_sandbox.Stopped, match="memory limit"):
-            sandbox.run_cell("import time\nx = [bytearray(b'x' * (64 << 20)) for _ in range(25)]\ntime.sleep(40)")
-    finally:
-        sandbox.close()
 
 
 def test_neither_the_seed_nor_what_is_expected_is_sent_to_the_students(graded):
@@ -614,10 +450,8 @@ def test_what_is_done_is_not_done_again(graded, monkeypatch):
         raise AssertionError("graded again")
 
     monkeypatch.setattr(_class, "_grade", no_more)
-    again = grade_class(
-        graded.folder, graded.out, seed=SEED, launcher=bubblewrap, limits=LIMITS, chapters=[1], progress=False
-    )
-    assert again == graded.rows
+    monkeypatch.setattr(_class, "require_working", lambda *_: None)
+    assert grade(graded.folder, graded.out, limits=TOGETHER, chapters=CHAPTERS) == graded.rows
 
 
 def grade(folder: Path, out: Path, **changed) -> list[Row]:
@@ -675,12 +509,15 @@ def test_the_interpreter_may_be_named_by_a_relative_path(sandboxed, tmp_path):
     assert "   2 of   2  a\n" in ran.stdout, ran.stderr
 
 
-def test_an_endless_loop_ends_with_its_grader(sandboxed):
+@pytest.mark.parametrize("launcher", ["bubblewrap", "runc"])
+def test_an_endless_loop_ends_with_its_grader(sandboxed, launcher):
     """Long before its own limit."""
+    if shutil.which("runc") is None and launcher == "runc" and os.environ.get("CI") != "true":
+        pytest.skip("runc is not installed")
     memory_mb = MEMORY_MB + 200
     program = (
-        "from mhalib.classroom.grade import Limits, _sandbox, bubblewrap\n"
-        f"sandbox = _sandbox.Sandbox(bubblewrap, Limits(memory_mb={memory_mb}, cell_seconds=300))\n"
+        f"from mhalib.classroom.grade import Limits, _sandbox, {launcher}\n"
+        f"sandbox = _sandbox.Sandbox({launcher}, Limits(memory_mb={memory_mb}, cell_seconds=300))\n"
         "print('it runs', flush=True)\n"
         "sandbox.run_cell('while True: pass')"
     )
@@ -838,8 +675,6 @@ def test_a_changed_notebook_or_seed_or_a_damaged_entry_is_graded_anew(counted, t
 
 
 OTHER_CHAPTER = ["checks.split_heads(split_heads)\nchecks.merge_heads(merge_heads)"]
-FIRST = [name for name, one in checks.EXERCISES.items() if one.chapter == 1]
-FIFTH = [name for name, one in checks.EXERCISES.items() if one.chapter == 5]
 
 
 def exercises_of(rows: list[Row]) -> dict[str, list[str]]:
@@ -1194,7 +1029,7 @@ def test_what_was_too_slow_is_tried_again_once(tmp_path, monkeypatch):
         kind = next(kinds)
         return checks.Finding(kind == "solved", kind, None, "")
 
-    monkeypatch.setattr(_class, "Sandbox", FakeSandbox)
+    monkeypatch.setattr(_notebook, "Sandbox", FakeSandbox)
     monkeypatch.setattr(_class, "require_working", lambda *_: None)
     monkeypatch.setattr(checks.Exercise, "examine", examine)
     folder, out = hand_in(tmp_path / "s", {"a": HONEST}), tmp_path / "grades.csv"

@@ -7,6 +7,7 @@ with config.json, model.safetensors and tokenizer.json in FOLDER.
 """
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -593,6 +594,29 @@ def test_maps_can_be_written_and_read(tmp_path):
         torch.testing.assert_close(one.weights, again.weights, rtol=0, atol=pretrained.ERROR)
     pretrained.write_maps(tmp_path / "maps.json", readings, ABOUT)
     assert (tmp_path / "maps.npz").read_bytes() == first
+
+
+def test_stored_maps_keep_every_unit_of_every_size(tmp_path):
+    torch.manual_seed(1)
+    sizes = ((1, 2, 1), (3, 5, 2), (2, 1, 7))  # layers, heads, tokens
+    given = [
+        Reading("", tuple("abcdefg"[:n]), tuple(range(n)), (9 * torch.randn(layers, heads, n, n)).softmax(-1))
+        for layers, heads, n in sizes
+    ]
+    pretrained.write_maps(tmp_path / "maps.json", given, ABOUT)
+    for one, again in zip(given, pretrained.read_maps(tmp_path / "maps.json"), strict=True):
+        torch.testing.assert_close(again.weights, unpack(pack(one.weights)), rtol=0, atol=0)
+
+
+def test_maps_that_version_0_3_0_wrote_are_read(maps):
+    content = io.BytesIO()
+    np.savez_compressed(content, **{f"text_{i:02}": pack(one.weights) for i, one in enumerate(_readings())})
+    maps.with_suffix(".npz").write_bytes(content.getvalue())
+    told = json.loads(maps.read_text(encoding="utf-8"))
+    told["maps_sha256"] = hashlib.sha256(content.getvalue()).hexdigest()
+    maps.write_text(json.dumps(told), encoding="utf-8")
+    for one, again in zip(_readings(), pretrained.read_maps(maps), strict=True):
+        torch.testing.assert_close(again.weights, unpack(pack(one.weights)), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("token", ["", "a b"])

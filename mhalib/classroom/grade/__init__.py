@@ -5,7 +5,19 @@ is sent arguments and sends back results, as JSON and raw numbers through a pipe
 """
 
 from ._class import grade_class
+from ._late import Deadlines, deadlines
 from ._launch import Limits, bubblewrap, no_sandbox
+from ._oci import crun, runc
 from ._table import Row
 
-__all__ = ["Limits", "Row", "bubblewrap", "grade_class", "no_sandbox"]
+__all__ = [
+    "Deadlines",
+    "Limits",
+    "Row",
+    "bubblewrap",
+    "crun",
+    "deadlines",
+    "grade_class",
+    "no_sandbox",
+    "runc",
+]

@@ -36,7 +36,14 @@ h1, h2, h3, p {{ overflow-wrap: anywhere; }}
 """
 
 
-def hand_back(folder: Path, submissions: Iterable[Submission], rows: Sequence[Row], *, last: bool = False) -> None:
+def hand_back(
+    folder: Path,
+    submissions: Iterable[Submission],
+    rows: Sequence[Row],
+    *,
+    last: bool = False,
+    out_of: int | None = None,
+) -> None:
     """Write a folder for each student: `feedback.html`, and each notebook with comments under its own name.
 
     Args:
@@ -44,6 +51,7 @@ def hand_back(folder: Path, submissions: Iterable[Submission], rows: Sequence[Ro
         submissions: what was handed in.
         rows: what was graded.
         last: which attempt counts, as in `counted`.
+        out_of: how many points are asked of all, as in `totals`.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.chmod(0o700)
@@ -53,8 +61,11 @@ def hand_back(folder: Path, submissions: Iterable[Submission], rows: Sequence[Ro
     places = _places(own)
     for student, place in places.items():
         (folder / place).mkdir(exist_ok=True)
-        write(folder / place / "feedback.html", page(student, own[student], last=last))
+        write(folder / place / "feedback.html", page(student, own[student], last=last, out_of=out_of))
+    not_theirs = {row.notebook for row in rows if row.kind in ("a chapter", "other chapter")}
     for one in submissions:
+        if one.notebook in not_theirs:
+            continue  # nothing to say in it, and a repository has 59 of them
         of_notebook = {row.exercise: row for row in own[one.student] if row.notebook == one.notebook and row.exercise}
         try:
             commented = comment(content(one.path), of_notebook)
@@ -64,24 +75,34 @@ def hand_back(folder: Path, submissions: Iterable[Submission], rows: Sequence[Ro
         write(folder / places[one.student] / f"{name}.ipynb", commented)
 
 
-def page(student: str, rows: Sequence[Row], *, last: bool = False) -> str:
+def page(student: str, rows: Sequence[Row], *, last: bool = False, out_of: int | None = None) -> str:
     """One student's results in HTML: each exercise with its points and the checker's message. Nothing in it is
     executed, whatever a name or a message holds."""
     counts = counted(rows, last=last)
-    [(_, points, out_of)] = totals(counts)
+    [(_, points, out_of)] = totals(counts, out_of)
     parts = []
     for row in rows:
+        if not row.exercise:
+            continue
         known = EXERCISES.get(row.exercise)
         title = row.notebook if known is None else f"{known.title} ({row.exercise})"
-        said = f"{row.points} of {row.out_of} points" if row.exercise else "Not graded"
-        if row.exercise and counts[student][row.exercise] is not row:
+        said = f"{row.points} of {row.out_of} points"
+        if row.late == "yes":
+            said += ", handed in late" if row.days_late is None else f", handed in {row.days_late:g} days late"
+        if counts[student][row.exercise] is not row:
             said += ", and another attempt counts"
-        place = f"chapter {row.chapter}, {row.notebook}" if row.chapter else row.notebook
         notes = f"<p>Cells that did not run: {escape(row.notes)}</p>" if row.notes else ""
         parts.append(
-            f"<section><h2>{escape(title)}</h2><p>{said}. {escape(place)}</p>"
+            f"<section><h2>{escape(title)}</h2><p>{said}. {escape(f'chapter {row.chapter}, {row.notebook}')}</p>"
             f"<pre>{escape(row.diagnosis)}</pre>{notes}</section>"
         )
+    why: dict[str, list[str]] = {}
+    for row in rows:
+        if not row.exercise:
+            why.setdefault(row.diagnosis, []).append(row.notebook)
+    for diagnosis, notebooks in why.items():
+        names = "".join(f"<li>{escape(name)}</li>" for name in notebooks)
+        parts.append(f"<section><h2>Not graded</h2><ul>{names}</ul><pre>{escape(diagnosis)}</pre></section>")
     total = f"{points} of {out_of} points in all."
     return PAGE.format(title=escape(student), total=total, parts="\n".join(parts))
 

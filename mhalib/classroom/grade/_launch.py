@@ -15,7 +15,17 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 WORKER = HERE / "worker.py"
-NEEDED = [HERE / "wire.py", HERE.parent / "checks" / "_gradients.py"]
+FILES = [WORKER, HERE / "wire.py", HERE.parent / "checks" / "_gradients.py"]
+INSIDE, HOME = "/sandbox", "/tmp"  # where a sandbox has these files, and where it may write
+LINKS = ("/bin", "/sbin", "/lib", "/lib64")  # of newer systems, into /usr
+ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "HOME": HOME,
+    "LANG": "C.UTF-8",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
 
 
 @dataclass(frozen=True)
@@ -26,6 +36,7 @@ class Limits:
     cpu_seconds: of processor time, for a sandbox.
     processes: at one time, and threads.
     file_mb: in temporary files.
+    files: at one time; each costs memory, also an empty one.
     cell_seconds, call_seconds: for one cell, and for one call of a function.
     start_seconds: until the worker is ready.
     submission_seconds: for all.
@@ -35,6 +46,7 @@ class Limits:
     cpu_seconds: int = 120
     processes: int = 64
     file_mb: int = 64
+    files: int = 10_000
     cell_seconds: float = 20.0
     call_seconds: float = 10.0
     start_seconds: float = 90.0
@@ -42,7 +54,7 @@ class Limits:
 
 
 Launcher = Callable[[Limits], "list[str]"]
-"""Makes the command that runs `WORKER`, with `NEEDED` beside it. It should show them Python and nothing else."""
+"""Makes the command that runs `WORKER`, with the other `FILES` beside it. It should show them Python and no more."""
 
 
 def bubblewrap(limits: Limits) -> list[str]:
@@ -73,21 +85,26 @@ def bubblewrap(limits: Limits) -> list[str]:
     command += _empty("/proc/1")  # or they could write into that first process, which has no filter
     command += ["--remount-ro", "/proc"]  # for root, the machine's own settings lie in /proc/sys
     command += ["--dev", "/dev", *_empty("/dev/shm")]
-    command += ["--size", str(limits.file_mb << 20), "--tmpfs", "/tmp"]  # first: Python may lie below it
-    for folder in ("/bin", "/sbin", "/lib", "/lib64"):
+    command += ["--size", str(limits.file_mb << 20), "--tmpfs", HOME]  # first: Python may lie below it
+    for folder in LINKS:
         if os.path.islink(folder):
             command += ["--symlink", os.readlink(folder), folder]
     for place in shown():
         command += ["--ro-bind", place, place]
     for place in hidden():
         command += _empty(place) if os.path.isdir(place) else ["--ro-bind", "/dev/null", place]
-    for path in (WORKER, *NEEDED):
-        command += ["--ro-bind", str(path), f"/sandbox/{path.name}"]
-    for name, value in {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", **_THREADS}.items():
+    for path in FILES:
+        command += ["--ro-bind", str(path), f"{INSIDE}/{path.name}"]
+    for name, value in ENVIRONMENT.items():
         command += ["--setenv", name, value]
     command += ["--remount-ro", "/dev", "--remount-ro", "/"]  # what is written there is memory, and not limited
+    return [*command, "--chdir", HOME, *worker_inside(limits)]
+
+
+def worker_inside(limits: Limits) -> list[str]:
+    """The command that a sandbox runs."""
     python = os.path.abspath(sys.executable)  # `work/../.venv/bin/python` leads nowhere where there is no folder work
-    return [*command, "--chdir", "/tmp", python, "-I", "/sandbox/worker.py", _as_json(limits)]
+    return [python, "-I", f"{INSIDE}/{WORKER.name}", _as_json(limits)]
 
 
 def shown() -> list[str]:
@@ -100,7 +117,7 @@ def shown() -> list[str]:
         "/usr/sbin/ldconfig",  # says where libseccomp is
         "/etc/ld.so.cache",
         "/etc/alternatives",
-        *(folder for folder in ("/lib", "/lib64") if not os.path.islink(folder)),
+        *(folder for folder in LINKS[2:] if not os.path.islink(folder)),
         *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib")),
         *(place for place in _packages() if not place.startswith(site.getuserbase() + "/")),
     ]
@@ -139,9 +156,6 @@ def _packages() -> list[str]:
 
 def _empty(folder: str) -> list[str]:
     return ["--size", "4096", "--tmpfs", folder, "--remount-ro", folder]
-
-
-_THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def no_sandbox(limits: Limits) -> list[str]:

@@ -21,7 +21,7 @@ IDENTIFIES = {
 """The columns that say who a line is about, as each system's export heads them."""
 
 
-def filled(path: Path, column: str, points: Mapping[str, int]) -> tuple[str, list[str]]:
+def filled(path: Path, column: str, points: Mapping[str, float]) -> tuple[str, list[str]]:
     """The exported file with the points of students in one column, and the students that it does not have.
 
     Args:
@@ -85,24 +85,25 @@ def _is_no_student(who: Sequence[str]) -> bool:
     return not any(who) or who[0].startswith("Points Possible") or who[0] == "Manual Posting"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """A name as it is compared with others: one form of each letter, no capitals, single blanks."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
-def _by_any_name(points: Mapping[str, int]) -> dict[str, str]:
+def _by_any_name(points: Mapping[str, float]) -> dict[str, str]:
     """Each student's name as it is compared."""
-    return {_plain(student): student for student in points}
+    return {plain(student): student for student in points}
 
 
 def _keys(who: Mapping[str, str]) -> set[str]:
     """All that a line's student may be called: each cell, both orders of the names, and the name as Canvas writes it
     into files, "leeann" for "Lee, Ann"."""
-    found = {_plain(cell) for cell in who.values()}
+    found = {plain(cell) for cell in who.values()}
     last = who.get("Last name") or who.get("Surname") or who.get("Last Name") or ""
     first = who.get("First name") or who.get("First Name") or ""
     if "," in who.get("Student", ""):
         last, _, first = who["Student"].partition(",")
-        found.add("".join(letter for letter in _plain(last + first) if letter.isalnum()))
+        found.add("".join(letter for letter in plain(last + first) if letter.isalnum()))
     if first.strip() and last.strip():
-        found |= {_plain(f"{first} {last}"), _plain(f"{last} {first}")}
+        found |= {plain(f"{first} {last}"), plain(f"{last} {first}")}
     return found - {""}

@@ -11,17 +11,23 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from ..checks._call import TooSlow
 from . import wire
-from ._launch import Launcher, Limits
+from ._launch import HOME, Launcher, Limits
 
 GRACE = 3.0  # seconds for a worker to stop itself
 LOOK_SECONDS = 0.2
 USED_UP = "the time for this notebook is used up"
+
+
+class Stopping(Protocol):
+    """Whether something is to be abandoned: a `threading.Event`, or what has this method of it."""
+
+    def is_set(self) -> bool: ...
 
 
 class Stopped(Exception):  # noqa: N818 - what became of a sandbox
@@ -71,7 +77,7 @@ class Sandbox:
     """
 
     def __init__(
-        self, launcher: Launcher, limits: Limits, *, end: float = math.inf, stopping: threading.Event | None = None
+        self, launcher: Launcher, limits: Limits, *, end: float = math.inf, stopping: Stopping | None = None
     ) -> None:
         self.limits, self.end, self.stopping = limits, end, stopping or threading.Event()
         try:
@@ -90,7 +96,7 @@ class Sandbox:
         self._to, self._from = self._process.stdin.fileno(), self._process.stdout.fileno()
         os.set_blocking(self._to, False)
         os.set_blocking(self._from, False)
-        self._next_look = 0.0
+        self._next_look = math.inf  # nothing of a student runs before it is ready, and a look costs 4 ms
         try:
             ready, _ = self._exchange(b"", limits.start_seconds)
         except Abandoned:
@@ -102,6 +108,7 @@ class Sandbox:
         if "ready" not in ready:
             self.close()
             raise NotStarted("the sandbox does not start: it sent what is no answer")
+        self._next_look = 0.0
 
     def run_cell(self, source: str) -> str:
         """Execute a cell; returns the error it raised, or an empty text."""
@@ -221,11 +228,13 @@ class Sandbox:
                 return
 
     def _look(self) -> None:
-        memory, tasks = _usage(self._process.pid)
+        memory, tasks, files = usage(self._process.pid)
         if memory > self.limits.memory_mb << 20:
             raise Stopped("memory limit")
         if tasks > self.limits.processes:
             raise Stopped("too many processes or threads")
+        if files > self.limits.files:
+            raise Stopped("too many files")
         self._next_look = time.monotonic() + LOOK_SECONDS
 
 
@@ -250,19 +259,35 @@ def _student_error(name: str, text: str) -> BaseException:
     return type(name, (StudentError,), {})(text[:500])
 
 
-def _usage(pid: int) -> tuple[int, int]:
-    """Bytes of memory and number of threads of a process and all that it has started; 0 where the system is silent."""
-    memory, tasks, waiting = 0, 0, [str(pid)]
-    while waiting and tasks < 10_000:
+def processes_of(pid: int) -> dict[int, int]:
+    """A process and all that it has started, each with its number of threads; nothing where the system is silent."""
+    found: dict[int, int] = {}
+    waiting = [pid]
+    while waiting and sum(found.values()) < 10_000:
         process = waiting.pop()
         try:
             threads = os.listdir(f"/proc/{process}/task")
-            tasks += len(threads)
+            found[process] = len(threads)
             for thread in threads[:100]:
                 with open(f"/proc/{process}/task/{thread}/children", encoding="ascii") as file:
-                    waiting += file.read().split()
-            with open(f"/proc/{process}/smaps_rollup", encoding="ascii") as file:
-                memory += sum(int(line.split()[1]) << 10 for line in file if line.startswith(("Pss:", "SwapPss:")))
+                    waiting += map(int, file.read().split())
         except OSError:
             continue
-    return memory, tasks
+    return found
+
+
+def usage(pid: int) -> tuple[int, int, int]:
+    """Bytes of memory and number of threads of a process and all that it has started, and the number of temporary
+    files of those that have a folder of their own for them; 0 where the system is silent."""
+    memory, files, found = 0, 0, processes_of(pid)
+    for process in found:
+        try:
+            with open(f"/proc/{process}/smaps_rollup", encoding="ascii") as file:
+                memory += sum(int(line.split()[1]) << 10 for line in file if line.startswith(("Pss:", "SwapPss:")))
+            inside = f"/proc/{process}/root{HOME}"
+            if os.stat(inside).st_dev != os.stat(HOME).st_dev:
+                system = os.statvfs(inside)
+                files = max(files, system.f_files - system.f_ffree)
+        except OSError:
+            continue
+    return memory, sum(found.values()), files

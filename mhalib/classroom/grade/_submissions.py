@@ -13,7 +13,8 @@ from ._students import student_of, text_of, told_apart
 
 LARGEST, MOST_VALUES = 20 << 20, 1_000_000
 SET_UP = "# Where all is installed, this does nothing."
-_NOT_A_SUBMISSION = {".ipynb_checkpoints", "__MACOSX"}
+_NOT_A_SUBMISSION = {".git", ".ipynb_checkpoints", "__MACOSX"}
+_NOTED = "timestamp.txt"  # nbgrader's, see _late
 _CALLS = re.compile(r"\bchecks\.(\w+)\(")
 
 
@@ -37,7 +38,7 @@ def find(folder: Path, pattern: re.Pattern[str] | None = None) -> tuple[list[Sub
             continue
         if path.suffix.lower() == ".ipynb" and not path.name.startswith("._"):
             found.append(path)
-        elif (path.is_file() or path.is_symlink()) and not path.name.startswith("."):
+        elif (path.is_file() or path.is_symlink()) and not path.name.startswith(".") and path.name != _NOTED:
             others.append(path)
     below = [path.relative_to(folder) for path in found]
     names, keys = zip(*(student_of(path, pattern) for path in below), strict=True) if below else ((), ())

@@ -1,0 +1,145 @@
+"""The exercises as an nbgrader course, by our own reading of its format; nbgrader itself is tried by hand."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import course
+import nbformat
+import notebooks
+import pytest
+
+import exercises
+from mhalib.classroom import checks
+
+CHAPTER = notebooks.CHAPTERS / "05_reshape_trick.ipynb"
+SEED = "of the course"
+
+
+def as_released(source: str) -> str:
+    """What nbgrader makes of a cell with the course's settings."""
+    stub = re.search(r'"python": "(.*)"', course.SETTINGS)[1]
+    cleared = re.sub(r"^( *)### BEGIN SOLUTION\n.*?### END SOLUTION(\n|\Z)", rf"\1{stub}\n", source, flags=re.S | re.M)
+    return re.sub(r"### BEGIN HIDDEN TESTS\n.*?### END HIDDEN TESTS(\n|\Z)", "", cleared, flags=re.S).rstrip()
+
+
+@pytest.fixture(scope="module")
+def made() -> nbformat.NotebookNode:
+    return course.course_notebook(CHAPTER, SEED)
+
+
+def test_every_cell_is_what_nbgrader_wants(made: nbformat.NotebookNode) -> None:
+    nbformat.validate(made)
+    told = [cell.metadata["nbgrader"] for cell in made.cells]
+    ids = [one["grade_id"] for one in told]
+    assert len(set(ids)) == len(ids)
+    assert all(re.fullmatch(r"[a-zA-Z0-9_-]+", one) for one in ids)
+    for one in told:
+        assert set(one) - {"points"} == {"schema_version", "grade_id", "solution", "locked", "task", "grade"}
+        assert one["schema_version"] == 3
+        assert ("points" in one) == one["grade"] == one["grade_id"].startswith("test-")
+        assert one["locked"] != one["solution"]
+    names = [name for name, exercise in checks.EXERCISES.items() if exercise.chapter == 5]
+    assert sorted(name for name, one in zip(ids, told, strict=True) if one["solution"]) == sorted(names)
+    points = {one["grade_id"].removeprefix("test-"): one["points"] for one in told if one["grade"]}
+    assert points == {name: checks.EXERCISES[name].points for name in names}
+    for name in names:  # nbgrader grades what is directly behind
+        assert ids.index(f"test-{name}") == ids.index(name) + 1
+
+
+def test_the_teachers_notebook_is_solved_and_the_students_says_the_mistake(
+    made: nbformat.NotebookNode, capsys: pytest.CaptureFixture
+) -> None:
+    code = [cell for cell in made.cells if cell.cell_type == "code" and "set-up" not in cell.metadata.get("tags", [])]
+    space: dict = {}
+    for cell in code:
+        exec(cell.source, space)
+    assert capsys.readouterr().out.count("Verified") == 2 * sum(cell.metadata["nbgrader"]["grade"] for cell in code)
+    [seed] = {found for cell in code for found in re.findall(r'seed="(\w+)"', cell.source)}
+    other = course.course_notebook(notebooks.CHAPTERS / "01_weighted_average.ipynb", SEED)
+    assert not any(seed in cell.source or SEED in cell.source for cell in other.cells)  # for feedback shows it
+    student: dict = {}
+    said = {}
+    for cell in code:
+        released = as_released(cell.source)
+        assert "SOLUTION" not in released
+        assert "seed" not in released
+        if cell.metadata["nbgrader"]["grade"]:
+            with pytest.raises(checks.CheckFailed) as failed:
+                exec(released, student)
+            said[cell.metadata["nbgrader"]["grade_id"]] = str(failed.value)
+        else:
+            exec(released, student)
+    assert "still the stub" in said["test-merge_heads"]
+    exec("def merge_heads(x):\n    return x.reshape(x.shape[0], x.shape[2], -1)", student)
+    with pytest.raises(checks.CheckFailed, match="you reshaped straight to"):
+        exec("checks.merge_heads(merge_heads)", student)
+
+
+def test_every_exercise_becomes_a_solution_and_what_a_student_is_given() -> None:
+    """All that a student gets in the book's own notebook, and the same solution."""
+    seen = []
+    for path in sorted(notebooks.CHAPTERS.glob("[0-9]*.ipynb")):
+        for cell in json.loads(path.read_bytes())["cells"]:
+            if exercises.EXERCISE not in cell["metadata"].get("tags", []):
+                continue
+            source = "".join(cell["source"])
+            name = re.findall(r"checks\.(\w+)\(", source)[-1]
+            seen.append(name)
+            both = course.solved_and_given(source, name)
+            compile(both, name, "exec")
+            given = exercises.without_solution(source).rpartition("\nchecks.")[0].rstrip().splitlines()
+            kept = [line for line in as_released(both).splitlines() if line.strip() != exercises.STUB[0]]
+            assert kept == [line for line in given if line.strip() != exercises.STUB[0]]
+            region = re.sub(r" *### END SOLUTION.*", "", both.replace("    ### BEGIN SOLUTION\n", ""), flags=re.S)
+            assert region.rstrip() == exercises.with_solution(source).rpartition("\nchecks.")[0].rstrip()
+    assert sorted(seen) == sorted(checks.EXERCISES)
+
+
+def test_what_would_be_reached_behind_a_solution_is_refused() -> None:
+    begin, end = exercises.BEGIN, exercises.END
+    for source, said in (
+        (f"def f(x):\n    {begin}\n    x += 1\n    {end}\n\n\nchecks.f(f)", "does not end in a return"),
+        (f"{begin}\ndef f(x):\n    return 1\n# INSTEAD\n# def f(y):\n#     return 2\n{end}\n\nchecks.f(f)", "two ways"),
+        (f"{begin}\nf = 1\n{end}\nchecks.f(f)", "there is no function f"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            course.solved_and_given(source, "f")
+
+
+def test_a_course_keeps_its_seed_and_its_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    seeds = []
+    monkeypatch.setattr(course, "course_notebook", lambda path, seed: seeds.append(seed))
+    course.main(["nbgrader", "--out", str(tmp_path / "c")])
+    (tmp_path / "c" / course.SETTINGS_FILE).write_text("mine", encoding="utf-8")
+    course.main(["nbgrader", "--out", str(tmp_path / "c")])
+    assert len(set(seeds)) == 1
+    assert len(seeds[0]) >= 16
+    assert (tmp_path / "c" / course.SETTINGS_FILE).read_text(encoding="utf-8") == "mine"
+    assert (tmp_path / "c" / course.SEED_FILE).stat().st_mode & 0o077 == 0
+    (tmp_path / "c" / course.SEED_FILE).write_text('x")', encoding="ascii")
+    with pytest.raises(SystemExit, match="write a line of letters and digits"):
+        course.main(["nbgrader", "--out", str(tmp_path / "c")])
+    capsys.readouterr()
+
+
+def test_a_hub_opens_each_notebook(capsys: pytest.CaptureFixture) -> None:
+    """As nbgitpuller's own documentation writes links: repository, branch, and what is opened below the clone."""
+    url, branch = notebooks.repository()
+    course.main(["links", "https://hub.example.edu/class/"])
+    links = capsys.readouterr().out.split()
+    assert len(links) == len(list(exercises.FOLDER.glob("*.ipynb")))
+    for link, path in zip(links, sorted(exercises.FOLDER.glob("*.ipynb")), strict=True):
+        parts = urlsplit(link)
+        assert (parts.netloc, parts.path) == ("hub.example.edu", "/class/hub/user-redirect/git-pull")
+        opened = f"lab/tree/{url.rpartition('/')[2]}/exercises/{path.name}"
+        assert parse_qs(parts.query) == {"repo": [url], "branch": [branch], "urlpath": [opened]}
+    page = (notebooks.CHAPTERS / "teaching.md").read_text(encoding="utf-8")
+    assert course.hub_link("https://hub.example.edu", "exercises/05_reshape_trick.ipynb") in page
+    with pytest.raises(SystemExit, match="is not an address"):
+        course.main(["links", "hub.example.edu"])
