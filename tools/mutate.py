@@ -44,7 +44,7 @@ COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.In: (ast.NotIn,),
     ast.NotIn: (ast.In,),
 }
-PEERS = [
+PEERS: list[tuple[str, ...]] = [
     *(("sum", "mean", "amax"), ("amax", "amin"), ("mean", "sum"), ("argmax", "argmin"), ("any", "all"), ("all", "any")),
     *(("sin", "cos"), ("cos", "sin"), ("exp", "exp2"), ("sqrt", "square"), ("square", "abs"), ("abs", "square")),
     *(("norm", "sum"), ("tril", "triu"), ("maximum", "minimum"), ("max", "min"), ("min", "max"), ("std", "var")),
@@ -176,8 +176,8 @@ def _logic(node: ast.AST, names: list[str]) -> Made:
         yield "one branch only", node.body
         yield "one branch only", node.orelse
     if isinstance(node, (ast.If, ast.While)):
-        for value in (True, False):
-            yield f"always {value}", _with(node, test=ast.Constant(value))
+        for truth in (True, False):
+            yield f"always {truth}", _with(node, test=ast.Constant(truth))
 
 
 def _number(node: ast.AST) -> float | int | None:
@@ -221,8 +221,8 @@ def _call(node: ast.AST, names: list[str]) -> Made:
         yield "the method not called", node.func.value
     elif node.args and not isinstance(node.args[0], ast.Starred):
         yield "the function not called", node.args[0]
-    for old, *new in PEERS:
-        for other in new if called == old else []:
+    for other in (peer for peers in PEERS if peers[0] == called for peer in peers[1:]):
+        if called:
             func = _with(node.func, **{"attr" if isinstance(node.func, ast.Attribute) else "id": other})
             yield "another function", _with(node, func=func)
 
