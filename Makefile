@@ -6,7 +6,7 @@ PORT   ?= 8000
 # LANGUAGE=fr as make was told it: systems have a variable of this name, too
 IN     := $(if $(findstring command,$(origin LANGUAGE)),$(strip $(LANGUAGE)))
 
-.PHONY: help book pdf epub offline catalogues test quick serve notebooks rehearse results exercises chapter address bench frameworks lab lint
+.PHONY: help book pdf epub offline catalogues test quick serve notebooks rehearse results exercises mutants chapter address bench frameworks lab lint
 .PHONY: javascript clean
 .DELETE_ON_ERROR:
 
@@ -75,6 +75,9 @@ results: $(READY) ## run the chapters' experiments from several seeds; CHAPTERS=
 
 exercises: $(READY) ## make the students' notebooks; FORMAT=nbgrader makes a course, in OUT=folder, HUB=https://... prints links
 	$(BIN)/python $(if $(HUB),tools/course.py links '$(HUB)',$(if $(FORMAT),tools/course.py $(FORMAT) $(if $(OUT),--out '$(OUT)'),tools/exercises.py))
+
+mutants: $(READY) ## hold the exercises' checkers against solutions with one small change; CHAPTERS="8 9" chooses, JOBS=2 at once
+	$(BIN)/python tools/mutants.py $(if $(JOBS),--jobs $(JOBS)) $(CHAPTERS)
 
 chapter: $(READY) ## begin a chapter: make chapter NAME=rotary_positions TITLE="Rotary positions"
 	@$(BIN)/python tools/chapter.py -- '$(subst ','\'',$(NAME))' '$(subst ','\'',$(TITLE))'

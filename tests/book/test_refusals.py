@@ -161,6 +161,7 @@ def test_a_state_that_cannot_be_read_builds_all(tmp_path: Path, monkeypatch: pyt
     [
         ("notebooks", ["chapters/99_x.ipynb"], "chapters/99_x.ipynb is no notebook of this repository: name one of"),
         ("rehearse", ["--jobs", "0"], "--jobs 0: give 1 or more"),
+        ("mutants", ["99"], "no chapter 99: there are 1 to 31"),
         ("release", ["v9.9.9"], "mhalib/__init__.py says "),
     ],
 )

@@ -24,8 +24,9 @@ import torch.nn.functional as F
 import mhalib
 from mhalib import parallel
 from mhalib.classroom import checks
-from mhalib.classroom.checks import EXERCISES, CheckFailed, Exercise, Finding, Mistake
+from mhalib.classroom.checks import EXERCISES, CheckFailed, Exercise, Finding, Mistake, _inputs
 from mhalib.classroom.checks._call import call
+from mhalib.classroom.checks._inputs import apart
 
 SEEDS = range(5)
 LONGEST = 2_500
@@ -119,7 +120,7 @@ def test_sizes_differ(name):
         {"weights"} if EXERCISES[name].chapter in (7, 12, 16, 30) else set()
     )
     square |= {"before", "after", "mixing"} if name in ("talk", "talked_weights", "output_matrices") else set()
-    for seed in SEEDS:
+    for seed in range(2):
         distinct = 0
         for case in cases_of(EXERCISES[name], seed):
             shapes = {key: list(value.shape) for key, value in case.items() if isinstance(value, torch.Tensor)}
@@ -127,6 +128,98 @@ def test_sizes_differ(name):
             axes = [[length for length in one if length > 1] for one in axes]
             distinct += all(len(set(one)) == len(one) for one in axes)
         assert distinct >= 1
+
+
+NUMBERS = {  # whole numbers that are no sizes
+    *("offset", "head", "start", "rank", "row", "padding", "k", "keep", "reach", "num_chosen", "length", "step"),
+    *("good_steps", "right", "wrong", "goal", "num_numbers"),
+}
+
+
+def lengths(value, name=""):
+    """Of a case: the axes of its tensors, the lengths of its lists and its whole numbers, each with a name."""
+    if isinstance(value, torch.Tensor):
+        return {f"{name}.{axis}": length for axis, length in enumerate(value.shape)}
+    if type(value) is int:
+        return {} if name in NUMBERS else {name: value}
+    found = {f"len {name}": len(value)} if type(value) is list else {}
+    if type(value) is dict or type(value) is tuple or (type(value) is list and isinstance(value[0], torch.Tensor)):
+        for key, one in value.items() if type(value) is dict else enumerate(value):
+            found |= lengths(one, f"{name}.{key}".removeprefix("."))
+    return found
+
+
+def alike(exercise, seeds=range(2)):
+    """What is the same in a case, or in two of one seed: two sizes, a size, a ratio. The first case is for reading.
+
+    Sizes that are equal in all cases of all seeds are one size by its definition.
+    """
+    drawn = [[lengths(case) for case in cases_of(exercise, seed)[1:]] for seed in seeds]
+    every = list(itertools.chain(*drawn))
+    excused = getattr(exercise.cases, "own_sizes", ("", ()))[1]
+    same = {}
+    for name in every[0]:
+        if all(name in case for case in every):
+            same.setdefault(tuple(case[name] for case in every), []).append(name)
+    names = [group[0] for values, group in same.items() if set(values) != {1} and not set(group) & set(excused)]
+    found = set()
+    for cases in drawn:
+        for case in cases:
+            found |= {(a, b) for a, b in itertools.combinations(names, 2) if case[a] == case[b]}
+        for one, other in itertools.combinations(cases, 2):
+            found |= {a for a in names if one[a] == other[a]}
+            ratios = ((a, b) for a, b in itertools.combinations(names, 2) if one[a] * other[b] == one[b] * other[a])
+            found |= {f"{a} / {b}" for a, b in ratios}
+    return found
+
+
+@every_exercise
+def test_no_size_and_no_ratio_stays_from_case_to_case(name, monkeypatch):
+    """A checker that draws h/g = 4 in all its cases takes 4 for h/g. What is not drawn `apart` says why."""
+    calls, original = [], _inputs._are_apart
+    monkeypatch.setattr(_inputs, "_are_apart", lambda *given: calls.append(given) or original(*given))
+    exercise = EXERCISES[name]
+    why, excused = getattr(exercise.cases, "own_sizes", ("", ("nothing",)))
+    assert not why or len(why) > 20
+    if excused:
+        assert alike(exercise) == set()
+        by_hand = [lengths(case) for case in cases_of(exercise, 0)] == [lengths(case) for case in cases_of(exercise, 1)]
+        assert calls or by_hand or why
+
+
+def test_reasons_for_own_sizes_are_needed_and_few(monkeypatch):
+    marked = {exercise.cases: exercise for exercise in EXERCISES.values() if hasattr(exercise.cases, "own_sizes")}
+    assert sum(not cases.own_sizes[1] for cases in marked) <= 7  # in all their sizes
+    assert len(marked) <= 16
+    for cases, exercise in marked.items():
+        _, names = cases.own_sizes
+        monkeypatch.setattr(cases, "own_sizes", ("", ()))
+        found = " ".join(map(str, alike(exercise, range(4))))
+        assert found, exercise
+        assert all(name in found for name in names), (exercise, found)
+
+
+def test_one_ratio_in_all_cases_is_seen():
+    def cases(rng):
+        for num_groups, head_dim in apart(rng, 2, 4):
+            yield {"k": torch.zeros(num_groups, head_dim), "num_heads": 4 * num_groups}
+
+    grouped = Exercise("grouped", chapter=1, title="", reference=len, verified="", cases=cases)
+    assert "k.0 / num_heads" in alike(grouped)
+    with pytest.raises(ValueError, match="no such sizes"):  # nor can they be drawn, where they are named
+        apart(random.Random(0), 2, 4, of=lambda g, d: [g, 4 * g, d])
+
+
+def test_sizes_are_drawn_apart():
+    for seed in SEEDS:
+        rows = apart(random.Random(seed), 3, 4, of=lambda h, d, n: [h, d, n, h * d])
+        every = [[h, d, n, h * d] for h, d, n in rows]
+        assert all(len(set(row)) == 4 for row in every)
+        assert all(len(set(column)) == 4 for column in zip(*every, strict=True))
+        for one, other in itertools.combinations(zip(*every, strict=True), 2):
+            assert len({a / b for a, b in zip(one, other, strict=True)}) == 4
+    with pytest.raises(ValueError, match="from 2 to 4: widen the range"):
+        apart(random.Random(0), 2, 4, largest=4)
 
 
 @every_exercise
@@ -606,13 +699,13 @@ def width_by_trying(goal, narrow, wide):
     def weights(width):
         return narrow[1] + (width - narrow[0]) * (wide[1] - narrow[1]) / (wide[0] - narrow[0])
 
-    return min(range(1, 100), key=lambda width: abs(weights(width) - goal))
+    return min(range(1, 300), key=lambda width: abs(weights(width) - goal))
 
 
 def line_through(narrow, wide):
     """Two points far beyond both models, (weights, width)."""
     growth = (wide[1] - narrow[1]) / (wide[0] - narrow[0])
-    return [(narrow[1] + growth * (width - narrow[0]), width) for width in (-100, 200)]
+    return [(narrow[1] + growth * (width - narrow[0]), width) for width in (-100, 400)]
 
 
 def interval_by_lists(ours, theirs, quantile):
@@ -2138,6 +2231,33 @@ def test_the_wrong_part_is_shown():
     finding = EXERCISES["attend"].examine(wrong)
     assert finding.message.startswith("the matrix of weights has the right form, but not the right values")
     assert "the matrix of weights:\n    right" in finding.message
+
+
+@pytest.mark.parametrize("name", ["offset_weight", "head_entropy", "sink_weight"])
+def test_a_shape_that_is_wrong_is_seen_in_what_is_shown(name):
+    """One number in the wrong shape is not shown as the number, as if it were right."""
+    exercise = EXERCISES[name]
+    for change in (lambda x: x[None], lambda x: x[:, None], lambda x: x.squeeze(), lambda x: x.numpy()):
+        message = exercise.examine(lambda *given, change=change: change(exercise.reference(*given))).message
+        right, yours = message.splitlines()[-2:]
+        assert right.replace("right", "yours") != yours
+
+
+@pytest.mark.parametrize(
+    ("mistake", "wrong"),
+    {
+        "a row": lambda one: one.mean((0, 2))[None],
+        "a column": lambda one: one.mean((0, 2))[:, None],
+        "axes of length 1 kept": lambda one: one.mean((0, 2), keepdim=True),
+        "examples not averaged": lambda one: one.mean(2),
+        "examples for heads": lambda one: one.mean(2).mean(1),
+        "queries not averaged": lambda one: one.mean(0),
+        "heads averaged": lambda one: one.mean().item(),
+    }.items(),
+)
+def test_wrong_shapes_of_offset_weight_have_names(mistake, wrong):
+    function = lambda weights, offset: wrong(weights.diagonal(offset, -2, -1))  # noqa: E731
+    assert EXERCISES["offset_weight"].examine(function).mistake == mistake
 
 
 def test_another_exception_is_not_taken_for_a_known_mistake():

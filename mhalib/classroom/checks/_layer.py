@@ -13,7 +13,7 @@ from torch import Tensor
 from ...attention import merge_heads, split_heads
 from ._exercise import Case, Mistake
 from ._heads import interleaved_merge, interleaved_split, straight_merge, straight_split
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 
 
 def layer_inputs(rng: random.Random) -> Iterator[Case]:
@@ -21,8 +21,7 @@ def layer_inputs(rng: random.Random) -> Iterator[Case]:
     small = ([[1, 2], [0, 1]], [[0, 1], [1, 1]], [[1, 0], [2, 3]], [[1, -1], [0, 2]])
     matrices = {name: torch.tensor(rows).float() for name, rows in zip(_PROJECTIONS, small, strict=True)}
     yield {"x": torch.tensor([[[1.0, 0.0], [2.0, -1.0]]]), **matrices, "num_heads": 2}
-    for _ in range(3):
-        batch_size, num_tokens, num_heads, head_dim = sizes(rng, 4)
+    for batch_size, num_tokens, num_heads, head_dim in apart(rng, 4, of=lambda B, N, h, d: [B, N, h, d, h * d]):
         num_hiddens = num_heads * head_dim
         yield {
             "x": draw(rng, batch_size, num_tokens, num_hiddens),

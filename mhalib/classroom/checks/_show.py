@@ -95,7 +95,7 @@ def _difference(expected: Any, got: Any, parts: Sequence[str] = ()) -> str:
         for number, (one, other) in enumerate(zip(expected, got, strict=True)):
             if _differ(one, other):
                 return f"    {parts[number] if parts else f'[{number}]'}:\n{show_difference(one, other)}"
-    one, other = plain(expected), plain(got)
+    one, other = (plain(expected), plain(got)) if _form(expected) == _form(got) else (expected, got)
     if isinstance(one, float) and isinstance(other, float):
         digits = next((n for n in (4, 8) if f"{one:.{n}g}" != f"{other:.{n}g}"), 17)
         return _lines(f"{one:.{digits}g}", f"{other:.{digits}g}")
@@ -111,6 +111,12 @@ def _difference(expected: Any, got: Any, parts: Sequence[str] = ()) -> str:
     index = "[" + ", ".join(map(str, (*row, ":"))) + "]"
     count = f"{int(wrong.sum())} of {wrong.numel()} numbers differ; the first row that does, {index}:"
     return f"    {count}\n{_beside(expected[row], got[row])}"
+
+
+def _form(value: Any) -> tuple[Any, ...]:
+    """A shape, and whose it is; () for numbers, of every library."""
+    shape = tuple(getattr(value, "shape", ()))
+    return (type(value), *shape) if shape else ()
 
 
 def _beside(expected: torch.Tensor, got: torch.Tensor) -> str:

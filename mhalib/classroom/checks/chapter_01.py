@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 
 
 def _weights_and_values(rng: random.Random) -> Iterator[Case]:
     yield {"weights": torch.tensor([[0.25, 0.75]]), "values": torch.tensor([[4.0, 0.0, 8.0], [0.0, 4.0, 8.0]])}
-    for _ in range(3):
-        num_queries, num_kvpairs, width = sizes(rng, 3)
+    for num_queries, num_kvpairs, width in apart(rng, 3):
         yield {"weights": draw(rng, num_queries, num_kvpairs).softmax(-1), "values": draw(rng, num_kvpairs, width)}
 
 
@@ -54,8 +53,7 @@ weighted_average = Exercise(
 
 def _queries_and_keys(rng: random.Random) -> Iterator[Case]:
     yield {"q": draw(rng, 1, 1, 2, 4), "k": draw(rng, 1, 1, 3, 4)}
-    for _ in range(3):
-        batch_size, num_heads, num_queries, num_kvpairs, head_dim = sizes(rng, 5)
+    for batch_size, num_heads, num_queries, num_kvpairs, head_dim in apart(rng, 5):
         lead = (batch_size, num_heads)
         yield {"q": draw(rng, *lead, num_queries, head_dim), "k": draw(rng, *lead, num_kvpairs, head_dim)}
 

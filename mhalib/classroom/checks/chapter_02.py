@@ -13,13 +13,13 @@ from ...attention import attend as right_attend
 from ...attention import masked_softmax as right_softmax
 from ...attention import padding_mask as right_padding_mask
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 
 
 def _scores_and_mask(rng: random.Random) -> Iterator[Case]:
     yield {"scores": draw(rng, 2, 3), "mask": torch.tensor([[True, True, False], [False, False, True]])}
-    for number in range(3):
-        batch_size, num_heads, num_queries, num_kvpairs = sizes(rng, 4, smallest=3)
+    for number, drawn in enumerate(apart(rng, 4, smallest=3)):
+        batch_size, num_heads, num_queries, num_kvpairs = drawn
         valid_lens = torch.tensor([rng.randint(1, num_kvpairs - 1) for _ in range(batch_size)])
         if number == 2:
             valid_lens[0] = 0  # an example without any key
@@ -112,8 +112,7 @@ masked_softmax = Exercise(
 def _attention_inputs(rng: random.Random) -> Iterator[Case]:
     first = {"q": draw(rng, 1, 1, 2, 4), "k": draw(rng, 1, 1, 3, 4), "v": draw(rng, 1, 1, 3, 2)}
     yield {**first, "mask": torch.tensor([[True, True, False], [True, True, True]])}
-    for _ in range(3):
-        batch_size, num_heads, num_queries, num_kvpairs, head_dim, value_dim = sizes(rng, 6, largest=8)
+    for batch_size, num_heads, num_queries, num_kvpairs, head_dim, value_dim in apart(rng, 6, largest=8):
         lead = (batch_size, num_heads)
         valid_lens = torch.tensor([rng.randint(1, num_kvpairs - 1) for _ in range(batch_size)])
         yield {

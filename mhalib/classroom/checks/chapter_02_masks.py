@@ -11,13 +11,12 @@ import torch
 from ...attention import causal_mask as right_causal_mask
 from ...attention import padding_mask as right_padding_mask
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import sizes
+from ._inputs import apart
 
 
 def _lens(rng: random.Random) -> Iterator[Case]:
     yield {"valid_lens": torch.tensor([2, 0, 3]), "num_kvpairs": 4}
-    for _ in range(3):
-        batch_size, num_kvpairs = sizes(rng, 2, smallest=3)
+    for batch_size, num_kvpairs in apart(rng, 2, smallest=3):
         valid_lens = torch.tensor([rng.randint(0, num_kvpairs) for _ in range(batch_size)])
         yield {"valid_lens": valid_lens, "num_kvpairs": num_kvpairs}
 
@@ -64,7 +63,7 @@ padding_mask = Exercise(
 
 def _lengths(rng: random.Random) -> Iterator[Case]:
     yield {"num_tokens": 3}
-    for num_tokens in sizes(rng, 3, smallest=4, largest=9):
+    for (num_tokens,) in apart(rng, 1, smallest=4, largest=9):
         yield {"num_tokens": num_tokens}
 
 

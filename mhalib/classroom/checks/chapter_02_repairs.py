@@ -12,12 +12,12 @@ from torch import Tensor
 
 from ...attention import padding_mask
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 from .chapter_02 import filled
 
 
 def _one_head(rng: random.Random) -> Iterator[Case]:
-    for batch_size, num_tokens, head_dim, num_hiddens in ([1, 3, 2, 5], sizes(rng, 4), sizes(rng, 4, largest=9)):
+    for batch_size, num_tokens, head_dim, num_hiddens in ([1, 3, 2, 5], *apart(rng, 4, 2)):
         yield {
             "x": draw(rng, batch_size, num_tokens, num_hiddens),
             **{name: draw(rng, head_dim, num_hiddens) for name in ("W_q", "W_k", "W_v")},
@@ -84,8 +84,9 @@ mended_scale = Exercise(
 
 def _low_scores(rng: random.Random) -> Iterator[Case]:
     yield {"scores": torch.tensor([[[[-1.0, -2.0, 0.5]]]]), "mask": torch.tensor([[[[True, True, False]]]])}
-    for middle, hidden_above in ((0.0, 0.0), (-6.0, 0.0), (-3e5, 0.0), (-3e9, 0.0), (0.0, 2e5), (-3e9, 3e9)):
-        batch_size, num_heads, num_queries, num_kvpairs = sizes(rng, 4, smallest=3, largest=8)
+    kinds = [(0.0, 0.0), (-6.0, 0.0), (-3e5, 0.0), (-3e9, 0.0), (0.0, 2e5), (-3e9, 3e9)]
+    for (middle, hidden_above), drawn in zip(kinds, apart(rng, 4, 6, smallest=3, largest=12), strict=True):
+        batch_size, num_heads, num_queries, num_kvpairs = drawn
         mask = padding_mask(torch.tensor([rng.randint(1, num_kvpairs - 1) for _ in range(batch_size)]), num_kvpairs)
         scores = 2 * draw(rng, batch_size, num_heads, num_queries, num_kvpairs).double() + middle + ~mask * hidden_above
         yield {"scores": scores, "mask": mask}

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw, own_sizes
 
 
+@own_sizes("there are two heads, as the exercise says", "weights.0")
 def _two_heads(rng: random.Random) -> Iterator[Case]:
-    for sizes_of_case in ((1, 2, 2), tuple(sizes(rng, 3)), tuple(sizes(rng, 3))):
-        num_queries, num_kvpairs, head_dim = sizes_of_case
+    for num_queries, num_kvpairs, head_dim in ([1, 2, 2], *apart(rng, 3, 2, smallest=3)):
         yield {
             "weights": draw(rng, 2, num_queries, num_kvpairs).softmax(-1),
             "values": draw(rng, 2, num_kvpairs, head_dim),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from ...costs import Sizes, cache_bytes, pair_flops, parameters
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import sizes
+from ._inputs import apart
 from ._layer import LAYER_MISTAKES, forward, layer_inputs
 
 
@@ -15,17 +15,22 @@ def _numbers(*names: str) -> Callable[[random.Random], Iterator[Case]]:
     """Distinct sizes under these names, with `num_hiddens` a multiple of `num_heads`, and that of `num_kv_heads`."""
 
     def cases(rng: random.Random) -> Iterator[Case]:
-        groups = rng.sample([(2, 4), (2, 6), (2, 8), (3, 6), (3, 9), (3, 12), (2, 10)], 7)
-        ratios = {num_heads // num_kv_heads: (num_kv_heads, num_heads) for num_kv_heads, num_heads in groups}
-        for largest, shared in zip((5, 7, 40), ratios.values(), strict=False):  # as many heads share in no two cases
-            case: Case = {}
-            drawn = dict(zip(("num_layers", "num_tokens", "head_dim"), sizes(rng, 3, 2, largest), strict=True))
-            drawn["num_kv_heads"], drawn["num_heads"] = shared
-            drawn["num_hiddens"] = drawn["num_heads"] * drawn["head_dim"]
-            drawn["bias"] = largest != 7
-            for name in names:
-                case[name] = drawn[name]
-            yield case
+        drawn = apart(
+            rng,
+            5,
+            largest=9,
+            of=lambda layers, tokens, d, g, shared: [layers, tokens, d, g, shared, g * shared, g * shared * d],
+        )
+        for number, (num_layers, num_tokens, head_dim, num_kv_heads, shared) in enumerate(drawn):
+            case: Case = {
+                "num_layers": num_layers,
+                "num_tokens": num_tokens,
+                "num_hiddens": num_kv_heads * shared * head_dim,
+                "num_heads": num_kv_heads * shared,
+                "num_kv_heads": num_kv_heads,
+                "bias": number != 1,
+            }
+            yield {name: case[name] for name in names}
 
     return cases
 

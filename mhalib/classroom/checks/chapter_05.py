@@ -13,14 +13,13 @@ from ...attention import split_heads as right_split
 from ...attention import transpose_qkv as right_fold
 from ._exercise import Case, Exercise, Mistake
 from ._heads import interleaved_merge, interleaved_split, merge_folded_head_first, straight_merge, straight_split
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 
 
 def _tokens(rng: random.Random) -> Iterator[Case]:
     """x (B, N, h*d) and h: once with distinct small sizes, then with random ones."""
     yield {"x": draw(rng, 1, 3, 4), "num_heads": 2}
-    for _ in range(3):
-        batch_size, num_tokens, num_heads, head_dim = sizes(rng, 4)
+    for batch_size, num_tokens, num_heads, head_dim in apart(rng, 4, of=lambda B, N, h, d: [B, N, h, d, h * d]):
         yield {"x": draw(rng, batch_size, num_tokens, num_heads * head_dim), "num_heads": num_heads}
 
 
@@ -140,9 +139,8 @@ fold_heads = Exercise(
 
 def _rows(rng: random.Random) -> Iterator[Case]:
     yield {"row": 21, "num_heads": 8}
-    for _ in range(5):
-        num_heads = rng.randint(3, 12)
-        yield {"row": rng.randint(num_heads, 9 * num_heads), "num_heads": num_heads}
+    for num_heads, example in apart(rng, 2, 5, smallest=3, largest=12):
+        yield {"row": example * num_heads + rng.randrange(num_heads), "num_heads": num_heads}
 
 
 row_of_fold = Exercise(
@@ -175,8 +173,7 @@ row_of_fold = Exercise(
 
 def _strided(rng: random.Random) -> Iterator[Case]:
     yield {"shape": (2, 3, 4), "num_heads": 2}
-    for _ in range(3):
-        batch_size, num_tokens, num_heads, head_dim = sizes(rng, 4)
+    for batch_size, num_tokens, num_heads, head_dim in apart(rng, 4, of=lambda B, N, h, d: [B, N, h, d, h * d]):
         yield {"shape": (batch_size, num_tokens, num_heads * head_dim), "num_heads": num_heads}
 
 
@@ -221,8 +218,7 @@ strides_of_heads = Exercise(
 
 def _head_first(rng: random.Random) -> Iterator[Case]:
     yield {"x": torch.arange(12.0).reshape(6, 2, 1), "num_heads": 2}
-    for _ in range(3):
-        batch_size, num_heads, num_tokens, head_dim = sizes(rng, 4)
+    for batch_size, num_heads, num_tokens, head_dim in apart(rng, 4, of=lambda B, h, N, d: [B, h, N, d, h * B, h * d]):
         yield {"x": draw(rng, num_heads * batch_size, num_tokens, head_dim), "num_heads": num_heads}
 
 

@@ -13,13 +13,12 @@ from ...attention import merge_heads, split_heads
 from ...shapes import ledger
 from ._exercise import Case, Exercise, Mistake
 from ._heads import straight_merge, straight_split
-from ._inputs import draw, sizes
+from ._inputs import apart, draw, own_sizes, sizes
 
 
 def _lens_and_heads(rng: random.Random) -> Iterator[Case]:
     yield {"valid_lens": torch.tensor([3, 1]), "num_heads": 3}
-    for _ in range(3):
-        batch_size, num_heads = sizes(rng, 2)
+    for batch_size, num_heads in apart(rng, 2, of=lambda B, h: [B, h, B * h]):
         yield {"valid_lens": torch.tensor(rng.sample(range(1, 20), batch_size)), "num_heads": num_heads}
 
 
@@ -71,8 +70,9 @@ def _layer(
     return layer
 
 
+@own_sizes("names of axes, not numbers; the sizes that decide how a wrong step is told are fixed")
 def _ledgers(rng: random.Random) -> Iterator[Case]:
-    """Of two right layers and seven wrong ones; the sizes of some decide how a wrong reshape is told: Q~D, or Q:2."""
+    """Of two right layers and eight wrong ones; the sizes of some decide how a wrong reshape is told: Q~D, or Q:2."""
     right = [({}, None), ({"folded": True}, None)]
     wrong = [
         ({"split": straight_split}, [2, 7, 5, 4, 3]),
@@ -80,6 +80,7 @@ def _ledgers(rng: random.Random) -> Iterator[Case]:
         ({"merge": straight_merge}, [3, 2, 5, 4, 7]),
         ({"over": -2}, None),
         ({"over": 1}, None),
+        ({"over": 0}, None),
         ({"split": straight_split, "merge": straight_merge, "over": -2}, None),
         ({"merge": straight_merge, "over": -2}, [2, 7, 5, 4, 3]),
     ]

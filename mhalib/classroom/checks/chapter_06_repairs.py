@@ -14,7 +14,7 @@ from torch import Tensor
 from ...attention import attend, padding_mask
 from ._exercise import Case, Exercise, Mistake
 from ._heads import merge_folded_head_first, straight_merge, straight_split
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 from ._layer import LAYER_MISTAKES, forward, layer_inputs, layer_with
 
 mended_layer = Exercise(
@@ -61,8 +61,7 @@ def _masked_inputs(rng: random.Random) -> Iterator[Case]:
         "v": torch.tensor([[[[1.0, 2.0], [5.0, 6.0]]]]),
         "hidden": torch.tensor([[False, True]]),
     }
-    for _ in range(3):
-        batch_size, num_heads, num_queries, num_kvpairs, head_dim = sizes(rng, 5, smallest=3, largest=9)
+    for batch_size, num_heads, num_queries, num_kvpairs, head_dim in apart(rng, 5, smallest=3, largest=9):
         lens = torch.tensor([rng.randint(1, num_kvpairs - 1) for _ in range(batch_size)])
         yield {
             "q": draw(rng, batch_size, num_heads, num_queries, head_dim),
@@ -127,7 +126,8 @@ converted_mask = Exercise(
 
 
 def _unlike_masks(rng: random.Random) -> Iterator[Case]:
-    for batch_size, num_heads, head_dim, num_tokens in ([2, 3, 1, 2], *(sizes(rng, 4, smallest=2) for _ in range(3))):
+    drawn = apart(rng, 4, of=lambda B, h, d, N: [B, h, d, N, h * d, B * h])
+    for batch_size, num_heads, head_dim, num_tokens in ([2, 3, 1, 2], *drawn):
         seen = [
             [[rng.random() < 0.5 or i == j for j in range(num_tokens)] for i in range(num_tokens)]
             for _ in range(batch_size - 1)

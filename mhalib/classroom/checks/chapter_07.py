@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes, square_weights
+from ._inputs import apart, draw, square_weights
 
 
 def _rows(weights: Tensor) -> Tensor:
@@ -19,9 +19,9 @@ def _rows(weights: Tensor) -> Tensor:
 
 
 def _not_square(rng: random.Random) -> Iterator[Case]:
-    yield from square_weights(rng)
-    batch_size, num_heads, num_queries, num_kvpairs = sizes(rng, 4)
-    yield {"weights": (2 * draw(rng, batch_size, num_heads, num_queries, num_kvpairs)).softmax(-1)}
+    yield next(square_weights(rng))
+    for batch_size, num_heads, num_queries, num_kvpairs in apart(rng, 4, 4, largest=8):
+        yield {"weights": (2 * draw(rng, batch_size, num_heads, num_queries, num_kvpairs)).softmax(-1)}
 
 
 head_entropy = Exercise(
@@ -30,7 +30,7 @@ head_entropy = Exercise(
     title="mean entropy of each head's rows",
     reference=lambda weights: _rows(weights).mean((0, 2)),
     cases=_not_square,
-    verified="five sets of weights, one of them with zeros in it, one with Q and K different; one number for each "
+    verified="five sets of weights, one of them with zeros in it, four with Q and K different; one number for each "
     "head, with the natural logarithm.",
     points=2,
     mistakes=[
@@ -162,12 +162,42 @@ offset_weight = Exercise(
             "this is one number for all heads; keep their axis.",
             lambda weights, offset: _at_offset(weights, offset).mean(),
         ),
+        Mistake(
+            "examples not averaged",
+            "your result is (B, h): the examples still have an axis of their own. Average over them, too.",
+            lambda weights, offset: weights.diagonal(offset, -2, -1).mean(-1),
+        ),
+        Mistake(
+            "queries not averaged",
+            "every query still has a number of its own: average over them, too.",
+            lambda weights, offset: weights.diagonal(offset, -2, -1).mean(0),
+        ),
+        Mistake(
+            "examples for heads",
+            "your result is (B,): you averaged over the heads and kept the examples. Keep the heads.",
+            lambda weights, offset: weights.diagonal(offset, -2, -1).mean((1, 2)),
+        ),
+        Mistake(
+            "axes of length 1 kept",
+            "the numbers are right, but axes of length 1 are left over: the result is to be (h,).",
+            lambda weights, offset: _at_offset(weights, offset)[None, :, None],
+        ),
+        Mistake(
+            "a column",
+            "the numbers are right, but your result is (h, 1): drop the last axis.",
+            lambda weights, offset: _at_offset(weights, offset)[:, None],
+        ),
+        Mistake(
+            "a row",
+            "the numbers are right, but your result is (1, h): drop the first axis.",
+            lambda weights, offset: _at_offset(weights, offset)[None],
+        ),
     ],
 )
 
 
 def _heads_beside_channels(rng: random.Random) -> Iterator[Case]:
-    for batch_size, num_heads, head_dim, num_queries, num_kvpairs in ([1, 2, 2, 1, 2], sizes(rng, 5), sizes(rng, 5)):
+    for batch_size, num_heads, head_dim, num_queries, num_kvpairs in ([1, 2, 2, 1, 2], *apart(rng, 5, 2)):
         lengths = {"q": num_queries, "k": num_kvpairs, "v": num_kvpairs}
         yield {name: 2 * draw(rng, batch_size, length, num_heads, head_dim) for name, length in lengths.items()}
 

@@ -11,13 +11,12 @@ from torch import Tensor
 
 from ...attention import causal_mask, padding_mask
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import sizes
+from ._inputs import apart
 
 
 def _lens_and_length(rng: random.Random) -> Iterator[Case]:
     yield {"valid_lens": torch.tensor([2, 3]), "num_tokens": 3}
-    for _ in range(3):
-        batch_size, num_tokens = sizes(rng, 2, smallest=3, largest=8)
+    for batch_size, num_tokens in apart(rng, 2, smallest=3, largest=8):
         lens = [1] + [rng.randint(1, num_tokens) for _ in range(batch_size - 1)]
         yield {"valid_lens": torch.tensor(lens), "num_tokens": num_tokens}
 
@@ -107,8 +106,8 @@ decoder_mask = Exercise(
 
 
 def _cross_shapes(rng: random.Random) -> Iterator[Case]:
-    for _ in range(4):
-        batch_size, num_queries, num_kvpairs, num_heads, head_dim = sizes(rng, 5, largest=9)
+    drawn = apart(rng, 5, 4, largest=9, of=lambda B, Q, K, h, d: [B, Q, K, h, d, h * d])
+    for batch_size, num_queries, num_kvpairs, num_heads, head_dim in drawn:
         yield {
             "target_shape": (batch_size, num_queries, num_heads * head_dim),
             "memory_shape": (batch_size, num_kvpairs, num_heads * head_dim),

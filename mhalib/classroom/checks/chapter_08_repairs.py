@@ -10,11 +10,11 @@ from torch import Tensor
 
 from ...attention import causal_mask
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import sizes
+from ._inputs import apart
 
 
 def _two_lengths(rng: random.Random) -> Iterator[Case]:
-    for batch_size, num_targets, num_sources in ([2, 2, 3], *(sizes(rng, 3, largest=8) for _ in range(3))):
+    for batch_size, num_targets, num_sources in ([2, 2, 3], *apart(rng, 3, largest=8)):
         yield {
             "source_lens": torch.tensor([rng.randint(1, num_sources) for _ in range(batch_size - 1)] + [num_sources]),
             "target_lens": torch.tensor([rng.randint(1, num_targets) for _ in range(batch_size - 1)] + [1]),

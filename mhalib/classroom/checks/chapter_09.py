@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 
 
 def _rates(width: int, base: float = 10000.0) -> Tensor:
@@ -27,8 +27,7 @@ def _in_turn(first: Tensor, second: Tensor) -> Tensor:
 
 def _tables(rng: random.Random) -> Iterator[Case]:
     yield {"num_tokens": 3, "num_hiddens": 4}
-    for _ in range(3):
-        num_tokens, half = sizes(rng, 2, smallest=5, largest=12)
+    for num_tokens, half in apart(rng, 2, smallest=5, largest=12, of=lambda N, half: [N, 2 * half]):
         yield {"num_tokens": num_tokens, "num_hiddens": 2 * half}
 
 
@@ -123,10 +122,9 @@ sinusoidal_positions = Exercise(
 
 def _heads(rng: random.Random) -> Iterator[Case]:
     yield {"x": draw(rng, 1, 2, 4), "start": 1}
-    for start in (0, rng.randint(2, 9), rng.randint(20, 90)):
-        num_heads, num_tokens, half = sizes(rng, 3, smallest=3)
-        if num_tokens == 2 * half or num_heads == 2 * half:
-            half = 8
+    starts = (0, rng.randint(2, 9), rng.randint(20, 90))
+    drawn = apart(rng, 3, smallest=3, of=lambda h, N, half: [h, N, 2 * half])
+    for start, (num_heads, num_tokens, half) in zip(starts, drawn, strict=True):
         yield {"x": draw(rng, num_heads, num_tokens, 2 * half), "start": start}
 
 
@@ -263,10 +261,8 @@ rotate = Exercise(
 
 def _channels(rng: random.Random) -> Iterator[Case]:
     yield {"x": torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0, 5.0])}
-    for _ in range(3):
-        num_tokens, half = sizes(rng, 2, smallest=3, largest=8)
-        width = 2 * half if 2 * half != num_tokens else 18
-        yield {"x": draw(rng, num_tokens, width)}
+    for num_tokens, half in apart(rng, 2, smallest=3, largest=8, of=lambda N, half: [N, 2 * half]):
+        yield {"x": draw(rng, num_tokens, 2 * half)}
 
 
 pairs_to_halves = Exercise(

@@ -10,13 +10,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 
 
 def _targets(rng: random.Random) -> Iterator[Case]:
     yield {"target": torch.tensor([[1, 5, 6, 2, 0], [1, 7, 2, 0, 0]])}
-    for _ in range(3):
-        batch_size, num_tokens = sizes(rng, 2, smallest=3, largest=8)
+    for batch_size, num_tokens in apart(rng, 2, smallest=3, largest=8):
         yield {"target": torch.tensor([[rng.randint(3, 50) for _ in range(num_tokens)] for _ in range(batch_size)])}
 
 
@@ -55,10 +54,11 @@ shifted = Exercise(
 
 def _padded_targets(rng: random.Random) -> Iterator[Case]:
     """The first text is as long as the batch; the second is shorter, by two tokens at least; token 0 is asked for."""
-    drawn = [(4, 5, 1, 0), *((*sorted(sizes(rng, 2, smallest=5, largest=9)), rng.randint(1, 2), 3) for _ in range(3))]
-    for num_tokens, vocab_size, num_others, padding in drawn:
+    drawn = apart(rng, 3, smallest=5, largest=11, of=lambda B, N, words: [B, N, words, N - 1])
+    for batch_size, num_tokens, vocab_size in ([2, 4, 5], *drawn):
+        padding = 0 if batch_size == 2 else 3
         words = [word for word in range(vocab_size) if word != padding]
-        lens = [num_tokens, num_tokens - 2, *(rng.randint(2, num_tokens) for _ in range(num_others - 1))]
+        lens = [num_tokens, num_tokens - 2, *(rng.randint(2, num_tokens) for _ in range(batch_size - 2))]
         rows = [[rng.choice(words) for _ in range(n)] + [padding] * (num_tokens - n) for n in lens]
         if padding:
             rows[0][-1] = 0

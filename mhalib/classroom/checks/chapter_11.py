@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw, own_sizes
 
 
+@own_sizes("pairs of sentences in equal numbers, one for each change", "written.0", "written.1")
 def _pairs(rng: random.Random) -> Iterator[Case]:
     yield {  # words exchanged; more after the end; two that stop early
         "written": torch.tensor([[4, 3, 5, 2], [6, 7, 2, 9], [8, 2, 0, 0], [5, 0, 0, 0]]),
@@ -153,8 +154,7 @@ share_exact = Exercise(
 
 
 def _aligned(rng: random.Random) -> Iterator[Case]:
-    for _ in range(4):
-        num_heads, num_queries, num_kvpairs = sizes(rng, 3, smallest=3, largest=8)
+    for num_heads, num_queries, num_kvpairs in apart(rng, 3, 4, smallest=3, largest=8):
         weights = (2 * draw(rng, num_heads, num_queries, num_kvpairs)).softmax(-1)
         places = torch.tensor([rng.randrange(num_kvpairs) for _ in range(num_queries)])
         best = weights[0].argmax(-1)
@@ -199,8 +199,7 @@ alignment_share = Exercise(
 
 def _answers(rng: random.Random) -> Iterator[Case]:
     yield {"written": torch.tensor([[4, 5, 0], [4, 3, 5]]), "expected": torch.tensor([[4, 6, 0], [4, 0, 0]])}
-    for _ in range(3):
-        number, length = sizes(rng, 2, smallest=5, largest=9)
+    for number, length in apart(rng, 2, smallest=5, largest=9):
         lens = [1, length, *(rng.randint(2, length) for _ in range(number - 2))]
         expected = torch.tensor([[rng.randint(1, 4) if t < n else 0 for t in range(length)] for n in lens])
         written = [[word if rng.random() < 0.6 else rng.randint(0, 4) for word in row] for row in expected.tolist()]

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from ...attention import causal_mask
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 
 
 def _repeated(rng: random.Random) -> Iterator[Case]:
-    for period in (3, 4, 5):
-        num_heads, num_tokens = rng.choice([2, 3]), 2 * period + rng.randint(1, 3)
+    for period, num_heads, more in apart(rng, 3, smallest=3, of=lambda p, h, more: [p, h, 2 * p + more]):
+        num_tokens = 2 * period + more
         scores = draw(rng, num_heads, num_tokens, num_tokens) * 2
         scores[0].diagonal(1 - period).add_(5.0)
         yield {"weights": scores.masked_fill(~causal_mask(num_tokens), -torch.inf).softmax(-1), "period": period}
@@ -94,7 +94,7 @@ induction_weight = Exercise(
 
 def _logits(rng: random.Random) -> Iterator[Case]:
     yield {"logits": torch.tensor([1.0, 3.0, 2.0, 0.0]), "k": 2, "temperature": 0.5}
-    first, second, far, one, all_of_them = sizes(rng, 5, smallest=5, largest=12)
+    (first,), (second,), (far,), (one,), (all_of_them,) = apart(rng, 1, 5, smallest=5, largest=12)
     for size in (first, second):
         yield {"logits": draw(rng, size) * 2, "k": rng.randint(2, size - 2), "temperature": rng.choice([0.5, 2.0])}
     yield {"logits": draw(rng, far) * 8 - 200, "k": rng.randint(2, far - 2), "temperature": 4.0}

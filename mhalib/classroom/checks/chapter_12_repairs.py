@@ -12,11 +12,11 @@ from torch.nn import functional as F
 
 from ...attention import attend
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw, own_sizes
 
 
 def _texts(rng: random.Random) -> Iterator[Case]:
-    for batch_size, num_tokens, vocab_size in ([2, 3, 4], *(sizes(rng, 3, smallest=4, largest=9) for _ in range(3))):
+    for batch_size, num_tokens, vocab_size in ([2, 3, 4], *apart(rng, 3, smallest=4, largest=9)):
         yield {
             "logits": 2 * draw(rng, batch_size, num_tokens, vocab_size),
             "tokens": torch.tensor(
@@ -98,9 +98,11 @@ mended_loss = Exercise(
 )
 
 
+@own_sizes("in the last case there are no earlier tokens: K = Q", "k.2")
 def _new_tokens(rng: random.Random) -> Iterator[Case]:
-    several = [[rng.choice((1, 3)), 2, new, new + rng.randint(2, 4), 11] for new in rng.sample(range(4, 7), 2)]
-    for batch_size, num_heads, num_queries, num_kvpairs, head_dim in ([1, 1, 1, 3, 2], *several, [3, 2, 4, 4, 5]):
+    drawn = apart(rng, 5, largest=9, of=lambda B, h, Q, more, d: [B, h, Q, more, d, Q + more])
+    several = [[B, h, Q, Q + more * (number < 2), d] for number, (B, h, Q, more, d) in enumerate(drawn)]
+    for batch_size, num_heads, num_queries, num_kvpairs, head_dim in ([1, 1, 1, 3, 2], *several):
         yield {
             "q": draw(rng, batch_size, num_heads, num_queries, head_dim),
             "k": draw(rng, batch_size, num_heads, num_kvpairs, head_dim),

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 
 
 def _weights_of_a_model(rng: random.Random) -> Iterator[Case]:
-    for vocab_size, head_dim, num_heads, head in ((3, 1, 2, 1), (7, 2, 3, 1), (5, 3, 4, 2), (11, 2, 5, 3)):
+    for vocab_size, head_dim, num_heads, head in ((3, 1, 2, 1), (7, 2, 3, 1), (5, 3, 4, 2), (11, 4, 5, 3)):
         num_hiddens = head_dim * num_heads
         yield {
             "embedding": draw(rng, vocab_size, num_hiddens),
@@ -129,7 +129,7 @@ copying_table = Exercise(
 def _parts(rng: random.Random) -> Iterator[Case]:
     for num_parts, batch_size, num_tokens, num_hiddens, vocab_size in (
         [2, 1, 3, 2, 4],
-        *(sizes(rng, 5, smallest=2, largest=9) for _ in range(3)),
+        *apart(rng, 5, largest=9),
     ):
         yield {
             "added": draw(rng, num_parts, batch_size, num_tokens, num_hiddens),

@@ -10,13 +10,14 @@ from torch import Tensor
 
 from ...models import patches as right_patches
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 
 
 def _images(rng: random.Random) -> Iterator[Case]:
     yield {"images": torch.arange(16.0).reshape(1, 4, 4), "patch_size": 2}
-    for _ in range(3):
-        batch_size, rows, columns, patch_size = sizes(rng, 4, largest=6)
+    for batch_size, rows, columns, patch_size in apart(
+        rng, 4, of=lambda B, rows, columns, p: [B, rows, columns, p, rows * p, columns * p]
+    ):
         yield {"images": draw(rng, batch_size, rows * patch_size, columns * patch_size), "patch_size": patch_size}
 
 
@@ -70,8 +71,10 @@ patches = Exercise(
 
 def _coloured(rng: random.Random) -> Iterator[Case]:
     yield {"images": torch.arange(16.0).reshape(1, 2, 2, 4), "patch_size": 2}
-    for _ in range(3):
-        batch_size, channels, rows, columns, patch_size = sizes(rng, 5, largest=6)
+    drawn = apart(
+        rng, 5, of=lambda B, channels, rows, columns, p: [B, channels, rows, columns, p, rows * p, columns * p]
+    )
+    for batch_size, channels, rows, columns, patch_size in drawn:
         images = draw(rng, batch_size, channels, rows * patch_size, columns * patch_size)
         yield {"images": images, "patch_size": patch_size}
 

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 
 
 def _over_patches(rng: random.Random) -> Iterator[Case]:
     yield {"weights": torch.tensor([[[0.3, 0.1, 0.05, 0.2, 0.25, 0.1]]]), "num_columns": 3}
-    for _ in range(3):
-        num_heads, num_words, rows, third = sizes(rng, 4, largest=6)
+    drawn = apart(rng, 4, of=lambda h, Q, rows, third: [h, Q, 3 * third, 3 * third * rows])
+    for num_heads, num_words, rows, third in drawn:
         weights = (2 * draw(rng, num_heads, num_words, rows * 3 * third)).softmax(-1)
         yield {"weights": weights, "num_columns": 3 * third}
 
@@ -87,8 +87,8 @@ weight_on_the_left = Exercise(
 def _over_symbols(rng: random.Random) -> Iterator[Case]:
     weights = torch.tensor([[[0.3, 0.1, 0.05, 0.05, 0.2, 0.1, 0.15, 0.05], [0.05, 0.1, 0.2, 0.2, 0.1, 0.1, 0.05, 0.2]]])
     yield {"weights": weights, "num_columns": 4, "starts": torch.tensor([0, 2])}
-    for _ in range(3):
-        num_heads, num_words, rows, half = sizes(rng, 4, smallest=3)
+    drawn = apart(rng, 4, smallest=3, of=lambda h, Q, rows, half: [h, Q, 2 * half + 2, (2 * half + 2) * rows])
+    for num_heads, num_words, rows, half in drawn:
         columns = 2 * half + 2
         starts = torch.tensor([1 + 2 * half - k % 2 - rng.randrange(2, 2 * half) for k in range(num_words)])
         weights = (2 * draw(rng, num_heads, num_words, rows * columns)).softmax(-1)

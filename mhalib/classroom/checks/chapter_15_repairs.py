@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import sizes
+from ._inputs import apart
 
 
 def _widths(rng: random.Random) -> Iterator[Case]:
     yield {"real_columns": torch.tensor([3, 1]), "num_rows": 2, "num_columns": 3}
-    for _ in range(3):
-        batch_size, num_rows, num_columns = sizes(rng, 3, smallest=3)
+    for batch_size, num_rows, num_columns in apart(
+        rng, 3, smallest=3, of=lambda B, rows, columns: [B, rows, columns, rows * columns]
+    ):
         real = [rng.randint(1, num_columns - 1) for _ in range(batch_size - 2)] + [num_columns, 1]
         yield {"real_columns": torch.tensor(real), "num_rows": num_rows, "num_columns": num_columns}
 

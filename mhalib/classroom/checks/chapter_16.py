@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes, square_weights
+from ._inputs import apart, draw, square_weights
 
 
 def _first_key(weights: Tensor) -> Tensor:
@@ -76,10 +76,9 @@ def _median(weights: Tensor) -> int:
     return int((weights.argmax(-1) - torch.arange(weights.shape[-1])).flatten().median())
 
 
-def _scattered(rng: random.Random) -> Tensor:
+def _scattered(rng: random.Random, batch_size: int, num_tokens: int) -> Tensor:
     """Weights whose most frequent distance, middle distance and distance of the largest mean weight all differ."""
     while True:
-        batch_size, num_tokens = sizes(rng, 2, smallest=5, largest=9)
         logits = draw(rng, batch_size, num_tokens, num_tokens)
         often, seldom, strong = rng.sample((-3, -2, -1, 1, 2, 3), 3)
         for example in range(batch_size):
@@ -96,13 +95,13 @@ def _scattered(rng: random.Random) -> Tensor:
 
 def _one_head(rng: random.Random) -> Iterator[Case]:
     yield {"weights": torch.tensor([[[0.8, 0.1, 0.1], [0.7, 0.2, 0.1], [0.2, 0.5, 0.3]]])}
-    for offset in (1, -2, -1):
-        batch_size, num_tokens = sizes(rng, 2, smallest=5, largest=9)
+    *drawn, last = apart(rng, 2, 4, smallest=5, largest=11)
+    for offset, (batch_size, num_tokens) in zip((1, -2, -1), drawn, strict=True):
         weights = draw(rng, batch_size, num_tokens, num_tokens)
         weights.diagonal(offset, -2, -1).add_(8.0)
         weights[0, rng.sample(range(num_tokens), 2), 0] += 20.0  # two queries look at the first token
         yield {"weights": weights.softmax(-1)}
-    yield {"weights": _scattered(rng)}
+    yield {"weights": _scattered(rng, *last)}
 
 
 def _with_a_key(weights: Tensor) -> tuple[int, float]:
@@ -194,8 +193,7 @@ positional_role = Exercise(
 
 def _written_words(rng: random.Random) -> Iterator[Case]:
     yield {"weights": torch.tensor([[0.1, 0.2, 0.7, 0.0], [0.5, 0.1, 0.1, 0.3]]), "tokens": ["a", "dog", "saw", "it"]}
-    for _ in range(3):
-        num_queries, more = sizes(rng, 2)
+    for num_queries, more in apart(rng, 2, of=lambda Q, more: [Q, more, Q + more]):
         tokens = rng.sample("a cat chased the old mouse under our table while two boys slept".split(), 13)
         tokens = [*tokens[: num_queries + more - 1], tokens[0]]  # a word may stand twice
         yield {"weights": (2 * draw(rng, num_queries, len(tokens))).softmax(-1), "tokens": tokens}

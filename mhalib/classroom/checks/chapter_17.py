@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw, own_sizes
 
 
 def _heads_of_one(rng: random.Random) -> Iterator[Case]:
     yield {"weights": torch.tensor([[[0.6, 0.2, 0.2]], [[0.1, 0.3, 0.6]]])}
-    for _ in range(3):
-        num_heads, num_queries, num_kvpairs = sizes(rng, 3, smallest=3)
+    for num_heads, num_queries, num_kvpairs in apart(rng, 3, smallest=3):
         yield {"weights": (2 * draw(rng, num_heads, num_queries, num_kvpairs)).softmax(-1)}
 
 
@@ -86,11 +85,12 @@ head_cosines = Exercise(
 )
 
 
+@own_sizes("three pairs of rows whose divergence is known come first, all of three keys", "p.0")
 def _two_rows(rng: random.Random) -> Iterator[Case]:
     yield {"p": torch.tensor([1.0, 0.0, 0.0]), "q": torch.tensor([0.5, 0.5, 0.0])}
     yield {"p": torch.tensor([1.0, 0.0, 0.0]), "q": torch.tensor([0.0, 0.5, 0.5])}
     yield {"p": torch.tensor([0.5, 0.5, 0.0]), "q": torch.tensor([0.5, 0.5, 0.0])}
-    for num_kvpairs in sizes(rng, 4, smallest=3):
+    for (num_kvpairs,) in apart(rng, 1, 4, smallest=4):
         yield {
             "p": (2 * draw(rng, num_kvpairs)).softmax(-1),
             "q": (2 * draw(rng, num_kvpairs)).softmax(-1),

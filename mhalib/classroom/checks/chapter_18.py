@@ -10,14 +10,13 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 
 
 def _outputs_and_gradients(rng: random.Random) -> Iterator[Case]:
     products = [[[[1.0], [2.0]]], [[[3.0], [1.0]]]], [[[[2.0], [-3.0]]], [[[1.0], [2.0]]]]
     yield {"outputs": torch.tensor(products[0]), "gradients": torch.tensor(products[1])}
-    for _ in range(3):
-        batch_size, num_heads, num_queries, head_dim = sizes(rng, 4)
+    for batch_size, num_heads, num_queries, head_dim in apart(rng, 4):
         shape = (batch_size, num_heads, num_queries, head_dim)
         yield {"outputs": draw(rng, *shape), "gradients": draw(rng, *shape)}
 
@@ -80,7 +79,7 @@ head_importance = Exercise(
 
 def _parameters(rng: random.Random) -> Iterator[Case]:
     yield {"log_a": torch.tensor([-4.0, 0.0, 4.0])}
-    for num_heads in sizes(rng, 3, smallest=3):
+    for (num_heads,) in apart(rng, 1, smallest=4):
         yield {"log_a": torch.cat([torch.tensor([0.5]), draw(rng, num_heads - 1) * 3])}
 
 
@@ -184,8 +183,8 @@ open_gates = Exercise(
 def _matrices(rng: random.Random) -> Iterator[Case]:
     numbers = 10.0 * torch.arange(4)[:, None] + torch.arange(4)  # row r, column c: 10 r + c
     yield {"W_v": numbers, "W_o": numbers + 100, "head": 0, "num_heads": 2}
-    for where in ("last", "middle", "first"):
-        num_heads, head_dim = sizes(rng, 2, smallest=3, largest=6)
+    drawn = apart(rng, 2, smallest=3, of=lambda h, d: [h, d, h * d])
+    for where, (num_heads, head_dim) in zip(("last", "middle", "first"), drawn, strict=True):
         num_hiddens = num_heads * head_dim
         heads = {"last": num_heads - 1, "middle": rng.randrange(1, num_heads - 1), "first": 0}
         yield {

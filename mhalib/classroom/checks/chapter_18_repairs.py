@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw
+from ._inputs import apart, draw, own_sizes
 from .chapter_18 import without_heads
 
 
+@own_sizes("three heads to remove in every case: one is the last, and two are not", "len heads")
 def _several_heads(rng: random.Random) -> Iterator[Case]:
-    for ordered in (True, True, False):
-        num_heads, head_dim = rng.choice([(4, 5), (4, 7), (5, 4), (5, 6), (6, 5), (6, 7)])
+    drawn = apart(rng, 2, smallest=4, of=lambda h, d: [h, d, h * d])
+    for ordered, (num_heads, head_dim) in zip((True, True, False), drawn, strict=True):
         heads = [*sorted(rng.sample(range(num_heads - 1), 2)), num_heads - 1]
         yield {
             "W_v": draw(rng, num_heads * head_dim, num_heads * head_dim),

@@ -10,18 +10,16 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
-
-_SHARED = [(2, 6), (2, 8), (3, 6), (3, 12), (4, 8), (4, 12)]
-"""Heads that have keys, and heads in all: more than one of each, and no group as large as there are groups."""
+from ._inputs import apart, draw
 
 
 def _keys(rng: random.Random) -> Iterator[Case]:
     yield {"k": torch.tensor([[[[1.0], [2.0]], [[3.0], [4.0]]]]), "num_heads": 4}
-    for num_kv_heads, num_heads in rng.sample(_SHARED, 3):
-        free = [size for size in (2, 3, 4, 5, 7, 9) if size != num_kv_heads]
-        batch_size, num_kvpairs, head_dim = rng.sample(free, 3)
-        yield {"k": draw(rng, batch_size, num_kv_heads, num_kvpairs, head_dim), "num_heads": num_heads}
+    drawn = apart(
+        rng, 5, of=lambda g, shared, B, K, d: [g, shared, B, K, d, g * shared]
+    )  # a group is never as large as there are groups
+    for num_kv_heads, shared, batch_size, num_kvpairs, head_dim in drawn:
+        yield {"k": draw(rng, batch_size, num_kv_heads, num_kvpairs, head_dim), "num_heads": num_kv_heads * shared}
 
 
 def _for_heads(k: Tensor, num_heads: int) -> Tensor:
@@ -104,7 +102,8 @@ keys_for_heads = Exercise(
 
 def _memories(rng: random.Random) -> Iterator[Case]:
     shapes = [(3, 2, 6, 4)]
-    shapes += [(rng.choice((5, 7, 9)), *shared, rng.choice((10, 11, 13))) for shared in rng.sample(_SHARED, 3)]
+    drawn = apart(rng, 4, largest=9, of=lambda layers, g, shared, d: [layers, g, shared, d, g * shared])
+    shapes += [(layers, g, g * shared, d) for layers, g, shared, d in drawn]
     for number, (num_layers, num_kv_heads, num_heads, head_dim) in enumerate(shapes):
         per_token = 2 * num_layers * num_kv_heads * head_dim
         fitting = rng.randint(200, 900) if number else 10
@@ -198,8 +197,9 @@ def _latents(rng: random.Random) -> Iterator[Case]:
         "up": torch.tensor([[[1.0, 0.0, 2.0], [0.0, 1.0, 0.0]], [[0.0, 1.0, 0.0], [2.0, 0.0, 1.0]]]),
         "latents": torch.tensor([[1.0, 0.0, 1.0], [0.0, 2.0, 0.0]]),
     }
-    for _ in range(3):
-        num_heads, num_queries, num_kvpairs, head_dim, width = sizes(rng, 5, largest=9)
+    for num_heads, num_queries, num_kvpairs, head_dim, width in apart(
+        rng, 5, largest=9, of=lambda h, Q, K, d, width: [h, Q, K, d, width, h * d]
+    ):
         yield {
             "q": draw(rng, num_heads, num_queries, head_dim),
             "up": draw(rng, num_heads, head_dim, width),

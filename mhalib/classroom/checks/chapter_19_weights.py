@@ -9,19 +9,20 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw
+from ._inputs import apart, draw
 
 
 def _projections(rng: random.Random) -> Iterator[Case]:
-    """Of 4 to 12 heads; but for the first, columns too can be cut into as many parts as a group has heads."""
+    """Of 4 to 42 heads; but for the first, columns too can be cut into as many parts as a group has heads."""
     rows = [[1.0], [2.0], [3.0], [5.0], [7.0], [6.0], [4.0], [9.0]]
     yield {"weight": torch.tensor(rows), "num_heads": 4, "num_groups": 2}
-    for num_groups, num_heads in rng.sample([(2, 6), (2, 8), (3, 6), (3, 12), (4, 8), (4, 12)], 3):
-        head_dim, pieces = rng.choice((3, 5, 7)), rng.choice((1, 5, 7))
-        num_columns = num_heads // num_groups * pieces
+    drawn = apart(
+        rng, 4, of=lambda g, shared, d, pieces: [g, shared, d, pieces, g * shared, g * shared * d, shared * pieces]
+    )
+    for num_groups, shared, head_dim, pieces in drawn:
         yield {
-            "weight": draw(rng, num_heads * head_dim, num_columns),
-            "num_heads": num_heads,
+            "weight": draw(rng, num_groups * shared * head_dim, shared * pieces),
+            "num_heads": num_groups * shared,
             "num_groups": num_groups,
         }
 
@@ -107,9 +108,9 @@ pooled = Exercise(
 
 def _rotary_rows(rng: random.Random) -> Iterator[Case]:
     yield {"weight": torch.arange(12.0)[:, None], "num_heads": 2}
-    for num_heads in rng.sample((3, 4, 5), 3):
-        head_dim = rng.choice((6, 8, 10))
-        yield {"weight": draw(rng, num_heads * head_dim, rng.choice((7, 9, 11))), "num_heads": num_heads}
+    drawn = apart(rng, 3, smallest=3, of=lambda h, half, width: [h, width, 2 * half, 2 * half * h])
+    for num_heads, half, width in drawn:
+        yield {"weight": draw(rng, num_heads * 2 * half, width), "num_heads": num_heads}
 
 
 def _two_halves(x: Tensor, dim: int) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 
 
 def mixed(x: Tensor, mixing: Tensor) -> Tensor:
@@ -19,8 +19,7 @@ def mixed(x: Tensor, mixing: Tensor) -> Tensor:
 
 def _scores(rng: random.Random) -> Iterator[Case]:
     yield {"scores": torch.tensor([[[1.0, 2.0, 3.0]], [[0.0, 4.0, 1.0]]]), "mixing": torch.tensor([[1.0, 2.0], [0, 3]])}
-    for _ in range(3):
-        num_heads, num_queries, num_kvpairs = sizes(rng, 3)
+    for num_heads, num_queries, num_kvpairs in apart(rng, 3):
         yield {"scores": draw(rng, num_heads, num_queries, num_kvpairs), "mixing": draw(rng, num_heads, num_heads)}
 
 
@@ -118,8 +117,7 @@ def _value_parts(rng: random.Random) -> Iterator[Case]:
         "W_o": torch.tensor([[[1.0], [0.0], [1.0]], [[2.0], [1.0], [0.0]]]),
         "mixing": torch.tensor([[1.0, 2.0], [0.0, 3.0]]),
     }
-    for _ in range(3):
-        num_heads, head_dim, num_hiddens = sizes(rng, 3)
+    for num_heads, head_dim, num_hiddens in apart(rng, 3):
         yield {
             "W_v": draw(rng, num_heads, head_dim, num_hiddens),
             "W_o": draw(rng, num_heads, num_hiddens, head_dim),

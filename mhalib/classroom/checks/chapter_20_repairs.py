@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 from .chapter_20 import mixed
 
 
@@ -24,8 +24,7 @@ def _masked_scores(rng: random.Random) -> Iterator[Case]:
         "before": torch.tensor([[1.0, 0.0], [1.0, -2.0]]),
         "after": torch.tensor([[1.0, 0.5], [0.0, 1.0]]),
     }
-    for _ in range(3):
-        num_heads, num_queries, num_kvpairs = sizes(rng, 3, smallest=3)
+    for num_heads, num_queries, num_kvpairs in apart(rng, 3, smallest=3):
         seen = [rng.sample(range(num_kvpairs), rng.randint(1, num_kvpairs - 1)) for _ in range(num_queries)]
         before = draw(rng, num_heads, num_heads)
         yield {

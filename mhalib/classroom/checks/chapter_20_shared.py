@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw, own_sizes
 
 
 def _shared(rng: random.Random) -> Iterator[Case]:
@@ -22,9 +22,8 @@ def _shared(rng: random.Random) -> Iterator[Case]:
         "mixing": torch.tensor([[1.0, 0.0, 2.0], [0.0, 3.0, 1.0]]),
         "head_dim": 16,
     }
-    for _ in range(3):
-        num_heads, num_queries, num_kvpairs, shared_size, head_dim = sizes(rng, 5, largest=9)
-        shared_size += 10 * (shared_size == num_heads * head_dim)
+    drawn = apart(rng, 5, largest=9, of=lambda h, Q, K, width, d: [h, Q, K, width, d, h * d])
+    for num_heads, num_queries, num_kvpairs, shared_size, head_dim in drawn:
         yield {
             "q": draw(rng, num_queries, shared_size),
             "k": draw(rng, num_kvpairs, shared_size),
@@ -139,10 +138,11 @@ shared_scores = Exercise(
 )
 
 
+@own_sizes("an overlap is more than one channel and less than a head: 2 or 3", "overlap")
 def _channels(rng: random.Random) -> Iterator[Case]:
     yield {"x": torch.tensor([[[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]]]), "num_heads": 3, "overlap": 1}
-    for _ in range(3):
-        num_heads, head_dim, batch_size, num_tokens = sizes(rng, 4, smallest=4, largest=8)
+    drawn = apart(rng, 4, smallest=4, largest=8, of=lambda h, d, B, N: [h, d, B, N, h * d])
+    for num_heads, head_dim, batch_size, num_tokens in drawn:
         x = draw(rng, batch_size, num_tokens, num_heads * head_dim)
         yield {"x": x, "num_heads": num_heads, "overlap": rng.choice((2, 3))}
 

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw
+from ._inputs import apart, draw
 
 
 def _windows(rng: random.Random) -> Iterator[Case]:
     yield {"num_tokens": 5, "reach": 1}
-    for num_tokens in rng.sample(range(8, 14), 3):
-        yield {"num_tokens": num_tokens, "reach": rng.choice((2, 3))}
+    for reach, (num_tokens,) in zip(rng.sample((2, 3, 4), 3), apart(rng, 1, smallest=8, largest=13), strict=True):
+        yield {"num_tokens": num_tokens, "reach": reach}
 
 
 def _apart(num_tokens: int) -> Tensor:
@@ -111,7 +111,8 @@ window_mask = Exercise(
 
 def _spans(rng: random.Random) -> Iterator[Case]:
     yield {"spans": torch.tensor([0.0, 1.5]), "ramp": 2.0, "num_tokens": 5}
-    for num_heads, num_tokens in zip(rng.sample((2, 3, 4, 5), 3), rng.sample(range(9, 14), 3), strict=True):
+    for num_heads, more in apart(rng, 2, of=lambda h, more: [h, more, 6 + more]):
+        num_tokens = 6 + more
         spans = draw(rng, num_heads).abs() * 2 + torch.arange(num_heads)
         yield {"spans": spans, "ramp": rng.choice((1.5, 2.5, 3.0)), "num_tokens": num_tokens}
 

@@ -9,14 +9,13 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 
 
 def _choices(rng: random.Random) -> Iterator[Case]:
     shares = torch.tensor([[[0.5, 0.25, 0.25], [0.25, 0.5, 0.25]]])
     yield {"shares": shares, "chosen": torch.tensor([[[True, True, False], [False, True, True]]])}
-    for _ in range(3):
-        batch_size, num_tokens, num_heads = sizes(rng, 3, smallest=3)
+    for batch_size, num_tokens, num_heads in apart(rng, 3, smallest=3):
         scores = draw(rng, batch_size, num_tokens, num_heads) + draw(rng, num_heads)
         chosen = torch.zeros_like(scores).scatter(-1, scores.topk(2).indices, 1.0) > 0
         yield {"shares": scores.softmax(-1), "chosen": chosen}
@@ -112,8 +111,8 @@ balance_loss = Exercise(
 
 def _scores(rng: random.Random) -> Iterator[Case]:
     yield {"router_scores": torch.tensor([[[1.0, 3.0, 2.0, 0.0]]]), "num_chosen": 2}
-    for num_heads, num_chosen in rng.sample([(5, 2), (5, 3), (6, 2), (6, 3), (6, 4), (7, 3)], 3):
-        batch_size, num_tokens = rng.sample((2, 3, 4), 2)
+    for batch_size, num_tokens, more in apart(rng, 3, largest=6, of=lambda B, N, more: [B, N, more, 3 + more]):
+        num_heads, num_chosen = 3 + more, rng.choice((2, 3))
         yield {"router_scores": draw(rng, batch_size, num_tokens, num_heads), "num_chosen": num_chosen}
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw
+from ._inputs import apart, draw
 
 
 def _sparse(scores: Tensor) -> Tensor:
@@ -22,7 +22,8 @@ def _sparse(scores: Tensor) -> Tensor:
 
 def _gradients(rng: random.Random) -> Iterator[Case]:
     yield {"weights": torch.tensor([[0.75, 0.25, 0.0]]), "gradient": torch.tensor([[1.0, 3.0, 5.0]])}
-    for num_queries, num_kvpairs in zip(rng.sample((2, 3, 4), 3), rng.sample((6, 7, 8), 3), strict=True):
+    for num_queries, more in apart(rng, 2, largest=6, of=lambda Q, more: [Q, more, 4 + more]):
+        num_kvpairs = 4 + more
         weights = _sparse(draw(rng, num_queries, num_kvpairs))
         yield {"weights": weights, "gradient": draw(rng, num_queries, num_kvpairs)}
 

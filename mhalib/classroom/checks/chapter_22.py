@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 
 
 def _said(rng: random.Random) -> Iterator[Case]:
@@ -20,8 +20,7 @@ def _said(rng: random.Random) -> Iterator[Case]:
         "second": torch.tensor([[[0.0, 2.0], [-1.0, 0.0]]]),
         "gate": torch.tensor([[0.5, 0.0]]),
     }
-    for _ in range(3):
-        num_heads, num_queries, num_kvpairs, rank = sizes(rng, 4)
+    for num_heads, num_queries, num_kvpairs, rank in apart(rng, 4):
         yield {
             "scores": draw(rng, num_heads, num_queries, num_kvpairs),
             "first": draw(rng, num_queries, rank, num_heads),
@@ -133,8 +132,7 @@ def _masked(rng: random.Random) -> Iterator[Case]:
         "compositions": torch.tensor([[[1.0, -0.5], [0.5, 1.0]]]),
         "mask": torch.tensor([[True, True, False]]),
     }
-    for _ in range(3):
-        num_heads, num_queries, num_kvpairs = sizes(rng, 3, smallest=3)
+    for num_heads, num_queries, num_kvpairs in apart(rng, 3, smallest=3):
         mask = draw(rng, num_queries, num_kvpairs) > -0.3
         mask[:, 0], mask[0, 1] = True, False
         compositions = torch.eye(num_heads) + draw(rng, num_queries, num_heads, num_heads)

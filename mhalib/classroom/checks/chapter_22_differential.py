@@ -9,15 +9,12 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 
 
 def _two_maps(rng: random.Random) -> Iterator[Case]:
     yield {"scores": torch.tensor([[[1.0, 2.0, 0.0]], [[0.0, 0.0, 1.0]]]), "second": 0.5}
-    for _ in range(3):
-        num_heads, num_queries, num_kvpairs = sizes(rng, 3, smallest=3, largest=9)
-        while 2 * num_heads in (num_queries, num_kvpairs):
-            num_heads, num_queries, num_kvpairs = sizes(rng, 3, smallest=3, largest=9)
+    for num_heads, num_queries, num_kvpairs in apart(rng, 3, largest=9, of=lambda h, Q, K: [2 * h, Q, K]):
         yield {"scores": 2 * draw(rng, 2 * num_heads, num_queries, num_kvpairs), "second": rng.uniform(0.2, 0.8)}
 
 
@@ -120,7 +117,7 @@ def _vectors(rng: random.Random) -> Iterator[Case]:
         "k2": torch.tensor([1.0, -0.5]),
         "start": 0.2,
     }
-    for head_dim in rng.sample(range(3, 9), 3):
+    for (head_dim,) in apart(rng, 1, smallest=3, largest=8):
         q1, k1, q2, k2 = (draw(rng, head_dim) / 2 for _ in range(4))
         yield {"q1": q1, "k1": k1, "q2": q2, "k2": k2, "start": rng.uniform(0.2, 0.8)}
 

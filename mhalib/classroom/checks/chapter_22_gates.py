@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 
 
 def _found(rng: random.Random) -> Iterator[Case]:
@@ -20,10 +20,7 @@ def _found(rng: random.Random) -> Iterator[Case]:
         "W_gate": torch.tensor([[1.0, 0.0], [0.0, -2.0]]),
         "W_o": torch.tensor([[1.0, 0.0], [1.0, 1.0]]),
     }
-    for _ in range(3):
-        num_heads, num_queries, head_dim = sizes(rng, 3)
-        while num_queries == num_heads * head_dim:
-            num_heads, num_queries, head_dim = sizes(rng, 3)
+    for num_heads, num_queries, head_dim in apart(rng, 3, of=lambda h, Q, d: [h, Q, d, h * d]):
         width = num_heads * head_dim
         yield {
             "found": draw(rng, num_heads, num_queries, head_dim),

@@ -9,14 +9,15 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
+from ._inputs import apart
 
 
 def _p_values(rng: random.Random) -> Iterator[Case]:
     """Two pass, and neither by much. The third is too large for its place, and the fourth would pass at its own. The
-    others fail at theirs, and the last would fail without a correction.
+    others fail at theirs, and the last would fail without a correction. In the first case, the smallest is its bound.
     """
-    yield {"p_values": torch.tensor([0.06, 0.01, 0.2, 0.03]), "level": 0.1}
-    for n in rng.sample((6, *rng.sample((7, 8, 9), 2)), 3):
+    yield {"p_values": torch.tensor([0.07, 0.03125, 0.2, 0.04]), "level": 0.125}
+    for (n,) in rng.sample([[6], *apart(rng, 1, 2, smallest=7, largest=9)], 3):
         level = rng.choice((0.05, 0.1))
         steps = [level / (n - i) for i in range(-1, 4)]
         ranked = [

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 
 QUANTILES = {5: 2.776, 7: 2.447, 9: 2.306, 11: 2.228}  # of Student's distribution, 97.5 %, by the number of seeds
 
@@ -18,7 +18,8 @@ QUANTILES = {5: 2.776, 7: 2.447, 9: 2.306, 11: 2.228}  # of Student's distributi
 def _pairs(rng: random.Random) -> Iterator[Case]:
     """What a seed does to one layer, it does to the other, too."""
     yield {"ours": torch.tensor([80.0, 84.0, 91.0]), "theirs": torch.tensor([79.0, 82.0, 85.0]), "quantile": 4.303}
-    for num_seeds in rng.sample(list(QUANTILES), 3):
+    for (half,) in apart(rng, 1, smallest=2, largest=5):
+        num_seeds = 2 * half + 1
         seed = 80 + 4 * draw(rng, num_seeds)
         yield {
             "ours": seed + 2 * draw(rng, num_seeds) + rng.choice((-1.5, 1.5)),
@@ -179,8 +180,7 @@ def _qualities(rng: random.Random) -> Iterator[Case]:
     """Drawn until each way to choose chooses differently."""
     yield {"quality": torch.tensor([[90.0, 70.0, 80.0], [60.0, 95.0, 81.0]])}
     ways: tuple[Callable[[Tensor], Tensor], ...] = (_by_others, _by_all, _by_largest, _by_smallest, _worst)
-    for _ in range(3):
-        num_rates, num_seeds = sizes(rng, 2, smallest=3, largest=8)
+    for num_rates, num_seeds in apart(rng, 2, smallest=3, largest=8):
         chosen: set[tuple[int, ...]] = set()
         while len(chosen) < len(ways) + 1:
             quality = 80 + 5 * draw(rng, num_rates, num_seeds)

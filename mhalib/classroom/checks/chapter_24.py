@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
+from ._inputs import apart
 
 
 def _products(rng: random.Random) -> Iterator[Case]:
     yield {"rows": 2, "inner": 3, "columns": 5, "bytes_per_number": 4}
-    for width in (2, 4, 8):
-        n, k, m = rng.sample(range(3, 60), 3)
+    for width, (n, k, m) in zip((2, 4, 8), apart(rng, 3, smallest=9, largest=59), strict=True):
         yield {"rows": n, "inner": k, "columns": m, "bytes_per_number": width}
 
 
@@ -94,7 +94,7 @@ def _timed(rng: random.Random) -> Iterator[Case]:
         "peak": 8.0,
         "bandwidth": 2.0,
     }
-    for number, num_steps in enumerate(rng.sample(range(3, 7), 3)):
+    for number, (num_steps,) in enumerate(apart(rng, 1, smallest=3, largest=6)):
         peak, bandwidth = rng.randint(30, 90), rng.randint(3, 12)
         computing = [rng.randint(10, 60) / 10 for _ in range(num_steps)]
         moving = [time * (rng.choice((0.3, 0.6)) if i % 2 else rng.choice((2, 3))) for i, time in enumerate(computing)]

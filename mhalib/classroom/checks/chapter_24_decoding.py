@@ -7,14 +7,14 @@ import random
 from collections.abc import Iterator
 
 from ._exercise import Case, Exercise, Mistake
+from ._inputs import apart, own_sizes
 
 
 def _caches(rng: random.Random) -> Iterator[Case]:
     yield {"batch_size": 4, "h": 6, "g": 2, "d": 3, "num_tokens": 5, "bytes_per_number": 2}
-    for width in (2, 4, 4):
-        g, group = rng.sample(range(3, 6), 2)
-        batch_size, d, num_tokens = rng.sample(range(6, 40), 3)
-        sizes = {"batch_size": batch_size, "h": g * group, "g": g, "d": d, "num_tokens": num_tokens}
+    drawn = apart(rng, 5, smallest=5, largest=30, of=lambda g, shared, B, d, N: [g, shared, B, d, N, g * shared])
+    for width, (g, shared, batch_size, d, num_tokens) in zip((2, 4, 8), drawn, strict=True):
+        sizes = {"batch_size": batch_size, "h": g * shared, "g": g, "d": d, "num_tokens": num_tokens}
         yield {**sizes, "bytes_per_number": width}
 
 
@@ -115,10 +115,13 @@ decoding_scores = Exercise(
 )
 
 
+@own_sizes("numbers have 2 or 4 bytes", "bytes_per_number")
 def _machines(rng: random.Random) -> Iterator[Case]:
-    """Ridges far from 0 and from what the width allows, none of them met exactly; and one that no batch reaches."""
+    """Ridges far from 0 and from what the width allows, none of them met exactly; and two that no batch reaches,
+    the second by nothing."""
     yield {"num_hiddens": 100, "bytes_per_number": 4, "ridge": 10}
-    yield {"num_hiddens": 4 * rng.randint(10, 20), "bytes_per_number": 2, "ridge": rng.randint(60, 90)}
+    yield {"num_hiddens": 4 * rng.randint(16, 20), "bytes_per_number": 2, "ridge": rng.randint(45, 60)}
+    yield {"num_hiddens": 246, "bytes_per_number": 2, "ridge": 123}
     for width in (4, 2):
         ridge = rng.randint(30, 60)
         num_hiddens = round(width * ridge * rng.uniform(2.2, 2.8))

@@ -9,17 +9,20 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw
+from ._inputs import apart, draw, own_sizes
 
 _NAMES = "num_weights num_layers num_heads num_kv_heads head_dim num_tokens batch_size bytes_per_number".split()
 
 
+@own_sizes("numbers have 1, 2 or 8 bytes", "bytes_per_number")
 def _models(rng: random.Random) -> Iterator[Case]:
     yield dict(zip(_NAMES, (1000, 2, 6, 3, 5, 10, 4, 2), strict=True))
-    for num_bytes in (1, 2, 4):
-        num_kv_heads = rng.choice((2, 3, 4))
-        numbers = [rng.randint(10**5, 10**6), rng.randint(5, 9), 4 * num_kv_heads, num_kv_heads, rng.choice((11, 13))]
-        yield dict(zip(_NAMES, (*numbers, rng.randint(100, 900), rng.choice((7, 17)), num_bytes), strict=True))
+    drawn = apart(
+        rng, 6, smallest=3, largest=20, of=lambda layers, g, shared, d, N, B: [layers, g, d, B, g * shared, 100 * N]
+    )
+    for num_bytes, (num_layers, g, shared, d, hundreds, batch_size) in zip((1, 2, 8), drawn, strict=True):
+        numbers = (num_layers, g * shared, g, d, 100 * hundreds, batch_size, num_bytes)
+        yield dict(zip(_NAMES, (rng.randint(10**5, 10**6), *numbers), strict=True))
 
 
 def _read(
@@ -110,8 +113,9 @@ step_bytes = Exercise(
 def _rooms(rng: random.Random) -> Iterator[Case]:
     """Room left, a full room, and one that is too small even when it is doubled; then two of them with other sizes."""
     yield {"room": torch.tensor([[[[1.0], [2.0], [0.0]]]]), "length": 2, "k": torch.tensor([[[[3.0]]]])}
-    for length, free, new in ((5, 4, 2), (rng.choice((5, 6)), 0, 1), (4, 1, 11), (9, 1, 4)):
-        batch_size, num_heads, head_dim = rng.sample((2, 3, 8), 3)
+    kinds = ((5, 4, 2), (rng.choice((6, 7)), 0, 1), (4, 1, 17), (9, 1, 4))
+    for (length, free, new), drawn in zip(kinds, apart(rng, 3, 4, smallest=11, largest=14), strict=True):
+        batch_size, num_heads, head_dim = drawn
         room = draw(rng, batch_size, num_heads, length + free, head_dim)
         room[:, :, length:] = 0.0
         yield {"room": room, "length": length, "k": draw(rng, batch_size, num_heads, new, head_dim)}
@@ -217,15 +221,15 @@ def _pools(rng: random.Random) -> Iterator[Case]:
     """The last page partly full, once in a while completely; the table is never in the order of the memory."""
     first = torch.arange(8.0).reshape(4, 1, 2, 1)
     yield {"pages": first, "table": [2, 0], "length": 3}
-    for spare in (1, 0, 2):
-        num_heads, page, head_dim = rng.sample((3, 4, 5), 3)
-        table = rng.sample(range(1, 7), 3)
+    drawn = apart(rng, 5, smallest=3, largest=9, of=lambda h, page, d, own, more: [h, page, d, own, own + more])
+    for spare, (num_heads, page, head_dim, own, more) in zip((1, 0, 2), drawn, strict=True):
+        table = rng.sample(range(1, own + more), own)
         while table == sorted(table) or table[::-1] == sorted(table):
             rng.shuffle(table)
         yield {
-            "pages": draw(rng, 7, num_heads, page, head_dim),
+            "pages": draw(rng, own + more, num_heads, page, head_dim),
             "table": table,
-            "length": 3 * page - spare,
+            "length": own * page - spare,
         }
 
 

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from ...attention import rotate
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 
 
 def _keys(rng: random.Random) -> Iterator[Case]:
     """Tokens and heads of different sizes, and the largest number of a key often negative."""
     yield {"k": torch.tensor([[[[1.0, -2.54], [0.5, 0.2]]]])}
-    for _ in range(3):
-        k = draw(rng, *sizes(rng, 4, largest=8))
+    for drawn in apart(rng, 4, largest=8):
+        k = draw(rng, *drawn)
         for axis in range(3):
             shape = [1] * 4
             shape[axis] = k.shape[axis]
@@ -115,13 +115,14 @@ rounded_keys = Exercise(
 
 
 def _steps(rng: random.Random) -> Iterator[Case]:
-    """Several new tokens, one, and an empty cache."""
+    """Several new tokens, one, and several behind few."""
     one = torch.tensor([[[[1.0, 0.0]]]])
     yield {"q": one, "k": torch.tensor([[[[0.0, 1.0]]]]), "held": torch.cat([one, one], 2)}
-    for num_new, num_held in ((2, 7), (1, 9), (3, 5)):
-        batch_size, num_heads = rng.sample((2, 3) if num_new == 1 else (8, 10), 2)
-        q, k = (draw(rng, batch_size, num_heads, num_new, 4) for _ in range(2))
-        yield {"q": q, "k": k, "held": draw(rng, batch_size, num_heads, num_held, 4)}
+    lengths = ((2, 7, 4), (1, 9, 8), (3, 5, 16))
+    for (num_new, num_held, head_dim), drawn in zip(lengths, apart(rng, 2, smallest=11, largest=15), strict=True):
+        batch_size, num_heads = drawn
+        q, k = (draw(rng, batch_size, num_heads, num_new, head_dim) for _ in range(2))
+        yield {"q": q, "k": k, "held": draw(rng, batch_size, num_heads, num_held, head_dim)}
 
 
 def _scores(

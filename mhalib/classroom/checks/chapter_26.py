@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 
 
 def _running(rng: random.Random) -> Iterator[Case]:
     yield {"largest": torch.tensor([1.0]), "total": torch.tensor([2.0]), "scores": torch.tensor([[3.0, 1.0]])}
-    for _ in range(3):
-        num_queries, num_kvpairs = sizes(rng, 2, smallest=4)
+    for num_queries, num_kvpairs in apart(rng, 2, smallest=4):
         largest, scores = draw(rng, num_queries), 2 * draw(rng, num_queries, num_kvpairs) - 0.5
         total = 1 + draw(rng, num_queries).abs()
         largest[0] = largest[1] = -math.inf  # nothing seen yet
@@ -151,11 +150,10 @@ def _halves(rng: random.Random) -> Iterator[Case]:
         "second": torch.tensor([[0.0, 1.0]]),
         "second_lse": torch.tensor([math.log(3)]),
     }
-    for far in (0.0, 0.0, 200.0):
-        num_queries, d_v = sizes(rng, 2, smallest=3)
+    for far, (num_queries, d_v) in zip((0.0, 0.0, 200.0), apart(rng, 2, smallest=3), strict=True):
         first, second = draw(rng, 2, num_queries, d_v)
         first_lse, second_lse = far + 1 + draw(rng, 2, num_queries).abs()
-        first[0], first_lse[0] = 0, -math.inf
+        first[0], first_lse[0], second[2], second_lse[2] = 0, -math.inf, 0, -math.inf
         first[1], first_lse[1], second[1], second_lse[1] = 0, -math.inf, 0, -math.inf
         yield {"first": first, "first_lse": first_lse, "second": second, "second_lse": second_lse}
 

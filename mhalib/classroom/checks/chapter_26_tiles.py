@@ -10,18 +10,20 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 
 
 def _rows(rng: random.Random) -> Iterator[Case]:
     values = torch.tensor([[1.0], [2.0], [4.0]])
     yield {"scores": torch.tensor([[0.0, 1.0, 2.0]]), "values": values, "size": 2}
-    for far in (0.0, -200.0, 0.0):
-        num_queries, d_v, size = sizes(rng, 3, largest=5)
+    drawn = apart(rng, 3, of=lambda Q, d_v, size: [Q, d_v, size, 3 * size + 1])
+    for far, (num_queries, d_v, size) in zip((0.0, -200.0, 0.0), drawn, strict=True):
         num_kvpairs = 3 * size + 1  # the last tile is not full
         rising = torch.arange(num_kvpairs) / size
+        scores = draw(rng, num_queries, num_kvpairs) + rising + far
+        scores[0, 0] += far  # in one tile, a score far below all others
         yield {
-            "scores": draw(rng, num_queries, num_kvpairs) + rising + far,
+            "scores": scores,
             "values": draw(rng, num_kvpairs, d_v),
             "size": size,
         }
@@ -131,8 +133,7 @@ mended_pass = Exercise(
 def _passes(rng: random.Random) -> Iterator[Case]:
     weights, values = torch.tensor([[0.25, 0.75]]), torch.tensor([[4.0], [0.0]])
     yield {"weights": weights, "values": values, "output": weights @ values, "grad": torch.tensor([[2.0]])}
-    for _ in range(3):
-        num_queries, num_kvpairs, d_v = sizes(rng, 3, smallest=3)
+    for num_queries, num_kvpairs, d_v in apart(rng, 3, smallest=3):
         weights, values = draw(rng, num_queries, num_kvpairs).softmax(-1), draw(rng, num_kvpairs, d_v)
         grad = draw(rng, num_queries, d_v)
         yield {"weights": weights, "values": values, "output": weights @ values, "grad": grad}
@@ -202,9 +203,10 @@ score_gradient = Exercise(
 
 def _grids(rng: random.Random) -> Iterator[Case]:
     yield {"num_queries": 7, "num_kvpairs": 6, "rows": 4, "cols": 2}
-    for turn in range(3):
-        cols, rows = sorted(rng.sample(range(2, 6), 2))
-        rows, cols = (cols, rows) if turn == 1 else (rows, cols)
+    drawn: list[list[int]] = []
+    while [rows > cols for rows, cols in drawn] != [True, False, True]:
+        drawn = apart(rng, 2, of=lambda rows, cols: [rows, cols, 3 * rows + 1, 4 * rows + cols + 1])
+    for rows, cols in drawn:
         num_queries = 3 * rows + 1
         yield {"num_queries": num_queries, "num_kvpairs": num_queries + rows + cols, "rows": rows, "cols": cols}
 

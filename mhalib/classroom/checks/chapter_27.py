@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw, own_sizes
 
 Gradients = list[Tensor]
 
@@ -20,8 +20,7 @@ def _heads(rng: random.Random) -> Iterator[Case]:
         "q": torch.tensor([[[3.0, 4.0], [1.0, 0.0]], [[0.0, 2.0], [1.0, 1.0]]]),
         "k": torch.tensor([[[3.0, 4.0], [4.0, -3.0], [0.0, 1.0]], [[5.0, 0.0], [1.0, 2.0], [3.0, 3.0]]]),
     }
-    for _ in range(3):
-        num_heads, num_queries, num_kvpairs, head_dim = sizes(rng, 4, smallest=3, largest=9)
+    for num_heads, num_queries, num_kvpairs, head_dim in apart(rng, 4, smallest=3, largest=9):
         yield {
             "q": 3 * draw(rng, num_heads, num_queries, head_dim) + 1,
             "k": 2 * draw(rng, num_heads, num_kvpairs, head_dim) - 1,
@@ -105,11 +104,13 @@ normed_scores = Exercise(
 
 def _drawn(rng: random.Random, size: float) -> Gradients:
     """Three gradients whose norm together is `size`; they have different shapes and norms."""
-    shapes = [tuple(sizes(rng, 2)), (rng.randint(2, 7),), tuple(sizes(rng, 2))]
+    first, second = apart(rng, 2, 2)
+    shapes = [tuple(first), (rng.randint(8, 12),), tuple(second)]
     gradients = [draw(rng, *shape) * weight for shape, weight in zip(shapes, (3.0, 0.2, 1.0), strict=True)]
     return [gradient * size / _norm(gradients) for gradient in gradients]
 
 
+@own_sizes("three gradients in every case, whose shapes differ within it; only their norm counts")
 def _gradients(rng: random.Random) -> Iterator[Case]:
     yield {"gradients": [torch.tensor([3.0, 0.0]), torch.tensor([[4.0]])], "max_norm": 1.0}
     yield {"gradients": _drawn(rng, rng.uniform(0.5, 0.9)), "max_norm": 1.0}
@@ -204,6 +205,7 @@ clipped = Exercise(
 )
 
 
+@own_sizes("steps of one training: one length, one rise")
 def _steps(rng: random.Random) -> Iterator[Case]:
     """Steps of one training: in the rise, its last, the first and later ones of the fall, the very last."""
     yield {"step": 0, "steps": 10, "warm_up": 4, "max_lr": 1.0}

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw, own_sizes
 
 Told = tuple[float, int]  # a scale, and how many good steps in a row it has had
 
 
+@own_sizes("states of one training: one interval")
 def _states(rng: random.Random) -> Iterator[Case]:
     """An overflow with good steps behind it, a step as always, the last before a rise, one after it should have been,
     and an overflow when a rise was due."""
@@ -23,7 +24,7 @@ def _states(rng: random.Random) -> Iterator[Case]:
     scale = 2.0 ** rng.randint(5, 16)
     for good_steps, is_finite in ((rng.randint(1, 3), True), (interval - 1, True), (interval - 2, True)):
         yield {"scale": scale, "good_steps": good_steps, "is_finite": is_finite, "interval": interval}
-    yield {"scale": scale, "good_steps": interval - 1, "is_finite": False, "interval": interval}
+    yield {"scale": 1.0, "good_steps": interval - 1, "is_finite": False, "interval": interval}
 
 
 def _next(scale: float, good_steps: int, is_finite: bool, interval: int) -> Told:
@@ -113,13 +114,14 @@ next_scale = Exercise(
 def _scaled(rng: random.Random) -> Iterator[Case]:
     """A small one that is larger than max_norm when scaled, a large one, a tiny one, and one that overflowed."""
     yield {"scaled": torch.tensor([1.5, 2.0]), "scale": 8.0, "max_norm": 1.0}
-    sizes_and_exponents = [(rng.uniform(0.2, 0.8), 10), (rng.uniform(3.0, 6.0), 4), (rng.uniform(0.1, 0.2), 2)]
-    for norm, exponent in sizes_and_exponents:
-        gradient = draw(rng, *sizes(rng, 2))
+    norms_and_exponents = [(rng.uniform(0.2, 0.8), 10), (rng.uniform(3.0, 6.0), 4), (rng.uniform(0.1, 0.2), 2)]
+    *drawn, last = apart(rng, 2, 4)
+    for (norm, exponent), shape in zip(norms_and_exponents, drawn, strict=True):
+        gradient = draw(rng, *shape)
         scale = 2.0**exponent
         yield {"scaled": gradient * norm / gradient.norm() * scale, "scale": scale, "max_norm": 1.0}
-    broken = draw(rng, 2, 3)
-    broken[1, 2] = rng.choice((math.inf, -math.inf))
+    broken = draw(rng, *last)
+    broken[1, 1] = rng.choice((math.inf, -math.inf))
     yield {"scaled": broken, "scale": 64.0, "max_norm": 1.0}
 
 

@@ -9,15 +9,17 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw
+from ._inputs import apart, draw, own_sizes
 
 Parts = tuple[Tensor, Tensor]
 
 
 def _shares(rng: random.Random) -> Iterator[Case]:
     """Heads of which a process has two or more, or they could not be dealt out in a wrong order."""
-    sizes = ((4, 3, 2, 5, 1), *((rng.choice((2, 3)) * n, rng.randint(2, 4), n, 7, n - 1) for n in (2, 3, 4)))
-    for num_heads, head_dim, num_ranks, num_hiddens, rank in sizes:
+    drawn = apart(rng, 4, smallest=3, of=lambda n, each, d, D: [n, each, d, D, n * each, n * each * d])
+    ranks = (1, -1, 1)  # neither the first nor the last, the last, and again
+    several = [(n * each, d, n, D, rank % n) for (n, each, d, D), rank in zip(drawn, ranks, strict=True)]
+    for num_heads, head_dim, num_ranks, num_hiddens, rank in ((4, 3, 2, 5, 1), *several):
         yield {
             "W_q": draw(rng, num_heads * head_dim, num_hiddens),
             "W_o": draw(rng, num_hiddens, num_heads * head_dim),
@@ -110,7 +112,7 @@ own_weights = Exercise(
 
 def _found(rng: random.Random) -> Iterator[Case]:
     """What the heads of each process found, and the columns of W_o that it holds."""
-    for num_ranks, num_tokens, width, num_hiddens in ((2, 3, 4, 5), *((n, n + 2, 3, 8) for n in (3, 4, 5))):
+    for num_ranks, num_tokens, width, num_hiddens in ([2, 3, 4, 5], *apart(rng, 4)):
         yield {
             "found": [draw(rng, num_tokens, width) for _ in range(num_ranks)],
             "columns": [draw(rng, num_hiddens, width) for _ in range(num_ranks)],
@@ -174,6 +176,7 @@ summed_output = Exercise(
 )
 
 
+@own_sizes("fewer keys than processes, more, and as many: the sizes are chosen by hand, in whole groups")
 def _groups(rng: random.Random) -> Iterator[Case]:
     """Fewer keys than processes, then more, then as many; no process 0, which is right by many rules."""
     yield {"num_heads": 8, "num_kv_heads": 2, "num_ranks": 4, "rank": 1}

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw
+from ._inputs import apart, draw, own_sizes
 
 
 def _gradients(rng: random.Random) -> Iterator[Case]:
     """Shares of a batch that are not equally long, each with the gradient of its mean loss."""
-    for num_ranks, size in ((2, 3), *((n, rng.randint(4, 6)) for n in (3, 4, 5))):
+    for num_ranks, size in ([2, 3], *apart(rng, 2, smallest=3)):
         yield {
             "gradients": [draw(rng, size) for _ in range(num_ranks)],
             "rows": rng.sample(range(2, 9), num_ranks),
@@ -75,9 +75,10 @@ batch_gradient = Exercise(
 )
 
 
+@own_sizes("numbers have 2 or 4 bytes", "bytes_per_number")
 def _messages(rng: random.Random) -> Iterator[Case]:
     yield {"num_numbers": 1200, "num_ranks": 4, "bytes_per_number": 2}
-    for num_ranks, size in ((2, 4), (rng.choice((3, 5)), 2), (8, 4), (16, 2)):
+    for num_ranks, size in ((3, 4), (5, 2), (8, 4), (16, 2)):
         yield {
             "num_numbers": num_ranks * rng.randint(50, 500),
             "num_ranks": num_ranks,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw
+from ._inputs import apart, draw, own_sizes
 
 HIDDEN = -1e30
 BUGS = ("none", "split", "mask", "scale", "axis", "empty row")
@@ -64,13 +64,9 @@ def _port(
 
 
 def _layers(rng: random.Random) -> Iterator[Case]:
-    for number in range(4):
-        num_heads, head_dim = (2, 1) if number == 0 else rng.choice([(2, 5), (3, 2), (3, 4), (4, 2)])
-        D = num_heads * head_dim
-        free = [size for size in range(2, 7) if size != D]
-        num_kvpairs = 3 if number == 0 else rng.choice([size for size in free if size > 2])
-        rest = [size for size in free if size != num_kvpairs]
-        batch_size, num_queries = (1, 2) if number == 0 else rng.sample(rest, 2)
+    drawn = apart(rng, 5, largest=8, of=lambda B, Q, more, h, d: [B, Q, more, h, d, 1 + more, h * d])
+    for batch_size, num_queries, more, num_heads, head_dim in ([1, 2, 2, 2, 1], *drawn):
+        num_kvpairs, D = 1 + more, num_heads * head_dim
         lens = [rng.randint(2, num_kvpairs - 1), 0, *rng.choices(range(1, num_kvpairs + 1), k=batch_size)]
         matrices = {name: draw(rng, D, D) / math.sqrt(D) * 1.5 for name in ("W_q", "W_k", "W_v", "W_o")}
         yield {
@@ -166,6 +162,7 @@ ported_layer = Exercise(
 )
 
 
+@own_sizes("the layers of ported_layer, each with two bugs")
 def _ports(rng: random.Random) -> Iterator[Case]:
     layers = list(_layers(rng))[1:]
     for number, bug in enumerate(rng.sample(BUGS, len(BUGS))):

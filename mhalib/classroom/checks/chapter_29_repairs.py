@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 
 HIDDEN = -1e30
 
@@ -18,7 +18,7 @@ HIDDEN = -1e30
 def _matrices(rng: random.Random) -> Iterator[Case]:
     first = torch.arange(16.0).view(4, 4)
     yield {"W_q": first, "W_o": 100 + first, "num_heads": 2}
-    for num_heads, head_dim in ((2, 3), (3, 2), (3, 5), (4, 3)):
+    for num_heads, head_dim in apart(rng, 2, 4, largest=6, of=lambda h, d: [h, d, h * d]):
         D = num_heads * head_dim
         yield {"W_q": draw(rng, D, D), "W_o": draw(rng, D, D), "num_heads": num_heads}
 
@@ -79,8 +79,7 @@ def _rows(rng: random.Random) -> Iterator[Case]:
         "scores": torch.tensor([[[1.0, 0.0, 2.0], [0.0, 3.0, 1.0]]]),
         "mask": torch.tensor([[True, True, False], [False, False, False]]),
     }
-    for _ in range(3):
-        num_heads, num_queries, num_kvpairs = sizes(rng, 3, smallest=3)
+    for num_heads, num_queries, num_kvpairs in apart(rng, 3, smallest=3):
         mask = draw(rng, num_queries, num_kvpairs) > 0
         mask[0], mask[1], mask[2, 0], mask[2, 1] = True, False, True, False
         yield {"scores": 2 * draw(rng, num_heads, num_queries, num_kvpairs), "mask": mask}

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from ._exercise import Case, Exercise, Mistake
+from ._inputs import apart, own_sizes
 
 Config = dict[str, int]
 
@@ -16,12 +17,19 @@ Config = dict[str, int]
 def _configs(rng: random.Random) -> Iterator[Case]:
     small = {"num_hidden_layers": 3, "hidden_size": 12, "num_attention_heads": 4}
     yield {"config": {**small, "num_key_value_heads": 2, "head_dim": 5}, "num_tokens": 7}
-    for silent in ("num_key_value_heads", "head_dim", ""):
-        g, h = rng.choice([(2, 6), (3, 12), (4, 20)])
-        config = {"num_hidden_layers": rng.randint(5, 40), "hidden_size": h * rng.choice([32, 64])}
-        config |= {"num_attention_heads": h, "num_key_value_heads": g, "head_dim": rng.choice([80, 96, 128])}
-        config.pop(silent, None)
-        yield {"config": config, "num_tokens": rng.randint(100, 900)}
+    drawn = apart(
+        rng,
+        6,
+        smallest=3,
+        largest=40,
+        of=lambda layers, g, shared, d, width, N: [layers, g, shared, d, width, N, g * shared, 4 * g * shared * width],
+    )
+    silent = ("num_key_value_heads", "head_dim", "")
+    for left_out, (num_layers, g, shared, d, width, num_tokens) in zip(silent, drawn, strict=True):
+        config = {"num_hidden_layers": num_layers, "hidden_size": 4 * g * shared * width}
+        config |= {"num_attention_heads": g * shared, "num_key_value_heads": g, "head_dim": d}
+        config.pop(left_out, None)
+        yield {"config": config, "num_tokens": num_tokens}
 
 
 def _config_bytes(config: Config, num_tokens: int, *, bug: str = "none") -> tuple[int, int]:
@@ -93,6 +101,7 @@ config_bytes = Exercise(
 _WORDS = ("der", "café", "über", "的猫", "日本", "né", "ox")
 
 
+@own_sizes("texts, cut into tokens of many lengths")
 def _texts(rng: random.Random) -> Iterator[Case]:
     yield _cut(rng, ["né", "ox"])
     for count in (3, 4, 5):

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw
+from ._inputs import apart, draw
 
 
 def _padded(rng: random.Random) -> Iterator[Case]:
-    for number in range(4):
-        batch_size, num_heads, num_tokens = (2, 1, 4) if number == 0 else rng.sample(range(3, 8), 3)
+    for batch_size, num_heads, num_tokens in ([2, 1, 4], *apart(rng, 3, smallest=4, largest=9)):
         lengths = [rng.randint(2, num_tokens - 1) for _ in range(batch_size)]
         lengths[:2] = rng.sample(range(2, num_tokens), 2) if num_tokens > 3 else [2, 3]
         places = torch.arange(num_tokens)
@@ -96,8 +95,7 @@ sink_share = Exercise(
 
 
 def _logits(rng: random.Random) -> Iterator[Case]:
-    for number in range(4):
-        rows, num_words = (2, 3) if number == 0 else rng.sample(range(4, 9), 2)
+    for rows, num_words in ([2, 3], *apart(rng, 2, smallest=4, largest=9)):
         clean, corrupted, patched = draw(rng, num_words), draw(rng, num_words), draw(rng, rows, num_words)
         right, wrong = rng.sample(range(num_words), 2)
         clean[right], clean[wrong] = 4 + rng.random(), 1 + rng.random()
@@ -161,7 +159,7 @@ recovered_share = Exercise(
 
 
 def _effects(rng: random.Random) -> Iterator[Case]:
-    for number, count in enumerate(rng.sample(range(19, 60), 4)):
+    for number, (count,) in enumerate(apart(rng, 1, 4, smallest=19, largest=59)):
         by_chance = (draw(rng, 4 if number == 0 else count) * 4).round() / 4  # some are equal
         order = by_chance.sort(descending=True).values
         yield {"claimed": float(order[len(order) // (2, 5, 6, 7)[number]]), "by_chance": by_chance}

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 
 
 def _scored(rng: random.Random) -> Iterator[Case]:
@@ -18,8 +18,8 @@ def _scored(rng: random.Random) -> Iterator[Case]:
         "mask": torch.tensor([[True, True, False]]),
         "extra": torch.tensor([1.0]),
     }
-    for far in (0.0, 0.0, 200.0):
-        num_heads, num_queries, num_kvpairs = sizes(rng, 3, smallest=3)
+    for far, drawn in zip((0.0, 0.0, 200.0), apart(rng, 3, smallest=3), strict=True):
+        num_heads, num_queries, num_kvpairs = drawn
         mask = draw(rng, num_queries, num_kvpairs) > -0.4
         mask[0], mask[1, :2], mask[2, 0] = False, True, False
         yield {
@@ -133,8 +133,7 @@ def _indexed(rng: random.Random) -> Iterator[Case]:
         "mask": torch.tensor([[False, True, True], [True, False, False]]),
         "keep": 2,
     }
-    for _ in range(3):
-        num_heads, num_queries, more = sizes(rng, 3, smallest=3)
+    for num_heads, num_queries, more in apart(rng, 3, smallest=3, of=lambda h, Q, more: [h, Q, more, Q + more]):
         num_kvpairs = num_queries + more
         index = draw(rng, num_heads, num_queries, num_kvpairs)
         mask = draw(rng, num_queries, num_kvpairs) > -0.3

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise, Mistake
-from ._inputs import draw, sizes
+from ._inputs import apart, draw
 
 
 def _written(rng: random.Random) -> Iterator[Case]:
@@ -18,8 +18,7 @@ def _written(rng: random.Random) -> Iterator[Case]:
         "values": torch.tensor([[4.0], [6.0]]),
         "decay": torch.tensor([0.5, 0.25]),
     }
-    for _ in range(3):
-        num_tokens, d, d_v = sizes(rng, 3, smallest=3)
+    for num_tokens, d, d_v in apart(rng, 3, smallest=3):
         decay = draw(rng, num_tokens).sigmoid() * 0.6 + 0.3
         yield {"keys": draw(rng, num_tokens, d), "values": draw(rng, num_tokens, d_v), "decay": decay}
 
@@ -96,8 +95,7 @@ def _rated(rng: random.Random) -> Iterator[Case]:
         "values": torch.tensor([[4.0], [6.0]]),
         "rates": torch.tensor([1.0, 0.5]),
     }
-    for _ in range(3):
-        num_tokens, d, d_v = sizes(rng, 3, smallest=3)
+    for num_tokens, d, d_v in apart(rng, 3, smallest=3):
         keys = torch.nn.functional.normalize(draw(rng, num_tokens, d), dim=-1)
         rates = draw(rng, num_tokens).sigmoid() * 0.6 + 0.3
         yield {"keys": keys, "values": draw(rng, num_tokens, d_v), "rates": rates}
