@@ -103,6 +103,7 @@ def test_links_lead_somewhere(pdf: pypdf.PdfReader) -> None:
                 outside.append(note["/A"]["/URI"])
     assert len(targets) >= 14  # contents 3, index 2, folds 5 there and 5 back, Figure 1.1
     assert {str(target) for target in targets} <= pdf.named_destinations.keys()
+    assert {"01_first--sums", "01_first--figure-1-1"} <= {str(target).removeprefix("/") for target in targets}
     assert outside == ["https://example.org/paper"]
 
 
