@@ -4,7 +4,8 @@ BIN    := .venv/bin
 READY  := .venv/.installed
 PORT   ?= 8000
 
-.PHONY: help book test quick serve notebooks rehearse results exercises chapter bench frameworks lab lint javascript clean address
+.PHONY: help book pdf epub offline catalogues test quick serve notebooks rehearse results exercises chapter address bench frameworks lab lint
+.PHONY: javascript clean
 .DELETE_ON_ERROR:
 
 help: ## list these commands
@@ -17,11 +18,25 @@ $(READY): requirements.txt pyproject.toml
 	$(BIN)/python -m pip install --disable-pip-version-check -r requirements.txt
 	@touch $(READY)
 
-book: $(READY) ## build the pages, from nothing if need be; later what changed, or with ALL=1 all
+book: $(READY) ## build the pages, from nothing if need be; later what changed, or with ALL=1 all; LANGUAGE=fr another language
 	@echo "== pages"
-	$(BIN)/python tools/build.py $(if $(ALL),--all)
+	$(BIN)/python tools/build.py $(if $(ALL),--all) $(if $(LANGUAGE),--language $(LANGUAGE))
 	@echo
-	@echo "The book is built. Open  _build/html/index.html  or run  make serve"
+	@echo "The book is built. Open  _build/html$(if $(LANGUAGE),-$(LANGUAGE))/index.html $(if $(LANGUAGE),, or run  make serve)"
+
+catalogues: $(READY) ## what there is to translate: LANGUAGE=fr, and BEGIN="02_scale_masks_dropout" begins a page
+	$(BIN)/python tools/catalogues.py $(LANGUAGE) $(if $(BEGIN),--begin $(BEGIN))
+
+offline: book ## one zip of the pages and the notebooks that needs no network: _build/attention-head-by-head.zip
+	$(BIN)/python tools/offline.py
+
+pdf: book ## print the whole book as one PDF, linked on the start page; some minutes
+	@echo "== PDF"
+	$(BIN)/python tools/paper.py
+
+epub: book ## make an EPUB of the whole book, linked on the start page
+	@echo "== EPUB"
+	$(BIN)/python tools/ebook.py
 
 test: $(READY) lint book ## lint, the library's tests, every notebook re-executed, the pages in a real browser
 	@echo "== tests, notebooks and pages"

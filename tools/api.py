@@ -170,8 +170,8 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "teaching": "EXERCISES=exercises Exercise=checker Mistake=mistake Finding=mistake CheckFailed=mistake"
     },
     "mhalib.classroom.grade": {
-        "teaching": "grade_class bubblewrap runc=launcher crun=launcher no_sandbox=bubblewrap Limits=sandbox Row=grades "
-        "Deadlines=late deadlines=late"
+        "teaching": "grade_class bubblewrap runc=launcher crun=launcher no_sandbox=bubblewrap Limits=sandbox "
+        "Row=grades Deadlines=late deadlines=late"
     },
 }
 

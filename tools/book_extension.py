@@ -1,15 +1,15 @@
-"""Sphinx extension of this book: MathJax and instruments from our own pages, exercises, figures, statements."""
+"""Sphinx extension of this book: instruments from our own pages, exercises, figures, statements."""
 
 from __future__ import annotations
 
 import html
-import importlib.metadata
 import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import downloads
 import nbformat
 import statements
 from docutils import nodes
@@ -20,9 +20,7 @@ from sphinx.environment import BuildEnvironment
 import exercises
 from mhalib.widgets import STYLE, page_script
 
-MATHJAX = "tex-chtml.js"
 INSTRUMENTS = "instruments"
-FONTS = "output/chtml/fonts"
 SHRINKS_TO_FIT = 420  # pixels: what is no wider loses at most a seventh of its size on a phone of 390
 OF_THIS_RUN = '<p class="statement of-this-run">From this run. Yours will differ.</p>'
 CAPTION = re.compile(r"Figure (\d+\.\d+)\.")
@@ -32,22 +30,6 @@ FOLDS = {  # by tag: what the fold of a cell says where the cell itself does not
     exercises.EXERCISE: ("Show a solution, and what the checker says", "Hide the solution"),
 }
 MEASURED = '<p class="statement measured" title="{said}"><span aria-hidden="true">±</span><span>{said}</span></p>'
-
-
-def mathjax_source() -> Path:
-    """The folder of MathJax inside the installed package sphinx-mathjax-offline (not a name Python can import)."""
-    return Path(str(importlib.metadata.distribution("sphinx-mathjax-offline").locate_file(""))) / (
-        "sphinx-mathjax-offline/static/mathjax"
-    )
-
-
-def copy_mathjax(app: Sphinx, exception: Exception | None) -> None:
-    """Copy the one script that the pages load, and its fonts: 1.5 MB of the package's 24 MB."""
-    if exception is None and app.builder.format == "html":
-        source, target = mathjax_source(), Path(app.outdir) / "_static/mathjax"
-        target.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source / MATHJAX, target / MATHJAX)
-        shutil.copytree(source / FONTS, target / FONTS, dirs_exist_ok=True)
 
 
 def write_instruments(app: Sphinx) -> None:
@@ -73,8 +55,23 @@ def mend_roles(app: Sphinx, page: str, template: str, context: dict[str, Any], d
         context["body"] = body.replace('<summary aria-label="Toggle hidden content">', "<summary>")
 
 
+def number_chapter(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """Tell the style sheet a chapter's number, which it shows on paper."""
+    found = re.match(r"chapters/(\d\d)_", page)
+    if found and "body" in context:
+        context["body"] = context["body"].replace("<h1>", f'<h1 data-chapter="{int(found[1])}">', 1)
+
+
+def link_downloads(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """Link the PDF and the EPUB on the start page, where an earlier `make pdf` or `make epub` has left them."""
+    if f"{page}.html" == downloads.START and "body" in context:
+        context["body"] = downloads.html_with_links(context["body"], downloads.links(Path(app.outdir)))
+
+
 def caption_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Move a paragraph that begins **Figure 7.2.** into a figure with the framed picture of the cell above it."""
+    if app.builder.name == "gettext":  # collects the words for translators, and no pictures
+        return
     for paragraph in list(doctree.findall(nodes.paragraph)):
         number = caption_number(paragraph)
         if number is None:
@@ -235,7 +232,6 @@ def write_all_where_one_quotes_another(app: Sphinx, env: BuildEnvironment) -> It
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("comments_config", {}, "html")  # Jupyter Book sets it for sphinx_comments, which we left out
-    app.config.mathjax_path = f"mathjax/{MATHJAX}"
     app.connect("config-inited", write_title)
     app.connect("builder-inited", write_instruments)
     app.connect("source-read", prepare_cells)
@@ -246,5 +242,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("doctree-resolved", keep_columns)
     app.connect("doctree-resolved", mark_statements)
     app.connect("html-page-context", mend_roles)
-    app.connect("build-finished", copy_mathjax)
+    app.connect("html-page-context", number_chapter)
+    app.connect("html-page-context", link_downloads)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,6 +1,6 @@
 """Build the book's pages into _build/html, and only those that changed where that makes no difference.
 
-    python tools/build.py [--all]
+    python tools/build.py [--all] [--language fr]
 
 A page is built anew when its own file changed. All are built when something changed that all depend on (the settings,
 the table of contents, the references, tools, instruments, static files, versions), when a page came or went, and after
@@ -20,6 +20,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import finish
+import yaml
+
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = (  # besides the pages themselves
     "_config.yml",
@@ -28,6 +31,7 @@ SHARED = (  # besides the pages themselves
     "chapters/references.bib",
     "chapters/_static/**/*",
     "tools/*.py",
+    "tools/*.js",
     "mhalib/widgets/*",
 )
 PAGES = ("chapters/*.ipynb", "chapters/*.md")
@@ -92,6 +96,8 @@ def build(root: Path, everything: bool = False) -> int:
     command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(root), *WARNINGS_ARE_ERRORS]
     status = subprocess.run([*command, "--all"] if what == "all" else command, check=False).returncode
     if status == 0:
+        start = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))["root"]
+        finish.write_start(root / "_build/html", f"{start}.html")
         state.write_text(json.dumps(now), encoding="utf-8")
     return status
 
@@ -99,7 +105,15 @@ def build(root: Path, everything: bool = False) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="build every page")
-    return build(ROOT, parser.parse_args().all)
+    parser.add_argument("--language", default="en", help="one of locale/: every page, into _build/html-LANGUAGE")
+    asked = parser.parse_args()
+    if asked.language == "en":
+        return build(ROOT, asked.all)
+    import catalogues  # only here: it needs sphinx-intl
+
+    if asked.language not in catalogues.languages():
+        parser.error(f"--language {asked.language}: locale/ has {', '.join(catalogues.languages())}")
+    return catalogues.build(asked.language)
 
 
 if __name__ == "__main__":

@@ -199,7 +199,7 @@ def sphinx(folder: Path, pages: dict[str, str]) -> dict[str, str]:
             file.write_text(text, encoding="utf-8")
     (source / "empty.bib").touch()
     settings = {
-        "extensions": ["sphinx.ext.mathjax", "myst_parser", "sphinxcontrib.bibtex", "book_extension"],
+        "extensions": ["formulas", "myst_parser", "sphinxcontrib.bibtex", "book_extension"],
         "bibtex_bibfiles": ["empty.bib"],
         "root_doc": "three",
         "myst_heading_anchors": 3,

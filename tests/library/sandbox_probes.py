@@ -118,12 +118,31 @@ for number in range(10**6):  # empty, yet each of them costs the machine a kilob
     os.close(os.open(f"/tmp/{number}", os.O_CREAT))
     if time.monotonic() > end: break
 """
+LEASES = """
+import fcntl, os
+held = []  # on Python's own files, which all sandboxes and the grader share
+for name, attempt in {
+    "lease for writing": lambda file: fcntl.fcntl(file, 1024, 1),
+    "lease for reading": lambda file: fcntl.fcntl(file, 1024, 0),
+    "lock": lambda file: fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB),
+    "lock of bytes": lambda file: fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB),
+    "owner": lambda file: fcntl.fcntl(file, 8, 1),
+}.items():
+    number = os.open(os.__file__, os.O_RDONLY)
+    try:
+        attempt(number)
+        held.append(name)
+    except OSError:
+        pass
+raise RuntimeError(f"holds {held}")
+"""
 DESCRIPTORS = "import socket\npairs = [socket.socketpair() for _ in range(300)]"
 CELLS = {  # name: (code, what it must say, as a regular expression)
-    "files": (READS, r"RuntimeError: saw \\[\\]"),
-    "writing": (WRITES, r"RuntimeError: wrote \\[\\]"),
-    "system calls": (CALLS, r"RuntimeError: did \\[\\]"),
+    "files": (READS, r"RuntimeError: saw \[\]"),
+    "writing": (WRITES, r"RuntimeError: wrote \[\]"),
+    "system calls": (CALLS, r"RuntimeError: did \[\]"),
     "rights": (RIGHTS, r"RuntimeError: has {'open': \[\], 'folder': '/tmp'}"),
+    "leases": (LEASES, r"RuntimeError: holds \[\]"),
     "network": ("import socket\nsocket.create_connection(('1.1.1.1', 80), 1)", "PermissionError"),
     "processes": ("import os\nos.fork()", "PermissionError"),
     "descriptors": (DESCRIPTORS, "Too many open files"),

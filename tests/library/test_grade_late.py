@@ -250,6 +250,27 @@ def test_many_files_that_are_no_notebooks_are_counted_and_not_listed(all_right, 
     assert len(said) == _class.MOST_LEFT_OUT + 1
 
 
+def test_all_are_graded_out_of_what_was_asked(all_right, tmp_path, capsys):
+    """Who hands in one of two notebooks has not all points there are."""
+    folder, out = tmp_path / "s", tmp_path / "grades.csv"
+    hand_in(folder, "ann/a")
+    worth = sum(one.points for one in checks.EXERCISES.values() if one.chapter in (1, 2))
+    given = [str(folder), "--out", str(out), "--seed", "s", "--unsafe", "--feedback"]
+    (tmp_path / "points.csv").write_text("scores,5\nattend,0\n", encoding="utf-8")
+    for more, out_of in (
+        ([], 2),
+        (["--chapter", "1", "--chapter", "2"], worth),
+        (["--chapter", "1", "--chapter", "2", "--points", str(tmp_path / "points.csv")], worth + 4 - 2),
+    ):
+        assert __main__.main([*given, *more]) == 0
+        points = 6 if "--points" in more else 2
+        assert f"{points} of {out_of:3d}  ann" in capsys.readouterr().out
+        book = Path(f"{out}.students.csv").read_text(encoding="utf-8-sig").splitlines()
+        assert book[1].startswith(f"ann,{points},{out_of},")
+        page = Path(f"{out}.feedback/ann/feedback.html").read_text(encoding="utf-8")
+        assert f"{points} of {out_of} points in all." in page
+
+
 def test_a_copy_of_the_repository_is_told_of_in_a_line_and_not_handed_back(all_right, tmp_path, capsys):
     folder, out = tmp_path / "s", tmp_path / "grades.csv"
     hand_in(folder, "ann/exercises/01_a")

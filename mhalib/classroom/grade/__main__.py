@@ -12,7 +12,7 @@ from ._late import deadlines
 from ._launch import Limits, bubblewrap, no_sandbox
 from ._oci import crun, runc
 from ._roster import filled
-from ._table import counted, harmless, totals, write
+from ._table import asked, counted, harmless, totals, write
 
 DESCRIPTION = """Grade a folder of notebooks: one row per student and exercise, with points and the diagnosis.
 
@@ -76,6 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
     launcher = no_sandbox if given.unsafe else LAUNCHERS[given.launcher]
     limits = Limits(memory_mb=given.memory_mb, call_seconds=given.call_seconds, cell_seconds=given.cell_seconds)
     try:
+        points_of = {} if given.points is None else _points(given.points)
         rows = grade_class(
             given.submissions,
             given.out,
@@ -89,7 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
             student_pattern=given.student_pattern,
             last=given.last,
             feedback=given.feedback,
-            points=None if given.points is None else _points(given.points),
+            points=points_of,
             deadlines=given.due
             and deadlines(given.due, given.extensions, given.times, percent_per_day=given.late_percent),
         )
@@ -104,7 +105,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(
             f"{error}. {hint}Without a sandbox, students' code could do all that you can; --unsafe allows that"
         )
-    sums = totals(counted(rows, last=given.last))
+    sums = totals(counted(rows, last=given.last), asked(given.chapter, points_of))
     if given.roster is not None:
         try:
             text, left = filled(given.roster, given.column, {student: points for student, points, _ in sums})

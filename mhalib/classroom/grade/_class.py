@@ -15,12 +15,13 @@ from tqdm import tqdm
 from . import _late, _local, _submissions
 from ._feedback import hand_back
 from ._journal import Journal
+from ._late import Deadlines
 from ._launch import Launcher, Limits
 from ._local import jobs_that_fit
 from ._notebook import Job, examined
 from ._progress import Progress
 from ._sandbox import require_working
-from ._table import COLUMNS, Row, as_csv, counted, gradebook, harmless, without_points, write
+from ._table import COLUMNS, Row, as_csv, asked, counted, gradebook, harmless, without_points, write
 from ._tasks import Task, require_known, rows_of, task_of
 
 MOST_LEFT_OUT = 20
@@ -41,7 +42,7 @@ def grade_class(
     last: bool = False,
     points: Mapping[str, int] | None = None,
     feedback: bool = False,
-    deadlines: _late.Deadlines | None = None,
+    deadlines: Deadlines | None = None,
     progress: bool = True,
 ) -> list[Row]:
     """Grade every notebook below `folder`, and write `out`; beside it, `out` + ".students.csv" is the gradebook.
@@ -113,10 +114,11 @@ def grade_class(
     told: list[str] = []
     if deadlines is not None:
         ordered, told = _late.judged(ordered, submissions, folder, deadlines)
+    out_of = asked(chapters, points or {})
     write(out, as_csv(COLUMNS, [asdict(row).values() for row in ordered]))
-    write(out.with_name(out.name + ".students.csv"), gradebook(counted(ordered, last=last)))
+    write(out.with_name(out.name + ".students.csv"), gradebook(counted(ordered, last=last), out_of))
     if feedback:
-        hand_back(out.with_name(out.name + ".feedback"), submissions, ordered, last=last)
+        hand_back(out.with_name(out.name + ".feedback"), submissions, ordered, last=last, out_of=out_of)
     left_out = []
     for path in others:
         if out.parent in path.parents and path.relative_to(out.parent).parts[0].startswith(out.name):

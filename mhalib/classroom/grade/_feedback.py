@@ -36,7 +36,14 @@ h1, h2, h3, p {{ overflow-wrap: anywhere; }}
 """
 
 
-def hand_back(folder: Path, submissions: Iterable[Submission], rows: Sequence[Row], *, last: bool = False) -> None:
+def hand_back(
+    folder: Path,
+    submissions: Iterable[Submission],
+    rows: Sequence[Row],
+    *,
+    last: bool = False,
+    out_of: int | None = None,
+) -> None:
     """Write a folder for each student: `feedback.html`, and each notebook with comments under its own name.
 
     Args:
@@ -44,6 +51,7 @@ def hand_back(folder: Path, submissions: Iterable[Submission], rows: Sequence[Ro
         submissions: what was handed in.
         rows: what was graded.
         last: which attempt counts, as in `counted`.
+        out_of: how many points are asked of all, as in `totals`.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.chmod(0o700)
@@ -53,7 +61,7 @@ def hand_back(folder: Path, submissions: Iterable[Submission], rows: Sequence[Ro
     places = _places(own)
     for student, place in places.items():
         (folder / place).mkdir(exist_ok=True)
-        write(folder / place / "feedback.html", page(student, own[student], last=last))
+        write(folder / place / "feedback.html", page(student, own[student], last=last, out_of=out_of))
     not_theirs = {row.notebook for row in rows if row.kind in ("a chapter", "other chapter")}
     for one in submissions:
         if one.notebook in not_theirs:
@@ -67,11 +75,11 @@ def hand_back(folder: Path, submissions: Iterable[Submission], rows: Sequence[Ro
         write(folder / places[one.student] / f"{name}.ipynb", commented)
 
 
-def page(student: str, rows: Sequence[Row], *, last: bool = False) -> str:
+def page(student: str, rows: Sequence[Row], *, last: bool = False, out_of: int | None = None) -> str:
     """One student's results in HTML: each exercise with its points and the checker's message. Nothing in it is
     executed, whatever a name or a message holds."""
     counts = counted(rows, last=last)
-    [(_, points, out_of)] = totals(counts)
+    [(_, points, out_of)] = totals(counts, out_of)
     parts = []
     for row in rows:
         if not row.exercise:

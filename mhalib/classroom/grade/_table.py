@@ -61,15 +61,26 @@ def _worth(row: Row) -> tuple[float, bool]:
     return row.points, row.late != "yes"
 
 
-def totals(found: Mapping[str, Mapping[str, Row]]) -> list[tuple[str, float, int]]:
-    """Each student's points, and out of how many."""
+def asked(chapters: Sequence[int], points: Mapping[str, int]) -> int | None:
+    """Out of how many points a student is graded where chapters were named; `None` if none were, and what was handed in
+    has to do."""
+    wanted = [one for one in EXERCISES.values() if one.chapter in chapters]
+    return sum(points.get(one.name, one.points) for one in wanted) if wanted else None
+
+
+def totals(found: Mapping[str, Mapping[str, Row]], out_of: int | None = None) -> list[tuple[str, float, int]]:
+    """Each student's points, and out of how many: what is asked of all, or of what the student handed in."""
     return [
-        (student, round(sum(row.points for row in own.values()), 2), sum(row.out_of for row in own.values()))
+        (
+            student,
+            round(sum(row.points for row in own.values()), 2),
+            sum(row.out_of for row in own.values()) if out_of is None else out_of,
+        )
         for student, own in found.items()
     ]
 
 
-def gradebook(found: Mapping[str, Mapping[str, Row]]) -> str:
+def gradebook(found: Mapping[str, Mapping[str, Row]], out_of: int | None = None) -> str:
     """A line for each student: points, out of how many, and the points of each exercise, empty where none was handed
     in. Where there is a deadline, how many of the points came late stands before the exercises, and by how many days
     the latest of them."""
@@ -81,7 +92,7 @@ def gradebook(found: Mapping[str, Mapping[str, Row]]) -> str:
             *(_lateness(own.values()) if is_timed else ()),
             *(own[x].points if x in own else "" for x in exercises),
         )
-        for total, own in zip(totals(found), found.values(), strict=True)
+        for total, own in zip(totals(found, out_of), found.values(), strict=True)
     ]
     timed = ("points_late", "days_late") if is_timed else ()
     return as_csv(("student", "points", "out_of", *timed, *exercises), lines)

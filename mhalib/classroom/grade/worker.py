@@ -44,7 +44,7 @@ def _limit(limits):
 ALLOWED = """
 brk munmap mremap mprotect madvise mincore msync membarrier
 read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek sendfile copy_file_range
-open openat creat close close_range dup dup2 dup3 fcntl flock umask
+open openat creat close close_range dup dup2 dup3 umask
 stat lstat fstat newfstatat fstatat64 statx access faccessat faccessat2 readlink readlinkat statfs fstatfs
 getcwd chdir fchdir getdents getdents64 mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2
 truncate ftruncate fallocate fadvise64 fsync fdatasync chmod fchmod fchmodat utimensat
@@ -63,6 +63,8 @@ CLONE_THREAD = 0x10000
 AF_UNIX = 1
 MAP_TYPE, MAP_PRIVATE = 0xF, 2
 IOCTLS = {"TCGETS": 0x5401, "TIOCGWINSZ": 0x5413, "FIONREAD": 0x541B, "FIONBIO": 0x5421, "FIOCLEX": 0x5451}
+# Not the locks, leases and notices: those that are held on Python's own files would make all other sandboxes wait.
+FCNTLS = {"F_DUPFD": 0, "F_GETFD": 1, "F_SETFD": 2, "F_GETFL": 3, "F_SETFL": 4, "F_DUPFD_CLOEXEC": 1030}
 PRCTLS = {"PR_SET_NAME": 15, "PR_GET_NAME": 16}
 
 
@@ -113,6 +115,8 @@ def _filter_of_system_calls():
         rule(seccomp.ALLOW, "prlimit64", where(0, number))
     for number in IOCTLS.values():
         rule(seccomp.ALLOW, "ioctl", where(1, number))
+    for number in FCNTLS.values():
+        rule(seccomp.ALLOW, "fcntl", where(1, number))
     for number in PRCTLS.values():
         rule(seccomp.ALLOW, "prctl", where(0, number))
     return made

@@ -1,0 +1,161 @@
+"""The PDF of a small book: outline, contents, running heads, links, folds, and that nothing is cut."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+
+import book_extension
+import downloads
+import notebooks
+import pypdf
+import pytest
+import small_book
+from playwright.sync_api import Browser
+
+from conftest import NO_BROWSER, find_chromium
+
+pytestmark = [pytest.mark.browser, pytest.mark.tool]
+
+
+@pytest.fixture(scope="module")
+def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_book.write(tmp_path_factory.mktemp("book"))
+
+
+@pytest.fixture(scope="module")
+def pdf(html: Path) -> pypdf.PdfReader:
+    if find_chromium() is None:
+        pytest.skip(NO_BROWSER)
+    assert "wider than the page" not in run("paper.py", html)
+    return pypdf.PdfReader(html / downloads.PDF)
+
+
+def run(tool: str, html: Path) -> str:
+    """What a tool prints; a process of its own, for Playwright runs once in each."""
+    command = [sys.executable, str(notebooks.ROOT / "tools" / tool), "--html", str(html)]
+    command += ["--toc", str(html.parent / "_toc.yml")]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+
+
+def text_of(page: pypdf.PageObject) -> str:
+    return " ".join(unicodedata.normalize("NFKC", page.extract_text()).split())  # letters, not ligatures
+
+
+def place_of(pdf: pypdf.PdfReader, words: str) -> int:
+    """The number of the page with these words, from 1 on, past cover and contents."""
+    return next(number for number, page in enumerate(pdf.pages, 1) if number > 2 and words in text_of(page))
+
+
+def titles(outline: list, depth: int = 0) -> list[tuple[int, str]]:
+    found = []
+    for entry in outline:
+        found += titles(entry, depth + 1) if isinstance(entry, list) else [(depth, entry.title)]
+    return found
+
+
+def test_the_outline_has_parts_chapters_and_sections(pdf: pypdf.PdfReader) -> None:
+    outline = titles(pdf.outline)
+    assert [title for depth, title in outline if depth == 0] == ["Contents", "A small book", "Part I · Begin"]
+    assert (1, "1 · A first chapter") in outline
+    assert (2, "Sums & scores") in outline
+    assert (2, "Hints and answers") in outline
+    assert (1, "2 · A second chapter") in outline
+
+
+def test_the_contents_name_each_chapter_with_its_page(pdf: pypdf.PdfReader) -> None:
+    listed = dict(re.findall(r"\d (A \w+ chapter) (\d+)", text_of(pdf.pages[1])))
+    first, second = place_of(pdf, "each head is narrow"), place_of(pdf, "nothing is left")
+    assert listed == {"A first chapter": str(first), "A second chapter": str(second)}
+    assert second > first + 1
+
+
+def test_each_page_has_its_chapter_and_its_number_above(pdf: pypdf.PdfReader) -> None:
+    second = place_of(pdf, "nothing is left")
+    for number, page in enumerate(pdf.pages, 1):
+        said = text_of(page)
+        if number == 1:
+            assert said.startswith("Attention, Head by Head")
+        else:
+            head = "Contents" if number == 2 else "2 · A second chapter" if number == second else ""
+            head = head or ("A small book" if number < place_of(pdf, "each head is narrow") else "1 · A first chapter")
+            assert head in said
+            assert re.search(rf"\b{number}\b", said)
+
+
+def test_links_lead_somewhere(pdf: pypdf.PdfReader) -> None:
+    targets, outside = [], []
+    for page in pdf.pages:
+        for note in page.get("/Annots", []):
+            note = note.get_object()
+            if "/Dest" in note:
+                targets.append(note["/Dest"])
+            elif note.get("/A", {}).get("/S") == "/GoTo":
+                targets.append(note["/A"]["/D"])
+            elif "/A" in note:
+                outside.append(note["/A"]["/URI"])
+    assert len(targets) >= 14  # contents 3, index 2, folds 5 there and 5 back, Figure 1.1
+    assert {str(target) for target in targets} <= pdf.named_destinations.keys()
+    assert outside == ["https://example.org/paper"]
+
+
+def test_folds_are_at_the_chapters_end_with_their_pages(pdf: pypdf.PdfReader) -> None:
+    whole = " ".join(text_of(page) for page in pdf.pages)
+    answers, page = whole.index("Hints and answers"), place_of(pdf, "There are four heads")
+    assert whole.index("Paragraph 59") < answers < whole.index("There are four heads")
+    assert whole.index("There are four heads") < whole.index("solve_it()") < whole.index("Code behind the pictures")
+    assert whole.index("Code behind the pictures") < whole.index("draw_the_figure()")
+    assert f"Answer p. {page}" in whole
+    assert f"Hint 1 p. {page} Hint 2 p. {page} A solution p. {page}" in whole
+    assert "install me" not in whole
+
+
+def test_pages_are_a4_and_fonts_are_embedded(pdf: pypdf.PdfReader) -> None:
+    whole = " ".join(text_of(page) for page in pdf.pages)
+    assert "# its end" in whole
+    for page in pdf.pages[1:]:
+        assert [round(float(side) / 72 * 25.4) for side in page.mediabox[2:]] == [210, 297]
+        for font in page["/Resources"].get("/Font", {}).values():
+            font = font.get_object()
+            if font["/Subtype"] != "/Type3":  # those hold their glyphs themselves
+                inner = font["/DescendantFonts"][0].get_object() if "/DescendantFonts" in font else font
+                assert any(key.startswith("/FontFile") for key in inner["/FontDescriptor"])
+
+
+def test_the_start_page_links_what_was_made(html: Path, pdf: pypdf.PdfReader) -> None:
+    page = (html / downloads.START).read_text(encoding="utf-8")
+    assert f'<a href="../{downloads.PDF}">PDF</a> ({len(pdf.pages)} pages, 0.' in page
+    assert page.index('class="downloads"') < page.index('id="the-map"')
+    downloads.update(html)
+    assert (html / downloads.START).read_text(encoding="utf-8") == page
+
+
+def test_a_start_page_without_files_has_no_links() -> None:
+    page = '<p>x</p><section id="the-map">'
+    assert downloads.html_with_links(page, "") == page
+    with pytest.raises(ValueError, match="no section 'The map'"):
+        downloads.html_with_links("<p>x</p>", '<p class="downloads">PDF</p>\n')
+
+
+def test_one_page_printed_from_the_browser_shows_all(html: Path, browser: Browser) -> None:
+    page = browser.new_page(color_scheme="dark", viewport={"width": 640, "height": 900})
+    page.goto((html / "chapters/01_first.html").as_uri())
+    page.locator("html").evaluate("html => html.dataset.theme = 'dark'")
+    page.emulate_media(media="print")
+    assert page.get_by_text("There are four heads.").evaluate("one => one.checkVisibility()")
+    assert page.get_by_text("install me").bounding_box() is None
+    assert all(page.locator("pre").evaluate_all("all => all.map(one => one.scrollWidth <= one.clientWidth + 1)"))
+    ink = page.locator("body").evaluate("one => getComputedStyle(one).getPropertyValue('--pst-color-text-base')")
+    assert ink == "#111"
+    title = page.locator("h1").first
+    assert title.evaluate("one => getComputedStyle(one, '::before').content") == '"1 · "'
+    page.close()
+
+
+def test_the_build_numbers_chapters_for_paper() -> None:
+    context = {"body": '<section id="a"><h1>A</h1><section id="b"><h2>B</h2></section></section>'}
+    book_extension.number_chapter(None, "chapters/07_per_head_heatmaps", "page.html", context, None)
+    assert '<section id="a"><h1 data-chapter="7">A</h1><section id="b">' in context["body"]

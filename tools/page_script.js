@@ -1,0 +1,19 @@
+/* What the pages of the book do beside the theme: the last part of the one script that tools/finish.py joins. */
+(() => {
+  const clicks = { "toggleFullScreen()": () => toggleFullScreen(), "window.print()": () => window.print() };
+  for (const button of document.querySelectorAll("[data-click]"))
+    button.addEventListener("click", () => clicks[button.dataset.click]());
+
+  /* What scrolls can be reached by the keyboard, and what does not is no tab stop. */
+  const formulas = document.querySelectorAll("div.math");
+  const look = () => {
+    for (const one of formulas) {
+      if (one.scrollWidth > one.clientWidth) {
+        one.tabIndex = 0;
+      } else one.removeAttribute("tabindex");
+    }
+  };
+  look();
+  addEventListener("resize", look);
+  document.fonts.ready.then(look);
+})();
