@@ -92,6 +92,9 @@ def test_a_log_gets_a_line_now_and_then_with_the_time_left(monkeypatch):
         "96 of 108 notebooks, about 2 min left",
     ]
     assert told(monkeypatch, io.StringIO(), [1.0] * 20, total=20) == ""  # it is over soon
+    assert (
+        told(monkeypatch, io.StringIO(), [40.0] * 2, total=2) == "1 of 2 notebooks, about 40 s left\n"
+    )  # no time is left
     assert told(monkeypatch, io.StringIO(), [60.0] * 2, total=9, shown=False) == ""
 
 
