@@ -4,7 +4,7 @@ BIN    := .venv/bin
 READY  := .venv/.installed
 PORT   ?= 8000
 
-.PHONY: help book pdf epub offline test quick serve notebooks rehearse results exercises chapter address bench frameworks lab lint
+.PHONY: help book pdf epub offline catalogues test quick serve notebooks rehearse results exercises chapter address bench frameworks lab lint
 .PHONY: javascript clean
 .DELETE_ON_ERROR:
 
@@ -18,11 +18,14 @@ $(READY): requirements.txt pyproject.toml
 	$(BIN)/python -m pip install --disable-pip-version-check -r requirements.txt
 	@touch $(READY)
 
-book: $(READY) ## build the pages, from nothing if need be; later what changed, or with ALL=1 all
+book: $(READY) ## build the pages, from nothing if need be; later what changed, or with ALL=1 all; LANGUAGE=fr another language
 	@echo "== pages"
-	$(BIN)/python tools/build.py $(if $(ALL),--all)
+	$(BIN)/python tools/build.py $(if $(ALL),--all) $(if $(LANGUAGE),--language $(LANGUAGE))
 	@echo
-	@echo "The book is built. Open  _build/html/index.html  or run  make serve"
+	@echo "The book is built. Open  _build/html$(if $(LANGUAGE),-$(LANGUAGE))/index.html $(if $(LANGUAGE),, or run  make serve)"
+
+catalogues: $(READY) ## what there is to translate: LANGUAGE=fr, and BEGIN="02_scale_masks_dropout" begins a page
+	$(BIN)/python tools/catalogues.py $(LANGUAGE) $(if $(BEGIN),--begin $(BEGIN))
 
 offline: book ## one zip of the pages and the notebooks that needs no network: _build/attention-head-by-head.zip
 	$(BIN)/python tools/offline.py

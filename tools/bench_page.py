@@ -261,14 +261,15 @@ def draw(cases: list[Case], path: Path) -> None:
         picture.convert("RGB").quantize(64).save(path, optimize=True)  # a third of the bytes
 
 
-def rewrite(page: Path, text: str) -> None:
+def rewrite(page: Path, text: str, marks: tuple[str, str] = (BEGIN, END)) -> None:
     """Put `text` between the markers of `page`.
 
     Raises:
         ValueError: `page` does not hold each marker once, in order.
     """
-    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end) or BEGIN in rest or END in after:
-        raise ValueError(f"{page.name} needs the lines {BEGIN!r} and {END!r}, once each and in this order")
-    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
+    first, last = marks
+    before, begin, rest = page.read_text(encoding="utf-8").partition(first)
+    _, end, after = rest.partition(last)
+    if not (begin and end) or first in rest or last in after:
+        raise ValueError(f"{page.name} needs the lines {first!r} and {last!r}, once each and in this order")
+    page.write_text(f"{before}{first}\n\n{text}\n\n{last}{after}", encoding="utf-8")

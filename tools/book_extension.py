@@ -70,6 +70,8 @@ def link_downloads(app: Sphinx, page: str, template: str, context: dict[str, Any
 
 def caption_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Move a paragraph that begins **Figure 7.2.** into a figure with the framed picture of the cell above it."""
+    if app.builder.name == "gettext":  # collects the words for translators, and no pictures
+        return
     for paragraph in list(doctree.findall(nodes.paragraph)):
         number = caption_number(paragraph)
         if number is None:

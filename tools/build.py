@@ -1,6 +1,6 @@
 """Build the book's pages into _build/html, and only those that changed where that makes no difference.
 
-    python tools/build.py [--all]
+    python tools/build.py [--all] [--language fr]
 
 A page is built anew when its own file changed. All are built when something changed that all depend on (the settings,
 the table of contents, the references, tools, instruments, static files, versions), when a page came or went, and after
@@ -105,7 +105,15 @@ def build(root: Path, everything: bool = False) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="build every page")
-    return build(ROOT, parser.parse_args().all)
+    parser.add_argument("--language", default="en", help="one of locale/: every page, into _build/html-LANGUAGE")
+    asked = parser.parse_args()
+    if asked.language == "en":
+        return build(ROOT, asked.all)
+    import catalogues  # only here: it needs sphinx-intl
+
+    if asked.language not in catalogues.languages():
+        parser.error(f"--language {asked.language}: locale/ has {', '.join(catalogues.languages())}")
+    return catalogues.build(asked.language)
 
 
 if __name__ == "__main__":

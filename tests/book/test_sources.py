@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from urllib.parse import urlsplit
 
 import notebooks
 import pytest
+import tomllib
 import yaml
 from book_text import CHAPTERS, PAGES, Text
 from pybtex.database import parse_file, parse_string
@@ -76,3 +78,41 @@ def test_citation_of_the_book_agrees_everywhere() -> None:
     assert len({on_page["url"], citation["repository-code"], config["repository"]["url"]}) == 1
     assert len({on_page["year"], str(citation["date-released"])[:4], config["copyright"]}) == 1
     assert f"{on_page['url']}/blob/{config['repository']['branch']}/CITATION.cff" in PAGES["bibliography"].prose
+
+
+def test_zenodo_is_told_what_the_citation_says() -> None:
+    """Zenodo reads .zenodo.json alone where there is one; version and day it takes from the release."""
+    citation = yaml.safe_load((notebooks.ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    told = json.loads((notebooks.ROOT / ".zenodo.json").read_text(encoding="utf-8"))
+    assert [each["name"] for each in told["creators"]] == [each["name"] for each in citation["authors"]]
+    assert re.sub(r"</?p>", "", told["description"]) == citation["abstract"]
+    assert {key: told[key] for key in ("title", "keywords", "license")} == {
+        key: citation[key] for key in ("title", "keywords", "license")
+    }
+    assert {"version", "publication_date", "doi"} & set(told) == set()
+
+
+def test_the_citation_has_what_its_format_asks_for() -> None:
+    citation = yaml.safe_load((notebooks.ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert {"cff-version", "message", "title", "authors", "abstract", "keywords", "url"} <= set(citation)
+    book = citation["preferred-citation"]
+    assert {"type", "title", "authors"} <= set(book)
+    for key in ("title", "authors", "version", "url", "repository-code"):
+        assert book[key] == citation[key], key
+    assert book["year"] == citation["date-released"].year
+
+
+def test_text_and_code_have_their_licences_apart() -> None:
+    read = {name: (notebooks.ROOT / name).read_text(encoding="utf-8") for name in ("LICENSE", "LICENSE-text")}
+    citation = yaml.safe_load((notebooks.ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    config = yaml.safe_load((notebooks.ROOT / "_config.yml").read_text(encoding="utf-8"))
+    project = tomllib.loads((notebooks.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert (citation["license"], project["license"], project["license-files"]) == ("MIT", "MIT", ["LICENSE"])
+    assert citation["preferred-citation"]["license"] == "CC-BY-4.0"
+    assert read["LICENSE"].startswith("MIT License")
+    assert "https://creativecommons.org/licenses/by/4.0/legalcode" in read["LICENSE-text"]
+    holder = f"Copyright (c) {config['copyright']} {config['author']}"
+    assert all(holder in text for text in read.values())
+    for said in (config["html"]["extra_footer"], PAGES["bibliography"].prose):
+        assert "https://creativecommons.org/licenses/by/4.0/" in said
+        assert "MIT" in said

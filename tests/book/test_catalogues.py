@@ -1,0 +1,123 @@
+"""The book in other languages: catalogues that fit their pages, formulas and code left alone, stale passages found."""
+
+from __future__ import annotations
+
+import catalogues
+import notebooks
+import pytest
+import yaml
+from babel.messages.catalog import Catalog
+
+ALL = [(language, page) for language in catalogues.languages() for page in catalogues.begun(language)]
+OLD = "An average of all values, weighted by $w$: see `attend`."
+NEW = "An average of all the values, weighted by $w$: see `attend`."
+OTHER = "Une moyenne de toutes les valeurs, pondérée par $w$ : voir `attend`."
+
+
+def standing(language: str, page: str) -> catalogues.Standing:
+    catalogue, path = catalogues.read(language, page), catalogues.source(page)
+    assert path is not None, f"locale/{language} has a catalogue of {page}, which the book has not: remove it"
+    return catalogues.standing(page, catalogue, catalogues.words_of(path))
+
+
+def test_there_is_a_translation() -> None:
+    assert ("fr", "chapters/01_weighted_average") in ALL
+
+
+@pytest.mark.parametrize(("language", "page"), ALL)
+def test_a_catalogue_is_about_its_page(language: str, page: str) -> None:
+    """Who mends an English sentence need not know French: the page shows it as stale. But it must not drift far."""
+    found = standing(language, page)
+    outside = len(found.new) + len(found.gone)
+    assert outside <= 0.1 * found.translated, f"run  make catalogues LANGUAGE={language}"
+
+
+@pytest.mark.parametrize(("language", "page"), ALL)
+def test_formulas_code_and_links_are_those_of_the_text(language: str, page: str) -> None:
+    assert standing(language, page).unlike == []
+
+
+@pytest.mark.parametrize(("language", "page"), ALL)
+def test_a_translation_says_when_it_was_made_and_of_which_version(language: str, page: str) -> None:
+    catalogue = catalogues.read(language, page)
+    assert catalogue.version[0].isdigit()
+    assert not isinstance(catalogue.revision_date, str), "PO-Revision-Date is not filled in"
+
+
+@pytest.mark.parametrize("language", catalogues.languages())
+def test_what_the_tools_write_is_translated(language: str) -> None:
+    import book_language
+
+    say = catalogues.phrases(language)
+    for phrase in (*book_language.PHRASES, "From this run. Yours will differ.", "Another run may differ by "):
+        assert say(phrase) != phrase
+    banner = say(book_language.TRANSLATED).format(date="2026-01-01", version="9.8.7", now=7654, all=8765)
+    assert all(part in banner for part in ("2026-01-01", "9.8.7", "7654", "8765"))
+
+
+@pytest.mark.parametrize("language", catalogues.languages())
+def test_cells_with_the_address_are_translated_whatever_it_is(language: str) -> None:
+    links = {"colab": "c", "binder": "b", "studio_lab": "s", "notebook": "n"}
+    for text in (notebooks.LAUNCH, notebooks.EXERCISE_LAUNCH):
+        said = text.format(**links)
+        other = catalogues.in_phrases(language, said)
+        for sentence in ("Run this page", "The first cell", "A checker", "Work in", ", or [", "Here, hints"):
+            assert sentence not in other
+        assert catalogues.fixed(said) == catalogues.fixed(other)
+
+
+def test_make_book_builds_another_language_only_where_there_is_a_catalogue(capsys, monkeypatch) -> None:
+    import build
+
+    monkeypatch.setattr("sys.argv", ["build.py", "--language", "xx"])
+    with pytest.raises(SystemExit):
+        build.main()
+    assert "locale/ has fr" in capsys.readouterr().err
+
+
+def catalogue(*messages) -> Catalog:
+    made = Catalog(locale="fr")
+    for text, other, *flags in messages:
+        made.add(text, other, flags=flags)
+    return made
+
+
+@pytest.mark.tool
+@pytest.mark.parametrize(
+    ("messages", "words", "found"),
+    [
+        ([(OLD, OTHER)], [OLD], {}),
+        ([(OLD, OTHER, "fuzzy")], [OLD], {"stale": [OLD], "translated": 0}),
+        ([(OLD, "")], [OLD], {"missing": [OLD], "translated": 0}),
+        ([(OLD, OTHER)], [NEW], {"gone": [OLD], "new": [NEW]}),
+        ([(OLD, OTHER.replace("$w$", "$v$"))], [OLD], {"unlike": [OLD]}),
+        ([(OLD, OTHER.replace("`attend`", "attend"))], [OLD], {"unlike": [OLD]}),
+        ([(OLD, OTHER)], [OLD + "\n\n$$x = y$$\n\n---\n"], {}),
+        ([(OLD, OTHER)], [f"- {OLD}\n- A second one."], {"new": ["- A second one."]}),
+    ],
+)
+def test_what_does_not_fit_is_found(messages, words, found) -> None:
+    expected = {"translated": 1, "stale": [], "missing": [], "gone": [], "unlike": [], "new": []} | found
+    assert vars(catalogues.standing("page", catalogue(*messages), words)) == {"page": "page", **expected}
+
+
+@pytest.mark.tool
+def test_a_changed_passage_is_shown_with_its_old_translation() -> None:
+    """Whether or not the catalogue was brought up to date since; what is nothing like it gets none."""
+    other = "The softmax of a row of scores."
+    assert catalogues.stale(catalogue((OLD, OTHER)), [NEW, other]) == {NEW: OTHER}
+    assert catalogues.stale(catalogue((NEW, OTHER, "fuzzy")), [NEW]) == {NEW: OTHER}
+    assert catalogues.stale(catalogue((NEW, "")), [NEW]) == {}
+
+
+@pytest.mark.tool
+@pytest.mark.parametrize(("text", "needed"), [("`x.mT`", False), ("$\\text{softmax}(x)$", False), ("`x` of", True)])
+def test_formulas_and_code_alone_are_not_to_be_translated(text: str, needed: bool) -> None:
+    assert catalogues.needs_words(text) == needed
+
+
+def test_a_workflow_builds_each_language() -> None:
+    workflow = yaml.safe_load((notebooks.ROOT / ".github/workflows/languages.yml").read_text(encoding="utf-8"))
+    runs = "\n".join(step.get("run", "") for step in workflow["jobs"]["build"]["steps"])
+    assert "make book LANGUAGE=" in runs
+    assert workflow["jobs"]["build"]["strategy"]["matrix"]["language"] == catalogues.languages()

@@ -1,0 +1,146 @@
+"""The page *How we know it is right* says what the stored record says, and no run that failed is stored."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import bench_page
+import notebooks
+import pytest
+import record
+import recorded
+
+import mhalib
+
+MACHINE = {"system": "Linux", "processor": "x86-64", "cores": 2, "gpu": False, "python": "3.12.1", "torch": "2.13.0"}
+
+
+def run(**changes):
+    """A whole run without a failure: two tests of each kind, one of them skipped."""
+    kinds = {kind: {"passed": 1001, "failed": 0, "skipped": 1} for kind in recorded.KINDS}
+    whole = {"date": "2026-11-23", "commit": "0123456789abcdef", "clean": True, "chosen": False, "missing": []}
+    rest = {"notebooks": 3, "minutes": 25, "machine": MACHINE, "kinds": kinds, "skips": {"no GPU here": 7}}
+    return {**whole, **rest, **changes}
+
+
+def kept(**changes):
+    extra = {"files": 130, "version": "0.3.0", "exercises": {"exercises": 5, "wrong": 1078}, "missing": 0}
+    extra |= {"statements": {"exact": 4}, "seeds": {"chapters": 2, "numbers": 1522, "runs": 10}}
+    return {**run(), **extra, "deviations": [["JAX", "no keys", "5e-06", "7e-15"]], **changes}
+
+
+def test_the_page_says_what_is_stored() -> None:
+    page = record.PAGE.read_text(encoding="utf-8")
+    section = page.partition(record.BEGIN)[2].partition(record.END)[0].strip()
+    assert section == record.text(record.records()), "run  python tools/record.py --page"
+
+
+def test_the_record_is_of_this_version_and_names_its_commit() -> None:
+    """Commits since do not make it stale, and the page says that they are not in it; a release asks for a new one."""
+    for name, found in record.records().items():
+        assert found["version"] == mhalib.__version__, f"tools/records/{name}.json: make test, then tools/record.py"
+        assert len(found["commit"]) == 40
+    assert record.MAIN in record.records()
+
+
+@pytest.mark.tool
+def test_every_kind_has_files_and_words() -> None:
+    assert set(record.SAID) == set(recorded.KINDS)
+    files = recorded.test_files(notebooks.ROOT)
+    assert {recorded.kind_of(f"{file}::test", ()) for file in files} == set(recorded.KINDS) - {"browser"}
+    for starts in recorded.KINDS.values():
+        for start in starts:
+            assert any(file.startswith(start) for file in files), start
+
+
+@pytest.mark.tool
+@pytest.mark.parametrize(
+    ("nodeid", "marks", "kind"),
+    [
+        ("chapters/01_weighted_average.ipynb::Cell 3", (), "cells"),
+        ("tests/library/test_grade.py::test_x[fork]", (), "hostile"),
+        ("tests/library/test_checks.py::test_x", (), "mistakes"),
+        ("tests/library/test_reference.py::test_x", (), "elsewhere"),
+        ("tests/library/test_masks.py::test_x", (), "library"),
+        ("tests/book/test_pages.py::test_x", ("browser",), "browser"),
+        ("tests/book/test_quick.py::test_x", ("tool",), "tools"),
+    ],
+)
+def test_a_test_is_of_one_kind(nodeid, marks, kind) -> None:
+    assert recorded.kind_of(nodeid, marks) == kind
+
+
+def report(nodeid, outcome, when="call", longrepr=None):
+    state = {name: name == outcome for name in recorded.OUTCOMES}
+    return SimpleNamespace(nodeid=nodeid, outcome=outcome, when=when, keywords={}, longrepr=longrepr, **state)
+
+
+@pytest.mark.tool
+def test_a_test_counts_once_and_a_failure_at_its_end_counts() -> None:
+    recorder = recorded.Recorder()
+    name = "tests/library/test_masks.py::test_"
+    recorder.pytest_runtest_logreport(report(f"{name}a", "passed", "setup"))
+    recorder.pytest_runtest_logreport(report(f"{name}a", "passed"))
+    recorder.pytest_runtest_logreport(report(f"{name}b", "passed"))
+    recorder.pytest_runtest_logreport(report(f"{name}b", "failed", "teardown"))
+    recorder.pytest_runtest_logreport(report(f"{name}c", "skipped", "setup", ("f", 3, "Skipped: no GPU here")))
+    recorder.pytest_collectreport(report("tests/library/test_gates.py", "skipped", "", ("f", 1, "Skipped: no torch")))
+    made = recorder.record(chosen=False)
+    assert made["kinds"]["library"] == {"passed": 1, "failed": 1, "skipped": 2}
+    assert made["skips"] == {"no GPU here": 1, "no torch": 1}
+    assert "tests/library/test_gates.py" not in made["missing"]
+    assert "tests/library/test_kept.py" in made["missing"]
+    assert json.loads(json.dumps(made)) == made
+
+
+@pytest.mark.tool
+@pytest.mark.parametrize(
+    ("changes", "never", "only"),
+    [
+        ({}, 0, 0),
+        ({"kinds": {"library": {"passed": 5, "failed": 1, "skipped": 0}}}, 1, 0),
+        ({"missing": ["chapters/01_weighted_average.ipynb"]}, 0, 1),
+        ({"chosen": True}, 0, 1),
+        ({"clean": False}, 0, 1),
+    ],
+)
+def test_what_is_not_a_whole_run_is_refused(changes, never, only) -> None:
+    assert [len(found) for found in record.problems(run(**changes))] == [never, only]
+
+
+@pytest.mark.tool
+def test_a_run_with_a_failure_is_not_stored_and_a_part_only_as_such(tmp_path, monkeypatch, capsys) -> None:
+    made, page = tmp_path / "record.json", tmp_path / "page.md"
+    page.write_text(f"# Title\n\n{record.BEGIN}\n{record.END}\n", encoding="utf-8")
+    monkeypatch.setattr(recorded, "RECORD", made)
+    monkeypatch.setattr(record, "RECORDS", tmp_path / "records")
+    monkeypatch.setattr(record, "stored", lambda run, rehearsals: kept(missing=len(run["missing"])))
+    monkeypatch.setattr(
+        record, "write_page", lambda: bench_page.rewrite(page, record.text(record.records()), record.MARKS)
+    )
+    made.write_text(json.dumps(run(kinds={"library": {"passed": 5, "failed": 1, "skipped": 0}})), encoding="utf-8")
+    assert record.main(["--as-it-is"]) == 1
+    assert "1 tests failed" in capsys.readouterr().err
+    made.write_text(json.dumps(run(missing=["a", "b"])), encoding="utf-8")
+    assert record.main([]) == 1
+    assert "2 files were not run, a for one" in capsys.readouterr().err
+    assert record.main(["--as-it-is"]) == 0
+    assert "**part of the tests only**: 128 of 130 files" in page.read_text(encoding="utf-8")
+    made.write_text(json.dumps(run()), encoding="utf-8")
+    assert record.main([]) == 0
+    assert "part of the tests" not in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.tool
+def test_the_page_gives_counts_machines_and_what_was_skipped() -> None:
+    said = record.text({"main": kept(), "gpu": kept(missing=9, machine={**MACHINE, "gpu": True})})
+    assert "7,007 tests passed and 7 were skipped, in 25 minutes" in said
+    assert "commit `0123456789`:" in said
+    assert "| no GPU here | 7 |" in said
+    assert "The 5 exercises in code know 1,078 wrong versions." in said
+    assert r"| JAX | no keys | $5 \cdot 10^{-6}$ | $7 \cdot 10^{-15}$ |" in said
+    assert "| Linux on x86-64, 2 cores, a GPU | 3.12.1 | 2.13.0 | 2026-11-23, part of the tests | 7,007 |" in said
+    assert "are not in this record" in said
+    other = record.text({"main": kept(rehearsals={"ways": 15, "chapters": 31, "cells": 9000, "broken": 2})})
+    assert "of 9,000 cells, 2 came out differently" in other
