@@ -49,8 +49,9 @@ def hand_in(folder: Path, work: dict[str, list[str]]) -> Path:
     return folder
 
 
-def job(cells: list[str] = HONEST) -> _notebook.Job:
-    return _notebook.Job(dict(enumerate(cells, 1)), ["weighted_average", "scores"], "hush", bubblewrap, Limits())
+def job(cells: list[str] = HONEST, **limits) -> _notebook.Job:
+    names = ["weighted_average", "scores"]
+    return _notebook.Job(dict(enumerate(cells, 1)), names, "hush", bubblewrap, Limits(**limits))
 
 
 @pytest.mark.parametrize(
@@ -235,7 +236,7 @@ def test_a_cluster_loses_nothing_with_a_worker(tmp_path, capsys):
         assert "   2 of   2  a\n   2 of   2  b\n" in capsys.readouterr().out
         assert len(list((tmp_path / "grades.csv.progress").glob("*.json"))) == 2
 
-        slow = job(["import time\ntime.sleep(100)"])
+        slow = job(["import time\ntime.sleep(200)"], cell_seconds=200)
         with contextlib.closing(_cluster.finished([("slow", slow)], address)) as arriving:
             interrupt(workers[1])
             with pytest.raises(KeyboardInterrupt):
