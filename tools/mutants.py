@@ -30,7 +30,7 @@ from typing import Any
 
 import nbformat
 import notebooks
-import tomllib
+import tomllib  # type: ignore[import-not-found]
 import torch
 from mutate import Mutant, mutants
 

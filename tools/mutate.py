@@ -202,8 +202,8 @@ def _constant(node: ast.AST, names: list[str]) -> Made:
         terms = node.value.replace("->", ",").split(",") if "->" in node.value else []
         for number, term in enumerate(terms):
             for letters in _swaps(list(term)):
-                *inputs, output = [*terms[:number], "".join(letters), *terms[number + 1 :]]
-                yield "letters swapped", ast.Constant(f"{','.join(inputs)}->{output}")
+                changed = [*terms[:number], "".join(letters), *terms[number + 1 :]]
+                yield "letters swapped", ast.Constant(f"{','.join(changed[:-1])}->{changed[-1]}")
 
 
 def _call(node: ast.AST, names: list[str]) -> Made:
