@@ -90,6 +90,15 @@ def test_code_to_mend_that_nobody_has_touched_is_not_started(chapter: Path) -> N
             assert (finding.kind, finding.mistake) == ("not started", exercise.given)
 
 
+@pytest.mark.parametrize("path", STUDENTS, ids=lambda path: path.stem)
+def test_what_students_are_given_needs_nothing_that_the_grader_has_not(path: Path) -> None:
+    """The grader runs a notebook where mhalib is missing, and puts a stand-in for the checkers there."""
+    cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    given = [cell.source for cell in cells if "set-up" not in cell.metadata.get("tags", [])]
+    lines = [line for source in given for line in source.splitlines() if "mhalib" in line]
+    assert set(lines) == {"from mhalib.classroom import checks"}
+
+
 def test_every_checker_has_its_exercise() -> None:
     found = [
         re.search(r"checks\.(\w+)\(", cell.source)[1]
