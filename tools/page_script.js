@@ -5,9 +5,9 @@
     button.addEventListener("click", () => clicks[button.dataset.click]());
 
   /* What scrolls can be reached by the keyboard, and what does not is no tab stop. */
-  const formulas = document.querySelectorAll("div.math");
+  const frames = document.querySelectorAll("div.math, .pst-scrollable-table-container");
   const look = () => {
-    for (const one of formulas) {
+    for (const one of frames) {
       if (one.scrollWidth > one.clientWidth) {
         one.tabIndex = 0;
       } else one.removeAttribute("tabindex");

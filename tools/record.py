@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -222,7 +223,8 @@ def _in_powers(row: list[str]) -> list[str]:
     """5e-06 as a formula."""
     layer, other, *numbers = row
     powers = [each.partition("e") for each in numbers]
-    return [layer, other, *(rf"${digit} \cdot 10^{{{int(power)}}}$" if power else "" for digit, _, power in powers)]
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=\.)(?=\w)|(?<=_)(?=\w)", "<wbr>", layer)  # phones are narrow
+    return [name, other, *(rf"${digit} \cdot 10^{{{int(power)}}}$" if power else "" for digit, _, power in powers)]
 
 
 def _machine_row(run: dict[str, Any]) -> list[object]:

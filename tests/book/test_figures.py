@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import book_extension
 import nbformat
@@ -105,4 +106,6 @@ def test_a_caption_without_a_picture_is_refused() -> None:
     said = nodes.paragraph("", "", nodes.Text(""), nodes.strong("", "Figure 7.2."), nodes.Text(" See it."))
     assert book_extension.caption_number(said) == "7.2"
     with pytest.raises(ValueError, match=r"page: no picture directly above the caption of Figure 7\.2"):
-        book_extension.caption_figures(None, nodes.section("", said), "page")
+        book_extension.caption_figures(
+            SimpleNamespace(builder=SimpleNamespace(name="html")), nodes.section("", said), "page"
+        )

@@ -77,6 +77,7 @@ HARMFUL = [
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*fork.. was called:RuntimeWarning")  # where another test has loaded JAX
 def test_a_weak_checker_leaves_a_survivor_that_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -227,6 +227,10 @@ def test_on_a_phone_a_figure_that_nearly_fits_shrinks_and_a_wide_one_scrolls(bro
     over = {}
     for name in ("chapters/22_heads_composed_anew", HEATMAPS):
         page.goto(f"{site}{name}.html")
+        page.evaluate(NEAR)
+        page.wait_for_function(
+            "() => [...document.querySelectorAll('.figure-frame img')].every((one) => one.naturalWidth)"
+        )
         over[name] = page.evaluate(
             """() => [...document.querySelectorAll(".figure-frame img")].map(
                 (image) => image.naturalWidth <= 420
