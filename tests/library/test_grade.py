@@ -730,7 +730,12 @@ def test_sums_are_of_students_and_each_exercise_counts_once(counted, tmp_path, m
         os.utime(folder / f"anna/{name}.ipynb", (1_000_000 + place, 1_000_000 + place))
     grade(folder, out, last=True)
     assert int(book_of(out)["anna"]["points"]) == sum(worth[name] for name in FIFTH)
-    grade(folder, out, points={"scores": 10, "split_heads": 0})
+    os.utime(folder / "anna/3.ipynb", (999_999, 999_999))  # the last by name, and the first by time
+    grade(folder, out, last=True)
+    assert int(book_of(out)["anna"]["points"]) == sum(worth.values())
+    rows = grade(folder, out, points={"scores": 10, "split_heads": 0})
+    mine = {row.notebook: (row.points, row.out_of) for row in rows if row.exercise == "scores"}
+    assert (mine["anna/1"], mine["anna/3"]) == ((10, 10), (0, 10))
     assert int(book_of(out)["ben"]["points"]) == 10 + sum(worth[name] for name in FIRST if name != "scores")
     for points, said in (({"nothing": 1}, "there is no exercise 'nothing'"), ({"scores": -1}, r"points\['scores'\]")):
         with pytest.raises(ValueError, match=said):
@@ -740,6 +745,8 @@ def test_sums_are_of_students_and_each_exercise_counts_once(counted, tmp_path, m
 def test_points_are_read_from_a_file(tmp_path):
     (tmp_path / "points.csv").write_text("exercise,points\nscores, 5\n\nsplit_heads,0\n", encoding="utf-8-sig")
     assert __main__._points(tmp_path / "points.csv") == {"scores": 5, "split_heads": 0}
+    (tmp_path / "points.csv").write_text("scores,5\n", encoding="utf-8-sig")  # no heading
+    assert __main__._points(tmp_path / "points.csv") == {"scores": 5}
     (tmp_path / "points.csv").write_text("scores,5\nsplit_heads;3\n", encoding="utf-8")
     with pytest.raises(ValueError, match="line 2: 'split_heads;3' is not  exercise,points"):
         __main__._points(tmp_path / "points.csv")
@@ -750,10 +757,11 @@ def test_points_are_read_from_a_file(tmp_path):
     [
         (["anna/01.ipynb", "anna/02.ipynb", "ben.ipynb"], ["anna", "anna", "ben"]),
         (["Ann Lee_12_assignsubmission_file_/a.ipynb", "Ann Lee_12_assignsubmission_file/b.ipynb"], ["Ann Lee"] * 2),
+        (["Ann Lee_12_assignsubmission_onlinetext_/a.ipynb"], ["Ann Lee"]),
         (["leeann_12_345_a.ipynb", "leeann_LATE_12_346_b-1.ipynb", "coben_7_8_a.ipynb"], ["leeann", "leeann", "coben"]),
         (["Part 1_alee_attempt_2026-11-23-10-20-30_a.ipynb"], ["alee"]),
     ],
-    ids=["folders", "Moodle", "Canvas", "Blackboard"],
+    ids=["folders", "Moodle", "Moodle online", "Canvas", "Blackboard"],
 )
 def test_students_are_found_in_what_courses_download(tmp_path, paths, students):
     for path in paths:
@@ -772,6 +780,22 @@ def test_a_pattern_finds_the_student(tmp_path):
         assert [one.student for one in found] == ["anna", "anna", "week2"]
     with pytest.raises(ValueError, match="student_pattern='\\(' is no regular expression"):
         grade(tmp_path, tmp_path / "out.csv", student_pattern="(")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("many values", "^more than 1,000,000 values$"),  # before they are in memory
+        ("deep", "^RecursionError"),
+        ("no cells", "^KeyError"),
+        ("cells of another kind", "^TypeError"),
+        ("truncated", "^JSONDecodeError"),
+        ("other encoding", "^UnicodeDecodeError"),
+    ],
+)
+def test_why_a_file_is_no_notebook(name, said):
+    with pytest.raises(ValueError, match=said):
+        _submissions.read(DAMAGED[name])
 
 
 def test_two_students_of_one_name_stay_apart(tmp_path):
@@ -1091,6 +1115,10 @@ MOODLE = """First name,Last name,ID number,Email address,Assignment: Heads (Real
 Ann,Lee,s-1,ann@example.org,-,4
 Ben,Çelik,s-2,ben@example.org,-,-
 """
+OLD_MOODLE = """First name,Surname,Email address,Heads
+Ann,Lee,ann@example.org,5
+Ben,Çelik
+"""
 BLACKBOARD = """"Last Name"|"First Name"|"Username"|"Heads [Total Pts: 10 Score] ;771"|"Essay [Total Pts: 5 Score] ;772"
 "Lee"|"Ann"|"alee"|""|"4"
 "Çelik"|"Ben"|"bcelik"|""|""
@@ -1118,6 +1146,13 @@ BLACKBOARD = """"Last Name"|"First Name"|"Username"|"Heads [Total Pts: 10 Score]
             "Ann,Lee,s-1,ann@example.org,9\nBen,Çelik,s-2,ben@example.org,7\n",
         ),
         (
+            OLD_MOODLE,  # with another word for the name, and a line that ends early
+            "utf-8",
+            "Heads",
+            {"Lee Ann": 9, "Ben Çelik": 7},
+            "First name,Surname,Email address,Heads\nAnn,Lee,ann@example.org,9\nBen,Çelik,,7\n",
+        ),
+        (
             BLACKBOARD,
             "utf-16",
             "Heads",
@@ -1126,7 +1161,7 @@ BLACKBOARD = """"Last Name"|"First Name"|"Username"|"Heads [Total Pts: 10 Score]
             "Lee\tAnn\talee\t9\nÇelik\tBen\tbcelik\t\n",
         ),
     ],
-    ids=["Canvas", "Moodle", "Blackboard"],
+    ids=["Canvas", "Moodle", "old Moodle", "Blackboard"],
 )
 def test_a_course_gets_its_own_export_back_with_one_column_filled(tmp_path, export, encoding, column, points, filled):
     (tmp_path / "export.csv").write_text(export, encoding=encoding)
@@ -1219,3 +1254,6 @@ def test_each_student_gets_a_page_and_commented_notebooks(tmp_path, monkeypatch)
     row = Row("a", "a", 1, "never_checked", 0, 2, "missing", "", "nothing named", "")
     cells = json.loads(_feedback.comment(notebook(["1"]).encode(), {"never_checked": row}))["cells"]
     assert cells[-1]["source"].startswith("**never_checked: 0 of 2 points**")
+    assert "id" in cells[-1]
+    old = notebook(["1"]).replace('"nbformat_minor": 5', '"nbformat_minor": 4')  # has no ids, and may have none
+    assert "id" not in json.loads(_feedback.comment(old.encode(), {"never_checked": row}))["cells"][-1]
