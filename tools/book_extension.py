@@ -194,7 +194,7 @@ def prepare_cells(app: Sphinx, docname: str, source: list[str]) -> None:
             shown.setdefault("code_prompt_show", FOLDS[tag][0])
             shown.setdefault("code_prompt_hide", FOLDS[tag][1])
         if "exercise-launch" in tags:  # Sphinx takes a notebook's link for one to a page
-            cell.source = re.sub(r"\[([^]]+)\]\((\.\./exercises/\S+\.ipynb)\)", r"{download}`\1 <\2>`", cell.source)
+            cell.source = cell.source.replace("](../exercises/", "](path:../exercises/")
         if exercises.EXERCISE in tags:
             cell.metadata.tags = [*(tag for tag in tags if tag != "hide-input"), "hide-cell"]
             wrong = exercises.code_to_mend(cell.source)

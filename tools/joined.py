@@ -117,7 +117,8 @@ def with_own_ids(leaves: list[Leaf], address: Callable[[str, str], str]) -> None
             target = unquote(parts.fragment)
             is_page = page in ids and (not parts.path or parts.path.endswith(".html"))
             if not is_page or (target and target not in ids[page]):
-                del link["href"]
+                link.name = "span"  # a file beside the pages, which the book does not hold
+                link.attrs = {"class": link.get_attribute_list("class")}
             else:
                 link["href"] = address(page, own_id(page, target) if target else "")
 

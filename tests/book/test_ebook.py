@@ -92,6 +92,9 @@ def test_what_is_seen_has_words(trees: dict[str, ElementTree.Element]) -> None:
 
 def test_a_page_holds_what_xhtml_may_hold(trees: dict[str, ElementTree.Element]) -> None:
     for tree in trees.values():
+        links = [one for one in tree.iter() if one.tag.endswith("}a")]
+        assert all(one.get("href") for one in links)  # what leads out of the book is a link no more
+    for tree in trees.values():
         for tag in tree.iter():
             assert not NOT_IN_HTML5 & tag.attrib.keys()
             assert tag.tag.rpartition("}")[2] not in {"script", "details", "summary", "input", "button"}
