@@ -281,7 +281,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)
         wrong = [one for week in given.weeks for one in play(folder, week, due[week], more)]
-    sys.exit("\n".join(["Not as expected:", *wrong]) if wrong else None)
+    if wrong:
+        sys.exit("\n".join(["Not as expected:", *wrong]))
+    print("All students have what they deserve.")
 
 
 if __name__ == "__main__":
