@@ -226,7 +226,8 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
     links_of_a = '<a href="b/c.html#here">1</a><a href="b/c.html#there">2</a><img src="x.png"><a href="#me" id="me">'
     links_of_c = '<a href="../a.html?q=1#me">3</a><a href="https://a.b/x">4</a><a href="../b%20c.html">5</a>'
     (tmp_path / "a.html").write_text(links_of_a, encoding="utf-8")
-    (tmp_path / "b/c.html").write_text(f'<p id="here">{links_of_c}', encoding="utf-8")
+    (tmp_path / "b/d e.html").touch()
+    (tmp_path / "b/c.html").write_text(f'<p id="here">{links_of_c}<a href="d%20e.html">6</a>', encoding="utf-8")
     assert links.leading_nowhere(tmp_path) == [
         "a.html: b/c.html#there: no such place in the page",
         "a.html: x.png: no such file",
