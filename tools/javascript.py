@@ -1,7 +1,8 @@
-"""Check the instruments' JavaScript: Biome for habits, TypeScript for types. No reader and no page needs these.
+"""Check the JavaScript of instruments and pages: Biome for habits, TypeScript for types.
 
     python tools/javascript.py [--install]
 
+The instruments' is mhalib/widgets/*.js, the pages' tools/*.js. No reader and no page needs the two tools.
 `--install` puts Node into the environment of Python (requirements-javascript.txt), and into node_modules the versions
 that package-lock.json holds. Where they are missing, one line says so; in continuous integration (CI=true) that fails.
 """
@@ -65,7 +66,7 @@ def install(root: Path) -> int:
 def check(root: Path, found: Path | None, required: bool) -> int:
     """Run both tools over the files that biome.json and tsconfig.json name; the exit status."""
     if missing := what_is_missing(root, found):
-        said = f"mhalib/widgets/*.js: JavaScript is NOT checked, for {missing}: {REMEDY}"
+        said = f"mhalib/widgets/*.js, tools/*.js: JavaScript is NOT checked, for {missing}: {REMEDY}"
         print(said, file=sys.stderr if required else sys.stdout, flush=True)
         return int(required)
     commands = [

@@ -1,10 +1,13 @@
+// @ts-check
 /* What the pages of the book do beside the theme: the last part of the one script that tools/finish.py joins. */
 (() => {
+  /** @type {Record<string, () => void>} */
   const clicks = { "toggleFullScreen()": () => toggleFullScreen(), "window.print()": () => window.print() };
-  for (const button of document.querySelectorAll("[data-click]"))
-    button.addEventListener("click", () => clicks[button.dataset.click]());
+  for (const button of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-click]")))
+    button.addEventListener("click", () => clicks[button.dataset.click ?? ""]());
 
   /* What scrolls can be reached by the keyboard, and what does not is no tab stop. */
+  /** @type {NodeListOf<HTMLElement>} */
   const frames = document.querySelectorAll("div.math, .pst-scrollable-table-container");
   const look = () => {
     for (const one of frames) {

@@ -1,3 +1,4 @@
+// @ts-check
 /* Where a search result takes the words around it from: a script for each page, which a page on a disk may load, too. */
 Search.texts = {};
 Search.asked = {};

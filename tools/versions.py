@@ -26,6 +26,7 @@ LEADS_ON = """\
 <!doctype html>
 <html lang="en">
 <meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'">
 <title>Attention, Head by Head</title>
 <meta http-equiv="refresh" content="0; url={folder}/">
 <link rel="canonical" href="{address}">

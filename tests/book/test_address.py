@@ -17,6 +17,8 @@ import notebooks
 import pytest
 import versions
 from bs4 import BeautifulSoup
+from playwright.sync_api import Browser, expect
+from served import serving
 from sphinx.config import Config
 
 HERE = address.stored((notebooks.ROOT / "_config.yml").read_text(encoding="utf-8"))
@@ -182,7 +184,21 @@ def test_a_site_keeps_each_version_and_leads_to_the_newest_tag(tmp_path: Path) -
     assert [one["version"] for one in menu] == ["latest", "v0.10.0", "v0.9.1", "v0.9.0"]
     assert [one["url"] for one in menu if one.get("preferred")] == ["https://a.b/c/v0.10.0/"]
     assert 'url=stable/"' in (whole / "index.html").read_text()
+    assert "content=\"default-src 'none'\"><title>" in (whole / "index.html").read_text().replace("\n", "")
     assert (whole / "sitemap.xml").read_text() == "<!-- v0.10.0 2 -->"
+
+
+@pytest.mark.browser
+def test_the_site_s_own_page_leads_on_under_its_policy(tmp_path: Path, browser: Browser) -> None:
+    versions.put(tmp_path / "site", "latest", build(tmp_path / "pages", "<title>The book</title>"), "https://a.b/c/")
+    page, said = browser.new_page(), []
+    page.on("console", lambda message: said.append(message.text))
+    with serving(tmp_path / "site") as address:
+        page.goto(address)
+        page.wait_for_url(f"{address}latest/")
+        expect(page).to_have_title("The book")
+    assert [text for text in said if "Content Security Policy" in text] == []
+    page.close()
 
 
 @pytest.mark.parametrize("version", ["main", "0.3.0", "v0.3", "../v0.3.0"])
@@ -210,7 +226,8 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
     links_of_a = '<a href="b/c.html#here">1</a><a href="b/c.html#there">2</a><img src="x.png"><a href="#me" id="me">'
     links_of_c = '<a href="../a.html?q=1#me">3</a><a href="https://a.b/x">4</a><a href="../b%20c.html">5</a>'
     (tmp_path / "a.html").write_text(links_of_a, encoding="utf-8")
-    (tmp_path / "b/c.html").write_text(f'<p id="here">{links_of_c}', encoding="utf-8")
+    (tmp_path / "b/d e.html").touch()
+    (tmp_path / "b/c.html").write_text(f'<p id="here">{links_of_c}<a href="d%20e.html">6</a>', encoding="utf-8")
     assert links.leading_nowhere(tmp_path) == [
         "a.html: b/c.html#there: no such place in the page",
         "a.html: x.png: no such file",

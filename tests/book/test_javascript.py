@@ -1,4 +1,4 @@
-"""The instruments' JavaScript: modules that can be joined into one text, typed as Python's traits, and checked."""
+"""JavaScript: instruments' modules that can be joined into one text, typed as Python's traits; all of it checked."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_without_its_tools_one_line_says_what_is_not_checked(
     for found, why in ((None, "there is no Node"), (Path("node"), "node_modules has no @biomejs/biome")):
         assert javascript.check(tmp_path, found, required) == int(required)
         (said,) = "".join(capfd.readouterr()).splitlines()
-        assert "mhalib/widgets/*.js: JavaScript is NOT checked" in said
+        assert "mhalib/widgets/*.js, tools/*.js: JavaScript is NOT checked" in said
         assert why in said
         assert "make javascript" in said
     for name, version in (("@biomejs/biome", "1.0.0"), ("typescript", "1.0.0")):
@@ -97,11 +97,17 @@ def test_without_its_tools_one_line_says_what_is_not_checked(
 
 
 @pytest.mark.parametrize(
-    ("bug", "complaint"),
-    [("export function wrong() {\n  return legible(3);\n}\n", "TS2345"), ("debugger;\n", "noDebugger")],
+    ("place", "bug", "complaint"),
+    [
+        ("mhalib/widgets/shared.js", "export function wrong() {\n  return legible(3);\n}\n", "TS2345"),
+        ("mhalib/widgets/shared.js", "debugger;\n", "noDebugger"),
+        ("tools/page_script.js", "toggleFullScreen(3);\n", "TS2554"),
+        ("tools/page_script.js", "debugger;\n", "noDebugger"),
+        ("tools/search_script.js", "Search.texts.a = 3;\n", "TS2322"),
+    ],
 )
 def test_a_bug_of_types_or_habits_is_found(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], bug: str, complaint: str
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], place: str, bug: str, complaint: str
 ) -> None:
     node = javascript.node()
     if missing := javascript.what_is_missing(javascript.ROOT, node):
@@ -109,13 +115,13 @@ def test_a_bug_of_types_or_habits_is_found(
     for name in ("package.json", "tsconfig.json", "biome.json"):
         shutil.copy(javascript.ROOT / name, tmp_path)
     (tmp_path / "node_modules").symlink_to(javascript.ROOT / "node_modules", target_is_directory=True)
-    folder = tmp_path / "mhalib/widgets"
-    folder.mkdir(parents=True)
-    for file in [*scripts(), TYPES]:
-        shutil.copy(file, folder)
+    for file in [*scripts(), TYPES, *javascript.ROOT.glob("tools/*.[jt]s")]:
+        target = tmp_path / file.relative_to(javascript.ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, target)
     assert javascript.check(tmp_path, node, required=True) == 0
-    with (folder / "shared.js").open("a", encoding="utf-8") as shared:
-        shared.write(bug)
+    with (tmp_path / place).open("a", encoding="utf-8") as changed:
+        changed.write(bug)
     capfd.readouterr()
     assert javascript.check(tmp_path, node, required=True) == 1
     assert complaint in "".join(capfd.readouterr())

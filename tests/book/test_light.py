@@ -112,6 +112,21 @@ def test_the_keyboard_reaches_the_instrument_and_passes_formulas(browser: Browse
 
 
 @pytest.mark.browser
+def test_the_buttons_for_print_and_full_screen_work_under_the_policy(browser: Browser, packing: str) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(f"{packing}{CHAPTER}.html")
+    page.evaluate("window.print = () => { window.asked = 'print' }")
+    page.evaluate("window.toggleFullScreen = () => { window.asked = 'full screen' }")
+    for click, asked in (("window.print()", "print"), ("toggleFullScreen()", "full screen")):
+        page.locator(f"[data-click='{click}']").first.dispatch_event("click")
+        assert page.evaluate("window.asked") == asked
+    assert errors == []
+    page.close()
+
+
+@pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious_in_search_results(browser: Browser, packing: str, scheme: str) -> None:
     page = browser.new_page(color_scheme=scheme)  # type: ignore[arg-type]

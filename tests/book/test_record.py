@@ -91,11 +91,13 @@ def test_a_test_counts_once_and_a_failure_at_its_end_counts() -> None:
     recorder.pytest_runtest_logreport(report(f"{name}a", "passed"))
     recorder.pytest_runtest_logreport(report(f"{name}b", "passed"))
     recorder.pytest_runtest_logreport(report(f"{name}b", "failed", "teardown"))
+    recorder.pytest_runtest_logreport(report(f"{name}d", "failed"))
+    recorder.pytest_runtest_logreport(report(f"{name}d", "skipped", "teardown", ("f", 3, "Skipped: no GPU here")))
     recorder.pytest_runtest_logreport(report(f"{name}c", "skipped", "setup", ("f", 3, "Skipped: no GPU here")))
     recorder.pytest_collectreport(report("tests/library/test_gates.py", "skipped", "", ("f", 1, "Skipped: no torch")))
     made = recorder.record(chosen=False)
-    assert made["kinds"]["library"] == {"passed": 1, "failed": 1, "skipped": 2}
-    assert made["skips"] == {"no GPU here": 1, "no torch": 1}
+    assert made["kinds"]["library"] == {"passed": 1, "failed": 2, "skipped": 2}
+    assert made["skips"] == {"no GPU here": 2, "no torch": 1}
     assert "tests/library/test_gates.py" not in made["missing"]
     assert "tests/library/test_kept.py" in made["missing"]
     assert json.loads(json.dumps(made)) == made
