@@ -27,6 +27,7 @@ NOTEBOOKS = (
     "exercises/*.ipynb",
     "mhalib/**/*",
     "pyproject.toml",
+    "setup.py",
     "README.md",
     "LICENSE",
 )
@@ -54,7 +55,7 @@ Run the notebooks
         python -m pip download -r requirements.txt -d wheelhouse
         python -m pip wheel --no-deps . -w wheelhouse
 
-    The first takes about 300 MB with torch for processors alone, which on Linux takes a line more:
+    The first takes about 500 MB with torch for processors alone, which on Linux takes a line more:
         --extra-index-url https://download.pytorch.org/whl/cpu
     Carry the folder  notebooks  over, and there:
 

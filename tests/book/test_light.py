@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -208,6 +210,16 @@ def test_the_zip_has_all_that_its_note_promises(disk: Disk) -> None:
     assert all("==" in pin for pin in pins)
     assert {"torch", "jupyterlab", "scikit-learn", "anywidget"} <= {pin.split("==")[0] for pin in pins}
     assert not list(disk.folder.rglob("all.min.js"))
+
+
+@pytest.mark.browser
+def test_the_zips_package_can_be_built_into_a_wheel(disk: Disk) -> None:
+    build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-index", "--no-build-isolation", "."]
+    done = subprocess.run(
+        [*build, "-w", "wheelhouse"], cwd=disk.folder / "notebooks", capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len([*(disk.folder / "notebooks/wheelhouse").glob("mhalib-*.whl")]) == 1
 
 
 def test_icons_are_pictures_and_signs_of_a_small_font(built: dict[str, str]) -> None:
