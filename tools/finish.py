@@ -15,9 +15,10 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import catalogues
 import icons
 from sphinx.application import Sphinx
 
@@ -25,12 +26,13 @@ TOOLS = Path(__file__).parent
 INSTRUMENT = '<div class="mhalib-instrument"'
 INSTRUMENTS = "_static/instruments.js"
 POLICY = '<meta http-equiv="Content-Security-Policy" content="'
-SKIP = '<a href="#main-content">Skip to main content</a>'
+SKIP = re.compile(r'<a href="#main-content">[^<]+</a>')  # in the page's language
+TO_INSTRUMENT = "Skip to the instrument"
 WITHOUT_SCRIPT = (
-    '<noscript><p class="without-script d-print-none">Without JavaScript this page lacks its instruments, in whose '
-    "place their numbers stand as tables, the search, the switch between light and dark, and the buttons that copy"
-    " code.</p></noscript>"
+    "Without JavaScript this page lacks its instruments, in whose place their numbers stand as tables, the search, "
+    "the switch between light and dark, and the buttons that copy code."
 )
+PHRASES = (TO_INSTRUMENT, WITHOUT_SCRIPT)  # locale/*/LC_MESSAGES/book.po has them
 SEARCH_FETCHES = re.compile(r"fetch\(requestUrl\)\s*\.then\(\(responseData\) => responseData\.text\(\)\)")
 STYLE = re.compile(r'<link\b(?=[^>]*\brel="stylesheet")[^>]*?\bhref="([^"?]+)[^>]*>')
 THEME = re.compile(r'<script data-cfasync="false">.*?</script>', re.DOTALL)
@@ -50,8 +52,8 @@ IMPORT = re.compile(r"""@import ["']([^"']+)["'];""")
 ADDRESS = re.compile(r"""url\((['"]?)(?!data:|#)([^'")]+)\1\)""")
 
 
-def finished(text: str, folder: Path, path: str) -> str:
-    """A page as readers get it. `folder` holds the built book, `path` is the page's place in it.
+def finished(text: str, folder: Path, path: str, say: Callable[[str], str] = str) -> str:
+    """A page as readers get it. `folder` holds the built book, `path` is the page's place in it, `say` translates.
 
     Raises:
         ValueError: the theme's page does not hold what this module changes.
@@ -62,8 +64,9 @@ def finished(text: str, folder: Path, path: str) -> str:
     text = one_script(text, folder, root, path)
     text = re.sub(r'\bonclick="([^"]*)"', r'data-click="\1"', text)
     text = lazy_images(text, folder, path)
-    text = with_skip_link(text, path)
-    text = ARTICLE.sub(lambda found: f"{found[0]}\n{WITHOUT_SCRIPT}", text, count=1)
+    text = with_skip_link(text, path, say)
+    missing = f'<noscript><p class="without-script d-print-none">{say(WITHOUT_SCRIPT)}</p></noscript>'
+    text = ARTICLE.sub(lambda found: f"{found[0]}\n{missing}", text, count=1)
     return replaced(text, '<meta charset="utf-8" />', f'<meta charset="utf-8" />\n    {policy(text)}', path)
 
 
@@ -197,11 +200,13 @@ def size_of(png: Path) -> tuple[int, int]:
     return int.from_bytes(header[16:20], "big"), int.from_bytes(header[20:24], "big")
 
 
-def with_skip_link(text: str, path: str) -> str:
+def with_skip_link(text: str, path: str, say: Callable[[str], str]) -> str:
     """The page with a second skip link, to its first instrument."""
     if INSTRUMENT not in text:
         return text
-    text = replaced(text, SKIP, f'{SKIP} <a href="#instrument">Skip to the instrument</a>', path)
+    text, count = SKIP.subn(rf'\g<0> <a href="#instrument">{say(TO_INSTRUMENT)}</a>', text, count=1)
+    if not count:
+        raise ValueError(f"{path}: the theme's page has no link to its main part any more: mend tools/finish.py")
     return text.replace(INSTRUMENT, '<div id="instrument" tabindex="-1" class="mhalib-instrument"', 1)
 
 
@@ -261,13 +266,14 @@ def finish_pages(app: Sphinx, exception: Exception | None) -> None:
     folder = Path(app.outdir)
     icons.style.cache_clear()
     icons.shape.cache_clear()
+    say = catalogues.phrases(app.config.language)
     for file in sorted(folder.rglob("*.html")):
         path = file.relative_to(folder).as_posix()
         text = file.read_text(encoding="utf-8")
         if path.startswith("_") or POLICY in text or "data-content_root=" not in text:
             continue
         write_text(folder, path, text)
-        file.write_text(finished(text, folder, path), encoding="utf-8")
+        file.write_text(finished(text, folder, path, say), encoding="utf-8")
     drop_what_no_page_asks_for(folder)
 
 

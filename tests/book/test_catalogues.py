@@ -47,9 +47,15 @@ def test_a_translation_says_when_it_was_made_and_of_which_version(language: str,
 @pytest.mark.parametrize("language", catalogues.languages())
 def test_what_the_tools_write_is_translated(language: str) -> None:
     import book_language
+    import finish
 
     say = catalogues.phrases(language)
-    for phrase in (*book_language.PHRASES, "From this run. Yours will differ.", "Another run may differ by "):
+    for phrase in (
+        *book_language.PHRASES,
+        *finish.PHRASES,
+        "From this run. Yours will differ.",
+        "Another run may differ by ",
+    ):
         assert say(phrase) != phrase
     banner = say(book_language.TRANSLATED).format(date="2026-01-01", version="9.8.7", now=7654, all=8765)
     assert all(part in banner for part in ("2026-01-01", "9.8.7", "7654", "8765"))
