@@ -760,8 +760,9 @@ def test_points_are_read_from_a_file(tmp_path):
         (["Ann Lee_12_assignsubmission_onlinetext_/a.ipynb"], ["Ann Lee"]),
         (["leeann_12_345_a.ipynb", "leeann_LATE_12_346_b-1.ipynb", "coben_7_8_a.ipynb"], ["leeann", "leeann", "coben"]),
         (["Part 1_alee_attempt_2026-11-23-10-20-30_a.ipynb"], ["alee"]),
+        (["Part 1_alee_attempt_2026-11-23-10-20-30_x_ben_attempt_2026-11-01-10-20-30_a.ipynb"], ["alee"]),
     ],
-    ids=["folders", "Moodle", "Moodle online", "Canvas", "Blackboard"],
+    ids=["folders", "Moodle", "Moodle online", "Canvas", "Blackboard", "Blackboard, and a file named as another's"],
 )
 def test_students_are_found_in_what_courses_download(tmp_path, paths, students):
     for path in paths:
