@@ -760,8 +760,9 @@ def test_points_are_read_from_a_file(tmp_path):
         (["Ann Lee_12_assignsubmission_onlinetext_/a.ipynb"], ["Ann Lee"]),
         (["leeann_12_345_a.ipynb", "leeann_LATE_12_346_b-1.ipynb", "coben_7_8_a.ipynb"], ["leeann", "leeann", "coben"]),
         (["Part 1_alee_attempt_2026-11-23-10-20-30_a.ipynb"], ["alee"]),
+        (["Part 1_alee_attempt_2026-11-23-10-20-30_x_ben_attempt_2026-11-01-10-20-30_a.ipynb"], ["alee"]),
     ],
-    ids=["folders", "Moodle", "Moodle online", "Canvas", "Blackboard"],
+    ids=["folders", "Moodle", "Moodle online", "Canvas", "Blackboard", "Blackboard, and a file named as another's"],
 )
 def test_students_are_found_in_what_courses_download(tmp_path, paths, students):
     for path in paths:
@@ -1257,3 +1258,69 @@ def test_each_student_gets_a_page_and_commented_notebooks(tmp_path, monkeypatch)
     assert "id" in cells[-1]
     old = notebook(["1"]).replace('"nbformat_minor": 5', '"nbformat_minor": 4')  # has no ids, and may have none
     assert "id" not in json.loads(_feedback.comment(old.encode(), {"never_checked": row}))["cells"][-1]
+
+
+def test_a_page_holds_what_others_wrote_as_text():
+    """A student's name, a file's, and what the checker says, wherever they stand."""
+    evil = "</title><script>alert(1)</script><b title='\"&amp;"
+    row = Row(evil, evil, 1, evil, 0, 1, "value", "", evil, evil, late="yes", days_late=1.0)
+    made = _feedback.page(evil, [row, replace(row, exercise="", kind="unreadable")])
+    plain = _feedback.page("x", [replace(row, student="x", notebook="x", exercise="y", diagnosis="x", notes="x")])
+    assert "</title><script>" not in made
+    assert "<b" not in made.replace("<body", "")
+    assert made.count("<script") == plain.count("<script") == 0
+    assert made.count("</title>") == plain.count("</title>") == 1
+    assert made.count("&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;&lt;b title=&#x27;&quot;&amp;amp;") == 8
+
+
+def test_each_notebook_of_a_student_comes_back_with_its_own_comments(counted, tmp_path):
+    """Also where names are alike once they are those of files, and where a run before had given others the folder."""
+    work = {"anna/1/a": HONEST, "anna/2/a": OTHER_CHAPTER, "anna/A": ["x = 1"], "anna/a<": [*HONEST, "'<'"]}
+    work |= {"anna/a_": [*HONEST, "'_'"], "ben/b": HONEST, "\N{CJK UNIFIED IDEOGRAPH-4E00}" * 82: HONEST}
+    folder, out = hand_in(tmp_path / "s", work), tmp_path / "grades.csv"
+    back = tmp_path / "grades.csv.feedback"
+    grade(folder, out, feedback=True, student_pattern="anna|ben", chapters=[1, 5])
+    came = {path.name: path.read_text(encoding="utf-8") for path in (back / "anna").glob("*.ipynb")}
+    assert len({name.casefold() for name in came}) == 5
+    assert {"anna_1_a.ipynb", "anna_2_a.ipynb"} <= came.keys()
+    sources = [[cell["source"] for cell in json.loads(text)["cells"]] for text in came.values()]
+    own = [[source for source in cells if not source.startswith("**")] for cells in sources]
+    assert sorted(own) == sorted(cells for name, cells in work.items() if name.startswith("anna"))
+    for cells, mine in zip(sources, own, strict=True):
+        wanted = FIFTH if mine == OTHER_CHAPTER else [*FIRST, *FIFTH] if mine == ["x = 1"] else FIRST
+        assert sorted(cell.split("*")[2].split(":")[0] for cell in cells if cell not in mine) == sorted(wanted)
+    others = tmp_path / "t"
+    hand_in(others, {"anna/c": HONEST})
+    grade(others, out, feedback=True)
+    assert sorted(path.name for path in (back / "anna").iterdir()) == ["c.ipynb", "feedback.html"]
+
+
+HOSTILE = {
+    "half a letter": notebook([*HONEST, "'\ud800'"]),
+    **{f"{depth} deep": notebook(HONEST)[:-1] + ', "x": ' + "[" * depth + "]" * depth + "}" for depth in (900, 5000)},
+    "no number": notebook(HONEST).replace('"nbformat": 4', '"nbformat": 1e999'),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_notebook_that_cannot_be_handed_back_costs_nobody_the_feedback(counted, tmp_path, name):
+    folder, out = hand_in(tmp_path / "s", {"ben/b": HONEST}), tmp_path / "grades.csv"
+    (folder / "anna").mkdir()
+    (folder / "anna/a.ipynb").write_text(HOSTILE[name], encoding="ascii")
+    grade(folder, out, feedback=True)
+    back = tmp_path / "grades.csv.feedback"
+    assert (back / "ben/b.ipynb").exists()
+    assert (back / "anna/feedback.html").exists()
+
+
+def test_what_a_student_s_code_says_in_half_letters_is_written(tmp_path):
+    row = Row("a", "a", 1, "scores", 0, 1, "raised", "", "raised \ud800", "code cell 1: \udfff")
+    for text in (_feedback.page("a", [row]), _feedback.comment(notebook(HONEST).encode(), {"scores": row})):
+        _table.write(tmp_path / "written", text)
+        assert r"raised \ud800" in (tmp_path / "written").read_text(encoding="utf-8")
+
+
+def test_a_notebook_without_cells_comes_back_with_comments():
+    row = Row("a", "a", 1, "scores", 0, 1, "missing", "", "nothing named scores", "")
+    (cell,) = json.loads(_feedback.comment(notebook([]).encode(), {"scores": row}))["cells"]
+    assert "nothing named scores" in cell["source"]

@@ -309,3 +309,12 @@ def test_a_late_row_is_still_a_row(all_right):
     for rows in ([row, in_time], [in_time, row]):
         assert _class.counted(rows)["a"]["scores"] is in_time
     assert checks.EXERCISES["scores"].points == 1
+
+
+def test_the_teachers_list_counts_more_than_what_canvas_marks(all_right, tmp_path):
+    hand_in(tmp_path / "s", "coben_LATE_13_35_a")
+    hand_in(tmp_path / "s", "leeann_12_34_a")
+    known = {("coben", None): DUE, ("leeann", None): DUE + timedelta(seconds=1)}
+    rows = grade(tmp_path / "s", tmp_path / "grades.csv", _late.Deadlines({None: DUE}, {}, known, 10))
+    assert of(rows) == {"coben_LATE_13_35_a": ("list", "no", None), "leeann_12_34_a": ("list", "yes", 0.0)}
+    assert {row.student: row.points for row in rows} == {"coben": 1, "leeann": 0.9}

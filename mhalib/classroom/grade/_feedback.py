@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -44,7 +45,8 @@ def hand_back(
     last: bool = False,
     out_of: int | None = None,
 ) -> None:
-    """Write a folder for each student: `feedback.html`, and each notebook with comments under its own name.
+    """Write a folder for each student: `feedback.html`, and each notebook with comments under its own name. Notebooks
+    that an earlier run has left in these folders are removed: whose they were may have been found otherwise.
 
     Args:
         folder: where the students' folders go.
@@ -58,10 +60,13 @@ def hand_back(
     own: dict[str, list[Row]] = {}
     for row in rows:
         own.setdefault(row.student, []).append(row)
-    places = _places(own)
+    places = _apart({student: student for student in own})
     for student, place in places.items():
         (folder / place).mkdir(exist_ok=True)
+        for old in (folder / place).glob("*.ipynb"):
+            old.unlink()
         write(folder / place / "feedback.html", page(student, own[student], last=last, out_of=out_of))
+    names = {student: _names(student, {row.notebook: None for row in of}) for student, of in own.items()}
     not_theirs = {row.notebook for row in rows if row.kind in ("a chapter", "other chapter")}
     for one in submissions:
         if one.notebook in not_theirs:
@@ -71,8 +76,7 @@ def hand_back(
             commented = comment(content(one.path), of_notebook)
         except ValueError:
             continue  # the page says that it could not be read
-        name = _file_name(one.notebook.rpartition("/")[2] if one.student in one.notebook else one.notebook)
-        write(folder / places[one.student] / f"{name}.ipynb", commented)
+        write(folder / places[one.student] / f"{names[one.student][one.notebook]}.ipynb", commented)
 
 
 def page(student: str, rows: Sequence[Row], *, last: bool = False, out_of: int | None = None) -> str:
@@ -119,14 +123,18 @@ def comment(notebook: bytes, rows: Mapping[str, Row]) -> str:
     try:
         has_ids = (int(made["nbformat"]), int(made["nbformat_minor"])) >= (4, 5)
         sources = [source if cell.get("cell_type") == "code" else "" for cell, source in zip(cells, every, strict=True)]
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"{type(error).__name__}: {error}"[:200]) from error
     behind: dict[int, list[dict[str, object]]] = {}
     for name, row in rows.items():
         calls = [place for place, source in enumerate(sources) if re.search(rf"\bchecks\.{name}\(", source)]
         behind.setdefault(calls[-1] if calls else len(cells) - 1, []).append(_cell(row, has_ids))
-    made["cells"] = [one for place, cell in enumerate(cells) for one in (cell, *behind.get(place, []))]
-    return json.dumps(made, ensure_ascii=False, indent=1) + "\n"
+    commented = [one for place, cell in enumerate(cells) for one in (cell, *behind.get(place, []))]
+    made["cells"] = [*behind.get(-1, []), *commented]
+    try:
+        return json.dumps(made, ensure_ascii=False, indent=1) + "\n"
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
 
 
 def _cell(row: Row, has_id: bool) -> dict[str, object]:
@@ -137,19 +145,27 @@ def _cell(row: Row, has_id: bool) -> dict[str, object]:
 
 
 def _file_name(text: str) -> str:
-    """A name that every system can have."""
+    """A name that every system can have, also where a number and a suffix are added: some count bytes."""
     plain = "".join(letter if letter.isalnum() or letter in " ._-()" else "_" for letter in text)
-    return plain.strip(" .")[:100] or "_"
+    return plain.strip(" .").encode()[:100].decode(errors="ignore").strip(" .") or "_"
 
 
-def _places(students: Iterable[str]) -> dict[str, str]:
-    """A folder's name for each student, all of them different, also where letters' case does not matter."""
-    places: dict[str, str] = {}
+def _names(student: str, notebooks: Iterable[str]) -> dict[str, str]:
+    """A file's name for each notebook of a student: the last part of its path, or where that is not the only one of its
+    kind, all of the path."""
+    last = {one: one.rpartition("/")[2] if student in one else one for one in notebooks}
+    often = Counter(_file_name(name).casefold() for name in last.values())
+    return _apart({one: one if often[_file_name(name).casefold()] > 1 else name for one, name in last.items()})
+
+
+def _apart(wanted: Mapping[str, str]) -> dict[str, str]:
+    """A name of a file for each of these, all of them different, also where letters' case does not matter."""
+    names: dict[str, str] = {}
     taken: set[str] = set()
-    for student in students:
-        name, number = _file_name(student), 2
+    for one, text in wanted.items():
+        name, number = _file_name(text), 2
         while name.casefold() in taken:
-            name, number = f"{_file_name(student)} {number}", number + 1
+            name, number = f"{_file_name(text)} {number}", number + 1
         taken.add(name.casefold())
-        places[student] = name
-    return places
+        names[one] = name
+    return names

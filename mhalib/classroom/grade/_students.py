@@ -15,7 +15,7 @@ from ._table import harmless
 CANVAS = re.compile(r"(?P<student>[^_/]+)_(?P<late>LATE_)?(?P<number>\d+)_\d+_[^/]+")  # files
 DOWNLOADS = (
     re.compile(r"(?P<student>[^/]+?)_(?P<number>\d+)_assignsubmission_(?:file|onlinetext)_?/.+"),  # Moodle: folders
-    re.compile(r"[^/]+_(?P<student>[^_/]+)(?P<number>)_attempt_\d{4}(?:-\d\d){5}[^/]*"),  # Blackboard: files
+    re.compile(r"[^/]+?_(?P<student>[^_/]+)(?P<number>)_attempt_\d{4}(?:-\d\d){5}[^/]*"),  # Blackboard: files
     CANVAS,
 )
 _BLANK = "\N{HANGUL JUNGSEONG FILLER}\N{HANGUL CHOSEONG FILLER}\N{BRAILLE PATTERN BLANK}\N{REPLACEMENT CHARACTER}"

@@ -141,7 +141,7 @@ _FORMULA = re.compile(r"((?:\A|[;\n])[\s\"']*)(?=[=+\-@＝＋－＠|%])")  # the
 
 
 def write(path: Path, text: str) -> None:
-    """All or nothing."""
+    """All or nothing. Half a letter, which no file can hold, is written as JSON does it."""
     beside = path.with_name(path.name + ".part")
-    beside.write_text(text, encoding="utf-8", newline="")
+    beside.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
     os.replace(beside, path)
