@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
+import catalogues
 import notebooks
 from book_extension import figure_id
 from docutils import nodes
@@ -24,7 +25,7 @@ from sphinx.config import Config
 VERSIONS = "versions.json"  # beside the versions' folders; tools/versions.py writes it
 SIDEBAR = ["navbar-logo.html", "icon-links.html", "search-button-field.html", "sbt-sidebar-nav.html"]
 SHORTEST, LONGEST = 60, 200  # letters of a description; search engines cut off more
-ON_LAUNCH = re.compile("Run this page yourself|SageMaker Studio Lab")
+ON_LAUNCH = re.compile("SageMaker Studio Lab")
 NEEDS_ADDRESS = ("launch_buttons", "repository_url", "use_repository_button", "use_issues_button")
 FRONT_PICTURE = "_static/encoder_heads.png"
 CARDS = {
@@ -64,10 +65,13 @@ def choose_version(app: Sphinx, config: Config) -> None:
     config.html_baseurl = urljoin(config.html_baseurl, os.environ.get("BOOK_CANONICAL", "stable") + "/")
 
 
-def description(doctree: nodes.document) -> str:
-    """The first paragraph of a page's own text, behind the one on where to run it, cut behind a word."""
+def description(doctree: nodes.document, language: str = "en") -> str:
+    """The first paragraph of a page's own text, behind boxes and the one on where to run it, cut behind a word."""
+    here = catalogues.in_phrases(language, notebooks.LAUNCH_HERE).partition("`")[0]
     for paragraph in doctree.findall(nodes.paragraph):
         text = paragraph.astext()
+        if isinstance(paragraph.parent, nodes.Admonition) or text.startswith(here):
+            continue
         if len(text) > SHORTEST and not ON_LAUNCH.search(text):
             return textwrap.shorten(text, LONGEST, placeholder=" …")
     return ""
@@ -89,7 +93,7 @@ def describe(app: Sphinx, page: str, template: str, context: dict[str, Any], doc
     if doctree is None:
         return
     said = {"og:type": "article", "og:title": context["title"], "og:site_name": app.config.html_title}
-    text = description(doctree)
+    text = description(doctree, app.config.language)
     if text:
         said["og:description"] = text
     if app.config.html_baseurl:

@@ -181,7 +181,7 @@ def claims(run: dict[str, Any]) -> list[str]:
         "### What a page claims",
         table(("statement", "cells"), [*run["statements"].items()], 1),
         f"{seeds['chapters']} chapters repeat an experiment from several seeds. "
-        f"They keep {seeds['numbers']:,} numbers, with {seeds['runs']} runs behind them.",
+        f"Their {seeds['runs']} runs gave the {seeds['numbers']:,} numbers that are stored.",
     ]
 
 

@@ -7,6 +7,8 @@ import notebooks
 import pytest
 import yaml
 from babel.messages.catalog import Catalog
+from docutils import nodes
+from docutils.utils import new_document
 
 ALL = [(language, page) for language in catalogues.languages() for page in catalogues.begun(language)]
 OLD = "An average of all values, weighted by $w$: see `attend`."
@@ -136,3 +138,16 @@ def test_a_workflow_builds_each_language() -> None:
     runs = "\n".join(step.get("run", "") for step in workflow["jobs"]["build"]["steps"])
     assert "make book LANGUAGE=" in runs
     assert workflow["jobs"]["build"]["strategy"]["matrix"]["language"] == catalogues.languages()
+
+
+@pytest.mark.parametrize("language", catalogues.languages())
+def test_a_page_is_described_by_its_own_text(language: str) -> None:
+    import book_language
+    import book_online
+
+    own = "Une couche d’attention donne à chaque requête une moyenne pondérée des valeurs."
+    page = new_document("page")
+    page += book_language.box("Traduction", "Traduit du texte anglais : 177 passages sur 177 sont à jour ici.", "note")
+    page += nodes.paragraph("", catalogues.in_phrases(language, notebooks.LAUNCH_HERE).replace("`", ""))
+    page += nodes.paragraph("", own)
+    assert book_online.description(page, language) == own

@@ -100,7 +100,7 @@ def test_every_figure_says_what_it_shows(notebook: NotebookNode) -> None:
 def test_a_figure_without_alt_is_rejected(notebook: NotebookNode) -> None:
     doctored = next((cell for cell in notebook.cells if "image" in cell.metadata.get("mystnb", {})), None)
     if doctored is None:
-        pytest.skip("no figure")
+        pytest.skip("the notebook has no figure")
     del doctored.metadata["mystnb"]["image"]["alt"]
     assert figures_without_alt(notebook) == [doctored.source]
 
@@ -117,7 +117,7 @@ def test_no_cell_ends_in_a_semicolon(code: list[NotebookNode]) -> None:
 
 def test_is_built_like_a_chapter(path: Path, notebook: NotebookNode) -> None:
     if not path.stem[0].isdigit():
-        pytest.skip("no chapter")
+        pytest.skip("the notebook is not a chapter")
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     headings = re.findall(r"^(#+) (.+)$", text, flags=re.MULTILINE)
     levels = [len(marks) for marks, _ in headings]
