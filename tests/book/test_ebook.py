@@ -54,7 +54,8 @@ def test_the_list_of_files_is_what_is_there(book: dict[str, bytes], trees: dict[
             assert ("mathml" in properties) == (tree.find(f".//{MATH}math") is not None)
             assert ("svg" in properties) == (tree.find(".//{http://www.w3.org/2000/svg}svg") is not None)
     fonts = re.findall(r'url\("([^"]+)"\)', book["EPUB/style.css"].decode())
-    assert fonts and set(fonts) <= {name for name, item in listed.items() if item.get("media-type") == "font/woff"}
+    assert fonts
+    assert set(fonts) <= {name for name, item in listed.items() if item.get("media-type") == "font/woff"}
     order = [item.get("idref") for item in trees["EPUB/package.opf"].iter(f"{OPF}itemref")]
     assert order == ["cover", "nav", "page-index", "page-01_first", "page-02_second"]
     facts = book["EPUB/package.opf"].decode()
