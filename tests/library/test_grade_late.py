@@ -90,6 +90,28 @@ def test_each_system_is_believed_what_it_can_know(all_right, tmp_path):
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "pattern", "source"),
+    [
+        ("ann/x_ann_attempt_2020-01-01-00-00-00", None, "file"),
+        ("ann/x_1_2_a", None, "file"),
+        ("Ann Lee_12_assignsubmission_file_/x_ann_attempt_2020-01-01-00-00-00", None, "file"),
+        ("week1-ann/x_ann_attempt_2020-01-01-00-00-00", r"week\d-(\w+)/", "file"),
+        ("week1-ann/x_1_2_a", r"week\d-(\w+)/", "file"),
+        ("leeann_LATE_12_34_x_attempt_2020-01-01-00-00-00", None, "Canvas"),
+        ("leeann_LATE_12_34_x_attempt_2020-01-01-00-00-00", r"[^_]+", "Canvas"),
+        ("week1/leeann_LATE_12_34_a", r"week\d/([^_]+)_", "Canvas"),
+        ("week1/Part 1_alee_attempt_2026-12-02-10-20-30_a", r"_(\w+)_attempt_", "Blackboard"),
+        ("week1/Part 1_alee_attempt_2026-12-02-10-20-30_x_attempt_2020-01-01-00-00-00", r"_(alee)_", "Blackboard"),
+    ],
+)
+def test_a_file_s_name_says_a_time_only_where_the_system_wrote_it(all_right, tmp_path, name, pattern, source):
+    """And not the student, who chooses what stands behind it, or the name of a file in a folder."""
+    hand_in(tmp_path / "s", name, DUE + timedelta(days=3))
+    rows = grade(tmp_path / "s", tmp_path / "grades.csv", _late.Deadlines({None: DUE}), student_pattern=pattern)
+    assert {(row.time_from, row.late) for row in rows} == {(source, "yes")}
+
+
 def test_without_a_deadline_no_time_is_looked_at(all_right, tmp_path, monkeypatch):
     monkeypatch.setattr(_late, "handed_in", lambda *_: 1 / 0)
     hand_in(tmp_path / "s", "ann/a")
