@@ -1179,6 +1179,7 @@ def test_a_course_gets_its_own_export_back_with_one_column_filled(tmp_path, expo
         (MOODLE, "Assignment", {}, "is the heading of 2 columns of"),
         (MOODLE, "Assignment: Heads (Real)", {"Ann Lee": 1, "s-1": 2}, r"line 2, fits \['Ann Lee', 's-1'\]"),
         (CANVAS, "Heads", {"A": 1}, "lines 4 and 5 both fit 'A'"),
+        (CANVAS, "Heads", {"Lee Ann": 1, "lee  ann": 2}, "'Lee Ann' and 'lee  ann' are one name but for"),
         (CANVAS, "ID", {}, "is the heading of 0 columns"),  # it says who they are
         ("Student,ID\n", "ID", {}, "has no students"),
         ('Student,ID\n"a,1\n', "ID", {}, "could not be read: Error"),
