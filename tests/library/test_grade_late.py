@@ -197,7 +197,7 @@ def test_extensions_and_deadlines_by_chapter(tmp_path):
         "student,time\nAnn Lee,+2\nBen,2026-12-24T00:00Z\nben,+0.5 days,5\n\n", encoding="utf-8"
     )
     given = _late.deadlines(str(tmp_path / "due.csv"), tmp_path / "more.csv")
-    end = datetime(2026, 11, 30, 23, 59, 59).astimezone()
+    end = datetime(2026, 11, 30, 23, 59, 59, 999999).astimezone()
     fifth = datetime(2026, 12, 7, 17, tzinfo=timezone.utc)
     assert given.of("kim", 1) == end
     assert given.of("kim", 5) == fifth
@@ -209,6 +209,7 @@ def test_extensions_and_deadlines_by_chapter(tmp_path):
     assert _late.deadlines("2026-11-30T18:00Z").of("kim", 9) == DUE
     for text, said in (
         ("1,tomorrow", "line 2: 'tomorrow' is no time such as"),
+        ("1,0001-01-01T00:00+14:00", "line 2: '0001-01-01T00:00.14:00' is no time such as"),
         ("one,2026-11-30", "'one' is not the number of a chapter"),
         ("1;2026-11-30", "line 2: '1;2026-11-30' is not  chapter,time"),
     ):
@@ -221,6 +222,22 @@ def test_extensions_and_deadlines_by_chapter(tmp_path):
         _late.deadlines("2026-11-30", tmp_path / "none.csv")
     with pytest.raises(ValueError, match="not between 0 and 100"):
         _late.deadlines("2026-11-30", percent_per_day=101)
+
+
+def test_a_day_ends_at_midnight(all_right, tmp_path):
+    midnight = datetime(2026, 12, 1).astimezone()
+    hand_in(tmp_path / "s", "ann/a", midnight - timedelta(seconds=0.5))
+    hand_in(tmp_path / "s", "ben/a", midnight)
+    rows = grade(tmp_path / "s", tmp_path / "grades.csv", _late.deadlines("2026-11-30"))
+    assert {row.student: row.late for row in rows} == {"ann": "no", "ben": "yes"}
+
+
+def test_a_time_that_no_clock_shows_costs_nobody_the_table(all_right, tmp_path):
+    """nbgrader's note of the time lies among the student's files."""
+    hand_in(tmp_path / "s", "ann/a", DUE)
+    (tmp_path / "s/ann/timestamp.txt").write_text("0001-01-01 00:00+14:00", encoding="ascii")
+    rows = grade(tmp_path / "s", tmp_path / "grades.csv", _late.Deadlines({None: DUE}))
+    assert of(rows) == {"ann/a": ("file", "no", None)}
 
 
 def test_points_are_taken_off_for_each_day_begun_and_the_better_attempt_counts(all_right, tmp_path):

@@ -134,11 +134,11 @@ def _moment(text: str, place: str) -> datetime:
     """A time as ISO 8601 has it; without a zone it is that of this machine, and a day alone is meant to its end."""
     try:
         found = datetime.fromisoformat(re.sub(r"[zZ]\Z", "+00:00", text.strip()))
-    except ValueError:
+        if re.fullmatch(r"\d{4}-?\d\d-?\d\d", text.strip()):
+            found += timedelta(days=1, microseconds=-1)
+        return found.astimezone()
+    except (OverflowError, ValueError):
         raise ValueError(f"{place}: {text!r:.40} is no time such as 2026-11-30 or 2026-11-30T18:00") from None
-    if re.fullmatch(r"\d{4}-?\d\d-?\d\d", text.strip()):
-        found += timedelta(days=1, seconds=-1)
-    return found.astimezone()
 
 
 def _of(held: Mapping[Key, object], student: str, chapter: int | None) -> object:
@@ -157,7 +157,7 @@ def handed_in(one: Submission, folder: Path) -> Handed:
     if written is not None and one.system == "Canvas":
         return Handed(None, "Canvas", written["late"] is not None)
     if written is not None and one.system == "Blackboard":
-        with contextlib.suppress(ValueError):  # the 31st of February
+        with contextlib.suppress(OverflowError, ValueError):  # the 31st of February
             return Handed(datetime.strptime(written["when"], "%Y-%m-%d-%H-%M-%S").astimezone(), "Blackboard")
     with contextlib.suppress(OSError, ValueError):
         noted = (one.path.parent / "timestamp.txt").read_text(encoding="ascii")[:40].strip()
