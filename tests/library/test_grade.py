@@ -761,8 +761,24 @@ def test_points_are_read_from_a_file(tmp_path):
         (["leeann_12_345_a.ipynb", "leeann_LATE_12_346_b-1.ipynb", "coben_7_8_a.ipynb"], ["leeann", "leeann", "coben"]),
         (["Part 1_alee_attempt_2026-11-23-10-20-30_a.ipynb"], ["alee"]),
         (["Part 1_alee_attempt_2026-11-23-10-20-30_x_ben_attempt_2026-11-01-10-20-30_a.ipynb"], ["alee"]),
+        (
+            [f"Part 1_{one}_attempt_2026-11-23-10-20-30_x_1.ipynb" for one in ("a_lee", "b_lee", "lee", "_lee")],
+            ["a_lee", "b_lee", "lee", "_lee"],
+        ),
+        ([f"Part {one}_a_lee_attempt_2026-11-23-10-20-30.ipynb" for one in (1, 2)], ["a_lee", "a_lee"]),
+        ([f"Part_1_{one}_attempt_2026-11-23-10-20-30.ipynb" for one in ("lee", "a_lee")], ["1_lee", "1_a_lee"]),
     ],
-    ids=["folders", "Moodle", "Moodle online", "Canvas", "Blackboard", "Blackboard, and a file named as another's"],
+    ids=[
+        "folders",
+        "Moodle",
+        "Moodle online",
+        "Canvas",
+        "Blackboard",
+        "Blackboard, and a file named as another's",
+        "Blackboard, and users with a low line",
+        "Blackboard, twice",
+        "Blackboard, and an assignment with a low line",
+    ],
 )
 def test_students_are_found_in_what_courses_download(tmp_path, paths, students):
     for path in paths:

@@ -16,7 +16,7 @@ from ._table import harmless
 DOWNLOADS = {
     "Moodle": re.compile(r"(?P<student>[^/]+?)_(?P<number>\d+)_assignsubmission_(?:file|onlinetext)_?/.+"),  # folders
     "Blackboard": re.compile(  # files
-        r"(?![^_/]+_LATE_\d+_\d+_)[^/]+?_(?P<student>[^_/]+)(?P<number>)_attempt_(?P<when>\d{4}(?:-\d\d){5})[^/]*"
+        r"[^_/]*_(?!LATE_\d+_\d+_)(?P<student>[^/]+?)(?P<number>)_attempt_(?P<when>\d{4}(?:-\d\d){5})[^/]*"
     ),
     "Canvas": re.compile(r"(?P<student>[^_/]+)_(?P<late>LATE_)?(?P<number>\d+)_\d+_[^/]+"),  # files
 }
@@ -44,6 +44,9 @@ def student_of(path: PurePath, pattern: re.Pattern[str] | None) -> Owner:
     The name is the group "student" of `pattern`, or its first group, or all that it finds. Without a pattern, or where
     it finds nothing, it is what Moodle, Blackboard and Canvas write, and else the first folder, or the file without its
     suffix.
+
+    Blackboard writes "assignment_user_attempt_time", and either name may have a "_". The user's begins behind the first
+    one: part of the assignment's may stay before it, but no two users of an assignment become one.
     """
     text = text_of(path)
     found = pattern.search(text) if pattern is not None else None
