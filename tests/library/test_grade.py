@@ -800,6 +800,27 @@ def test_a_pattern_finds_the_student(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("pattern", "students", "unfound"),
+    [
+        (r"(?:a-(\w+)|b-(\w+))", ["ann", "ben", "kim", "week1"], 1),
+        (r"a-(\w+)|b-", ["ann", "week1", "week1", "week1"], 3),
+        (r"(?P<student>ann)?-(\w+)", ["week1", "week1", "week1", "week1"], 4),
+        (r"[abk]-(x*)", ["week1", "week1", "week1", "week1"], 4),
+        (r"x*", ["week1", "week1", "week1", "week1"], 4),
+        (r"x/", ["week1", "week1", "week1", "week1"], 4),
+        (r"\w-\w+", ["a-ann", "b-ben", "b-kim", "week1"], 1),
+    ],
+)
+def test_a_pattern_that_finds_no_name_is_told_of_and_loses_nobody(
+    counted, tmp_path, capsys, pattern, students, unfound
+):
+    folder = hand_in(tmp_path / "s", {f"week1/{name}": HONEST for name in ("a-ann", "b-ben", "b-kim", "other")})
+    rows = grade(folder, tmp_path / "out.csv", student_pattern=pattern)
+    assert list({row.notebook: row.student for row in sorted(rows, key=lambda row: row.notebook)}.values()) == students
+    assert f"student_pattern finds no student in {unfound} of 4 paths, such as 'week1/" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("name", "said"),
     [
         ("many values", "^more than 1,000,000 values$"),  # before they are in memory

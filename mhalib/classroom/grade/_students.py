@@ -41,19 +41,17 @@ class Owner:
 def student_of(path: PurePath, pattern: re.Pattern[str] | None) -> Owner:
     """Whose the file of a path below the folder of submissions is.
 
-    The name is the group "student" of `pattern`, or its first group, or all that it finds. Without a pattern, or where
-    it finds nothing, it is what Moodle, Blackboard and Canvas write, and else the first folder, or the file without its
-    suffix.
+    The name is what `pattern` finds, see `named`. Without a pattern, or where that finds nothing, it is what Moodle,
+    Blackboard and Canvas write, and else the first folder, or the file without its suffix.
 
     Blackboard writes "assignment_user_attempt_time", and either name may have a "_". The user's begins behind the first
     one: part of the assignment's may stay before it, but no two users of an assignment become one.
     """
     text = text_of(path)
-    found = pattern.search(text) if pattern is not None else None
+    found = named(text, pattern) if pattern is not None else None
     if found is not None:
-        group = ("student" if "student" in found.re.groupindex else 1) if found.re.groups else 0
-        name = found[group] or text
-        return Owner(name, name, _writer(text, found.end(group)))
+        name, end = found
+        return Owner(name, name, _writer(text, end))
     for system, known in DOWNLOADS.items():
         match = known.fullmatch(text)
         if match is not None:
@@ -61,6 +59,18 @@ def student_of(path: PurePath, pattern: re.Pattern[str] | None) -> Owner:
     first = PurePath(path.parts[0])
     first = first.with_suffix("") if first.suffix.lower() == ".ipynb" else first
     return Owner(text_of(first), os.fsencode(first))
+
+
+def named(text: str, pattern: re.Pattern[str]) -> tuple[str, int] | None:
+    """The name that a pattern finds in a path, and where it ends: the group "student", or else the first group that
+    finds something, or without groups all that is found. `None` if that is nothing."""
+    found = pattern.search(text)
+    if found is None:
+        return None
+    groups: Sequence[int | str] = range(1, pattern.groups + 1) or [0]
+    if "student" in pattern.groupindex:
+        groups = ["student"]
+    return next(((found[one], found.end(one)) for one in groups if (found[one] or "").strip()), None)
 
 
 def _writer(text: str, end: int) -> str:
