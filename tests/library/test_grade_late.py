@@ -96,6 +96,8 @@ def test_each_system_is_believed_what_it_can_know(all_right, tmp_path):
         ("ann/x_ann_attempt_2020-01-01-00-00-00", None, "file"),
         ("ann/x_1_2_a", None, "file"),
         ("Ann Lee_12_assignsubmission_file_/x_ann_attempt_2020-01-01-00-00-00", None, "file"),
+        ("Ann Lee_12_assignsubmission_file_x_ann_attempt_2020-01-01-00-00-00", None, "file"),
+        ("Part 1_alee_attempt_2026-12-02-10-20-30_x_12_assignsubmission_file_a", None, "Blackboard"),
         ("week1-ann/x_ann_attempt_2020-01-01-00-00-00", r"week\d-(\w+)/", "file"),
         ("week1-ann/x_1_2_a", r"week\d-(\w+)/", "file"),
         ("leeann_LATE_12_34_x_attempt_2020-01-01-00-00-00", None, "Canvas"),

@@ -14,7 +14,9 @@ from pathlib import PurePath
 from ._table import harmless
 
 DOWNLOADS = {
-    "Moodle": re.compile(r"(?P<student>[^/]+?)_(?P<number>\d+)_assignsubmission_(?:file|onlinetext)_?/.+"),  # folders
+    "Moodle": re.compile(  # folders, or files
+        r"(?P<student>(?:(?!_attempt_\d)[^/])+?)_(?P<number>\d+)_assignsubmission_(?:file|onlinetext)[_/].+"
+    ),
     "Blackboard": re.compile(  # files
         r"[^_/]*_(?!LATE_\d+_\d+_)(?P<student>[^/]+?)(?P<number>)_attempt_(?P<when>\d{4}(?:-\d\d){5})[^/]*"
     ),
