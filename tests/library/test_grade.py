@@ -758,11 +758,29 @@ def test_points_are_read_from_a_file(tmp_path):
         (["anna/01.ipynb", "anna/02.ipynb", "ben.ipynb"], ["anna", "anna", "ben"]),
         (["Ann Lee_12_assignsubmission_file_/a.ipynb", "Ann Lee_12_assignsubmission_file/b.ipynb"], ["Ann Lee"] * 2),
         (["Ann Lee_12_assignsubmission_onlinetext_/a.ipynb"], ["Ann Lee"]),
+        ([f"Ann Lee_12_assignsubmission_file_{one}.ipynb" for one in ("a", "b_1_2_c")], ["Ann Lee"] * 2),
         (["leeann_12_345_a.ipynb", "leeann_LATE_12_346_b-1.ipynb", "coben_7_8_a.ipynb"], ["leeann", "leeann", "coben"]),
         (["Part 1_alee_attempt_2026-11-23-10-20-30_a.ipynb"], ["alee"]),
         (["Part 1_alee_attempt_2026-11-23-10-20-30_x_ben_attempt_2026-11-01-10-20-30_a.ipynb"], ["alee"]),
+        (
+            [f"Part 1_{one}_attempt_2026-11-23-10-20-30_x_1.ipynb" for one in ("a_lee", "b_lee", "lee", "_lee")],
+            ["a_lee", "b_lee", "lee", "_lee"],
+        ),
+        ([f"Part {one}_a_lee_attempt_2026-11-23-10-20-30.ipynb" for one in (1, 2)], ["a_lee", "a_lee"]),
+        ([f"Part_1_{one}_attempt_2026-11-23-10-20-30.ipynb" for one in ("lee", "a_lee")], ["1_lee", "1_a_lee"]),
     ],
-    ids=["folders", "Moodle", "Moodle online", "Canvas", "Blackboard", "Blackboard, and a file named as another's"],
+    ids=[
+        "folders",
+        "Moodle",
+        "Moodle online",
+        "Moodle without folders",
+        "Canvas",
+        "Blackboard",
+        "Blackboard, and a file named as another's",
+        "Blackboard, and users with a low line",
+        "Blackboard, twice",
+        "Blackboard, and an assignment with a low line",
+    ],
 )
 def test_students_are_found_in_what_courses_download(tmp_path, paths, students):
     for path in paths:
@@ -781,6 +799,27 @@ def test_a_pattern_finds_the_student(tmp_path):
         assert [one.student for one in found] == ["anna", "anna", "week2"]
     with pytest.raises(ValueError, match="student_pattern='\\(' is no regular expression"):
         grade(tmp_path, tmp_path / "out.csv", student_pattern="(")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "students", "unfound"),
+    [
+        (r"(?:a-(\w+)|b-(\w+))", ["ann", "ben", "kim", "week1"], 1),
+        (r"a-(\w+)|b-", ["ann", "week1", "week1", "week1"], 3),
+        (r"(?P<student>ann)?-(\w+)", ["week1", "week1", "week1", "week1"], 4),
+        (r"[abk]-(x*)", ["week1", "week1", "week1", "week1"], 4),
+        (r"x*", ["week1", "week1", "week1", "week1"], 4),
+        (r"x/", ["week1", "week1", "week1", "week1"], 4),
+        (r"\w-\w+", ["a-ann", "b-ben", "b-kim", "week1"], 1),
+    ],
+)
+def test_a_pattern_that_finds_no_name_is_told_of_and_loses_nobody(
+    counted, tmp_path, capsys, pattern, students, unfound
+):
+    folder = hand_in(tmp_path / "s", {f"week1/{name}": HONEST for name in ("a-ann", "b-ben", "b-kim", "other")})
+    rows = grade(folder, tmp_path / "out.csv", student_pattern=pattern)
+    assert list({row.notebook: row.student for row in sorted(rows, key=lambda row: row.notebook)}.values()) == students
+    assert f"student_pattern finds no student in {unfound} of 4 paths, such as 'week1/" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -1179,6 +1218,7 @@ def test_a_course_gets_its_own_export_back_with_one_column_filled(tmp_path, expo
         (MOODLE, "Assignment", {}, "is the heading of 2 columns of"),
         (MOODLE, "Assignment: Heads (Real)", {"Ann Lee": 1, "s-1": 2}, r"line 2, fits \['Ann Lee', 's-1'\]"),
         (CANVAS, "Heads", {"A": 1}, "lines 4 and 5 both fit 'A'"),
+        (CANVAS, "Heads", {"Lee Ann": 1, "lee  ann": 2}, "'Lee Ann' and 'lee  ann' are one name but for"),
         (CANVAS, "ID", {}, "is the heading of 0 columns"),  # it says who they are
         ("Student,ID\n", "ID", {}, "has no students"),
         ('Student,ID\n"a,1\n', "ID", {}, "could not be read: Error"),

@@ -90,6 +90,30 @@ def test_each_system_is_believed_what_it_can_know(all_right, tmp_path):
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "pattern", "source"),
+    [
+        ("ann/x_ann_attempt_2020-01-01-00-00-00", None, "file"),
+        ("ann/x_1_2_a", None, "file"),
+        ("Ann Lee_12_assignsubmission_file_/x_ann_attempt_2020-01-01-00-00-00", None, "file"),
+        ("Ann Lee_12_assignsubmission_file_x_ann_attempt_2020-01-01-00-00-00", None, "file"),
+        ("Part 1_alee_attempt_2026-12-02-10-20-30_x_12_assignsubmission_file_a", None, "Blackboard"),
+        ("week1-ann/x_ann_attempt_2020-01-01-00-00-00", r"week\d-(\w+)/", "file"),
+        ("week1-ann/x_1_2_a", r"week\d-(\w+)/", "file"),
+        ("leeann_LATE_12_34_x_attempt_2020-01-01-00-00-00", None, "Canvas"),
+        ("leeann_LATE_12_34_x_attempt_2020-01-01-00-00-00", r"[^_]+", "Canvas"),
+        ("week1/leeann_LATE_12_34_a", r"week\d/([^_]+)_", "Canvas"),
+        ("week1/Part 1_alee_attempt_2026-12-02-10-20-30_a", r"_(\w+)_attempt_", "Blackboard"),
+        ("week1/Part 1_alee_attempt_2026-12-02-10-20-30_x_attempt_2020-01-01-00-00-00", r"_(alee)_", "Blackboard"),
+    ],
+)
+def test_a_file_s_name_says_a_time_only_where_the_system_wrote_it(all_right, tmp_path, name, pattern, source):
+    """And not the student, who chooses what stands behind it, or the name of a file in a folder."""
+    hand_in(tmp_path / "s", name, DUE + timedelta(days=3))
+    rows = grade(tmp_path / "s", tmp_path / "grades.csv", _late.Deadlines({None: DUE}), student_pattern=pattern)
+    assert {(row.time_from, row.late) for row in rows} == {(source, "yes")}
+
+
 def test_without_a_deadline_no_time_is_looked_at(all_right, tmp_path, monkeypatch):
     monkeypatch.setattr(_late, "handed_in", lambda *_: 1 / 0)
     hand_in(tmp_path / "s", "ann/a")
@@ -175,7 +199,7 @@ def test_extensions_and_deadlines_by_chapter(tmp_path):
         "student,time\nAnn Lee,+2\nBen,2026-12-24T00:00Z\nben,+0.5 days,5\n\n", encoding="utf-8"
     )
     given = _late.deadlines(str(tmp_path / "due.csv"), tmp_path / "more.csv")
-    end = datetime(2026, 11, 30, 23, 59, 59).astimezone()
+    end = datetime(2026, 11, 30, 23, 59, 59, 999999).astimezone()
     fifth = datetime(2026, 12, 7, 17, tzinfo=timezone.utc)
     assert given.of("kim", 1) == end
     assert given.of("kim", 5) == fifth
@@ -187,6 +211,7 @@ def test_extensions_and_deadlines_by_chapter(tmp_path):
     assert _late.deadlines("2026-11-30T18:00Z").of("kim", 9) == DUE
     for text, said in (
         ("1,tomorrow", "line 2: 'tomorrow' is no time such as"),
+        ("1,0001-01-01T00:00+14:00", "line 2: '0001-01-01T00:00.14:00' is no time such as"),
         ("one,2026-11-30", "'one' is not the number of a chapter"),
         ("1;2026-11-30", "line 2: '1;2026-11-30' is not  chapter,time"),
     ):
@@ -199,6 +224,22 @@ def test_extensions_and_deadlines_by_chapter(tmp_path):
         _late.deadlines("2026-11-30", tmp_path / "none.csv")
     with pytest.raises(ValueError, match="not between 0 and 100"):
         _late.deadlines("2026-11-30", percent_per_day=101)
+
+
+def test_a_day_ends_at_midnight(all_right, tmp_path):
+    midnight = datetime(2026, 12, 1).astimezone()
+    hand_in(tmp_path / "s", "ann/a", midnight - timedelta(seconds=0.5))
+    hand_in(tmp_path / "s", "ben/a", midnight)
+    rows = grade(tmp_path / "s", tmp_path / "grades.csv", _late.deadlines("2026-11-30"))
+    assert {row.student: row.late for row in rows} == {"ann": "no", "ben": "yes"}
+
+
+def test_a_time_that_no_clock_shows_costs_nobody_the_table(all_right, tmp_path):
+    """nbgrader's note of the time lies among the student's files."""
+    hand_in(tmp_path / "s", "ann/a", DUE)
+    (tmp_path / "s/ann/timestamp.txt").write_text("0001-01-01 00:00+14:00", encoding="ascii")
+    rows = grade(tmp_path / "s", tmp_path / "grades.csv", _late.Deadlines({None: DUE}))
+    assert of(rows) == {"ann/a": ("file", "no", None)}
 
 
 def test_points_are_taken_off_for_each_day_begun_and_the_better_attempt_counts(all_right, tmp_path):

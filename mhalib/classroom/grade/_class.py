@@ -21,6 +21,7 @@ from ._local import jobs_that_fit
 from ._notebook import Job, examined
 from ._progress import Progress
 from ._sandbox import require_working
+from ._students import named, text_of
 from ._table import COLUMNS, Row, as_csv, asked, counted, gradebook, harmless, without_points, write
 from ._tasks import Task, require_known, rows_of, task_of
 
@@ -60,8 +61,9 @@ def grade_class(
         jobs: how many submissions are graded at a time; `None` is one for each core, as far as there is memory.
         scheduler: the address of a Dask scheduler, whose workers grade in place of this machine; see `_cluster`.
         retry: grade those notebooks again that were too slow for their limits, or stopped their sandbox.
-        student_pattern: a regular expression that finds a student's name in a path below `folder`; `None` is the first
-            folder, or what Moodle, Canvas and Blackboard write.
+        student_pattern: a regular expression that finds a student's name in a path below `folder`: its group "student",
+            or the first group that finds something, or all; `None` is the first folder, or what Moodle, Canvas and
+            Blackboard write, and so is a path in which it finds no name.
         last: of several notebooks of a student with the same exercise, the one that was handed in last counts, as far
             as that is known, and not the best one.
         points: of exercises by name, in place of their own.
@@ -114,6 +116,13 @@ def grade_class(
     told: list[str] = []
     if deadlines is not None:
         ordered, told = _late.judged(ordered, submissions, folder, deadlines)
+    paths = [text_of(one.path.relative_to(folder)) for one in submissions]
+    unnamed = [path for path in paths if pattern is not None and named(path, pattern) is None]
+    if unnamed:
+        told.append(
+            f"student_pattern finds no student in {len(unnamed)} of {len(paths)} paths, such as {unnamed[0]!r}: "
+            "there, the student is found as without a pattern"
+        )
     out_of = asked(chapters, points or {})
     write(out, as_csv(COLUMNS, [asdict(row).values() for row in ordered]))
     write(out.with_name(out.name + ".students.csv"), gradebook(counted(ordered, last=last), out_of))

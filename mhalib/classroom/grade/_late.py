@@ -6,6 +6,8 @@ What a download says of time differs by system, and little of it is proof:
 - Canvas writes LATE into the name, by its own deadline, and no time. Its files have the time of the download.
 - Moodle streams its files without a time, so that they have that of the download, too.
 - A commit has the time of the student's own clock, and so has a file that a student has packed.
+
+Students name files, too: a name is believed only in the part in which the system has written whose the file is.
 """
 
 from __future__ import annotations
@@ -19,15 +21,14 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from ._roster import plain
-from ._students import CANVAS
+from ._students import DOWNLOADS, text_of
 from ._submissions import Submission
 from ._table import Row
 
 ONE_DOWNLOAD = timedelta(minutes=5)
-_ATTEMPT = re.compile(r"_attempt_(\d{4})-(\d\d)-(\d\d)-(\d\d)-(\d\d)-(\d\d)")
 _GIT_SECONDS = 20
 
 
@@ -133,11 +134,11 @@ def _moment(text: str, place: str) -> datetime:
     """A time as ISO 8601 has it; without a zone it is that of this machine, and a day alone is meant to its end."""
     try:
         found = datetime.fromisoformat(re.sub(r"[zZ]\Z", "+00:00", text.strip()))
-    except ValueError:
+        if re.fullmatch(r"\d{4}-?\d\d-?\d\d", text.strip()):
+            found += timedelta(days=1, microseconds=-1)
+        return found.astimezone()
+    except (OverflowError, ValueError):
         raise ValueError(f"{place}: {text!r:.40} is no time such as 2026-11-30 or 2026-11-30T18:00") from None
-    if re.fullmatch(r"\d{4}-?\d\d-?\d\d", text.strip()):
-        found += timedelta(days=1, seconds=-1)
-    return found.astimezone()
 
 
 def _of(held: Mapping[Key, object], student: str, chapter: int | None) -> object:
@@ -152,15 +153,12 @@ def handed_in(one: Submission, folder: Path) -> Handed:
         one: the notebook.
         folder: with all submissions; nothing above it is looked at.
     """
-    name = one.path.relative_to(folder).as_posix()
-    attempt = _ATTEMPT.search(name)
-    if attempt is not None:
-        with contextlib.suppress(ValueError):  # the 31st of February
-            when = datetime.strptime("-".join(attempt.groups()), "%Y-%m-%d-%H-%M-%S")
-            return Handed(when.astimezone(), "Blackboard")
-    canvas = CANVAS.fullmatch(name)
-    if canvas is not None:
-        return Handed(None, "Canvas", canvas["late"] is not None)
+    written = DOWNLOADS[one.system].fullmatch(text_of(PurePath(one.path.name))) if one.system else None
+    if written is not None and one.system == "Canvas":
+        return Handed(None, "Canvas", written["late"] is not None)
+    if written is not None and one.system == "Blackboard":
+        with contextlib.suppress(OverflowError, ValueError):  # the 31st of February
+            return Handed(datetime.strptime(written["when"], "%Y-%m-%d-%H-%M-%S").astimezone(), "Blackboard")
     with contextlib.suppress(OSError, ValueError):
         noted = (one.path.parent / "timestamp.txt").read_text(encoding="ascii")[:40].strip()
         return Handed(_moment(noted.removesuffix(" UTC") + "+00:00" * noted.endswith(" UTC"), ""), "nbgrader")

@@ -31,7 +31,7 @@ def filled(path: Path, column: str, points: Mapping[str, float]) -> tuple[str, l
 
     Raises:
         ValueError: the file cannot be read, no column identifies students, none or several have that heading, or two
-            students of the table are one line of the file.
+            students of the table are one line of the file, or have one name but for capitals and blanks.
     """
     lines, dialect = _lines(path)
     head = [cell.strip() for cell in lines[0]]
@@ -91,8 +91,17 @@ def plain(text: str) -> str:
 
 
 def _by_any_name(points: Mapping[str, float]) -> dict[str, str]:
-    """Each student's name as it is compared."""
-    return {plain(student): student for student in points}
+    """Each student's name as it is compared.
+
+    Raises:
+        ValueError: two students have one name then.
+    """
+    found: dict[str, str] = {}
+    for student in points:
+        other = found.setdefault(plain(student), student)
+        if other != student:
+            raise ValueError(f"{other!r} and {student!r} are one name but for capitals and blanks: rename one of them")
+    return found
 
 
 def _keys(who: Mapping[str, str]) -> set[str]:

@@ -8,16 +8,20 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
 
 from ._table import harmless
 
-CANVAS = re.compile(r"(?P<student>[^_/]+)_(?P<late>LATE_)?(?P<number>\d+)_\d+_[^/]+")  # files
-DOWNLOADS = (
-    re.compile(r"(?P<student>[^/]+?)_(?P<number>\d+)_assignsubmission_(?:file|onlinetext)_?/.+"),  # Moodle: folders
-    re.compile(r"[^/]+?_(?P<student>[^_/]+)(?P<number>)_attempt_\d{4}(?:-\d\d){5}[^/]*"),  # Blackboard: files
-    CANVAS,
-)
+DOWNLOADS = {
+    "Moodle": re.compile(  # folders, or files
+        r"(?P<student>(?:(?!_attempt_\d)[^/])+?)_(?P<number>\d+)_assignsubmission_(?:file|onlinetext)[_/].+"
+    ),
+    "Blackboard": re.compile(  # files
+        r"[^_/]*_(?!LATE_\d+_\d+_)(?P<student>[^/]+?)(?P<number>)_attempt_(?P<when>\d{4}(?:-\d\d){5})[^/]*"
+    ),
+    "Canvas": re.compile(r"(?P<student>[^_/]+)_(?P<late>LATE_)?(?P<number>\d+)_\d+_[^/]+"),  # files
+}
 _BLANK = "\N{HANGUL JUNGSEONG FILLER}\N{HANGUL CHOSEONG FILLER}\N{BRAILLE PATTERN BLANK}\N{REPLACEMENT CHARACTER}"
 
 
@@ -26,25 +30,59 @@ def text_of(path: PurePath) -> str:
     return unicodedata.normalize("NFC", os.fsencode(path.as_posix()).decode(errors="replace"))
 
 
-def student_of(path: PurePath, pattern: re.Pattern[str] | None) -> tuple[str, Hashable]:
-    """The student's name in a path below the folder of submissions, and what says that two are the same.
+@dataclass(frozen=True)
+class Owner:
+    """Whose a file is. name: the student's; key: what says that two are the same; system: which wrote that name into
+    the file's, and so the time, too; empty if none did."""
 
-    The name is the group "student" of `pattern`, or its first group, or all that it finds. Without a pattern, or where
-    it finds nothing, it is what Moodle, Blackboard and Canvas write, and else the first folder, or the file without its
-    suffix.
+    name: str
+    key: Hashable
+    system: str = ""
+
+
+def student_of(path: PurePath, pattern: re.Pattern[str] | None) -> Owner:
+    """Whose the file of a path below the folder of submissions is.
+
+    The name is what `pattern` finds, see `named`. Without a pattern, or where that finds nothing, it is what Moodle,
+    Blackboard and Canvas write, and else the first folder, or the file without its suffix.
+
+    Blackboard writes "assignment_user_attempt_time", and either name may have a "_". The user's begins behind the first
+    one: part of the assignment's may stay before it, but no two users of an assignment become one.
     """
     text = text_of(path)
-    found = pattern.search(text) if pattern is not None else None
+    found = named(text, pattern) if pattern is not None else None
     if found is not None:
-        name = found[("student" if "student" in found.re.groupindex else 1) if found.re.groups else 0] or text
-        return name, name
-    for known in DOWNLOADS:
+        name, end = found
+        return Owner(name, name, _writer(text, end))
+    for system, known in DOWNLOADS.items():
         match = known.fullmatch(text)
         if match is not None:
-            return match["student"], (match["student"], match["number"])
+            return Owner(match["student"], (match["student"], match["number"]), system)
     first = PurePath(path.parts[0])
     first = first.with_suffix("") if first.suffix.lower() == ".ipynb" else first
-    return text_of(first), os.fsencode(first)
+    return Owner(text_of(first), os.fsencode(first))
+
+
+def named(text: str, pattern: re.Pattern[str]) -> tuple[str, int] | None:
+    """The name that a pattern finds in a path, and where it ends: the group "student", or else the first group that
+    finds something, or without groups all that is found. `None` if that is nothing."""
+    found = pattern.search(text)
+    if found is None:
+        return None
+    groups: Sequence[int | str] = range(1, pattern.groups + 1) or [0]
+    if "student" in pattern.groupindex:
+        groups = ["student"]
+    return next(((found[one], found.end(one)) for one in groups if (found[one] or "").strip()), None)
+
+
+def _writer(text: str, end: int) -> str:
+    """Which system wrote the student's name that ends there in a path: what stands behind it is the student's."""
+    end -= text.rfind("/") + 1
+    for system, known in DOWNLOADS.items():
+        match = known.fullmatch(text.rpartition("/")[2])
+        if match is not None and match.start("student") < end <= match.end("number"):
+            return system
+    return ""
 
 
 def told_apart(names: Sequence[str], keys: Sequence[Hashable]) -> list[str]:

@@ -20,11 +20,12 @@ _CALLS = re.compile(r"\bchecks\.(\w+)\(")
 
 @dataclass(frozen=True)
 class Submission:
-    """One file. student: whose; notebook: its path below the folder, without the suffix."""
+    """One file. student: whose; notebook: its path below the folder, without the suffix; system: see `Owner`."""
 
     student: str
     notebook: str
     path: Path
+    system: str = ""
 
 
 def find(folder: Path, pattern: re.Pattern[str] | None = None) -> tuple[list[Submission], list[Path]]:
@@ -41,10 +42,11 @@ def find(folder: Path, pattern: re.Pattern[str] | None = None) -> tuple[list[Sub
         elif (path.is_file() or path.is_symlink()) and not path.name.startswith(".") and path.name != _NOTED:
             others.append(path)
     below = [path.relative_to(folder) for path in found]
-    names, keys = zip(*(student_of(path, pattern) for path in below), strict=True) if below else ((), ())
-    students = told_apart(names, keys)
+    owners = [student_of(path, pattern) for path in below]
+    students = told_apart([one.name for one in owners], [one.key for one in owners])
     notebooks = told_apart([text_of(path.with_suffix("")) for path in below], [os.fsencode(path) for path in below])
-    made = [Submission(*one) for one in zip(students, notebooks, found, strict=True)]
+    systems = [one.system for one in owners]
+    made = [Submission(*one) for one in zip(students, notebooks, found, systems, strict=True)]
     return sorted(made, key=lambda one: (one.student, one.notebook)), others
 
 
