@@ -35,11 +35,15 @@ export function HeadExplorer({ model, el }) {
     const b = model.get("example");
     const cell = ((b * H + head) * Q + q) * K + k;
     if (seen.length && !((seen[cell >> 3] >> (cell & 7)) & 1)) return MASKED;
-    const at = model.get("layer") * B * H * Q * K + cell;
+    return stored(model.get("layer") * B * H * Q * K + cell);
+  }
+  function stored(/** @type {number} */ at) {
     if (mixed) return signed.getInt16(2 * at, true);
     const bit = at * 10;
     return ((weights[bit >>> 3] | (weights[(bit >>> 3) + 1] << 8)) >> (bit & 7)) & 1023;
   }
+  let holdsSigns = false;
+  for (let at = 0; at < L * B * H * Q * K && !holdsSigns; at++) holdsSigns = stored(at) > TOP;
   /** @type {T.Read} */
   function mean(q, k) {
     const found = on().map((head) => weight(head, q, k)).filter((code) => code !== MASKED);
@@ -483,9 +487,9 @@ export function HeadExplorer({ model, el }) {
       paint(one, () => code, [0], [0], 16);
       return make("span", {}, one, text);
     };
-    const odd = mixed ? "no number" : "no number from 0 to 1";
+    const odd = holdsSigns ? [swatch(TOP + 1, mixed ? "no number" : "no number from 0 to 1")] : [];
     const told = gated ? "gates of the chosen query; weights" : "weights";
-    return make("p", { class: css("legend") }, ends, swatch(MASKED, "masked"), swatch(TOP + 1, odd), `${told} to 3 digits; click a row to lock it`);
+    return make("p", { class: css("legend") }, ends, swatch(MASKED, "masked"), ...odd, `${told} to 3 digits; click a row to lock it`);
   }
 
   let shown = "";

@@ -360,7 +360,7 @@ export function ReshapeStepper({ model, el }) {
     make("div", { class: "mhalib-row", role: "group", "aria-label": "steps" }, previous, slider, next, make("label", { class: "mhalib-check" }, skip, "skip the permute")),
     facts,
     said,
-    make("p", { class: `${CSS}-legend`, text: "1307 = example 1, token 3, channel 07; h1 = owned by head 1. Choose a number to follow it." }),
+    make("p", { class: `${CSS}-legend`, text: "A number is its example, its token and its channel, which has two digits; h1 = owned by head 1. Choose a number to follow it." }),
     picture,
     memory,
     below,

@@ -122,9 +122,10 @@ class ReshapeStepper(Instrument):
         if D % h:
             return f"D={D} is not divisible by h={h}: there is no such split", header, []
         skipped = ", without the permute" if self.skip_permute else ""
+        b, n, c = min(1, B - 1), min(3, N - 1), min(7, D - 1)
         caption = (
             f"Splitting B={B} examples of N={N} tokens and D={D} channels into h={h} heads, and back{skipped}; "
-            "1307 is example 1, token 3, channel 07"
+            f"{b}{n}{c:02} is example {b}, token {n}, channel {c:02}"
         )
         rows = [
             (

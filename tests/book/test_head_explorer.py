@@ -165,6 +165,7 @@ def test_what_is_no_weight_is_shown_as_such(show: Callable) -> None:
     shown.page.get_by_text("numbers as a table").click()
     cells = shown.page.locator("details tbody td")
     expect(cells).to_have_text(["NaN", "inf", "-inf", "< 0", "> 1", "0.250", "no number"])
+    expect(shown.page.locator(".mhalib-head-explorer-legend")).to_contain_text("no number from 0 to 1")
     assert shown.errors == []
 
 
@@ -607,6 +608,7 @@ def test_ordinary_weights_have_the_scale_they_had(show: Callable) -> None:
     page = show(explorer()).page
     legend = page.locator(".mhalib-head-explorer-legend > span").first
     assert re.sub(r"\s+", " ", legend.inner_text()).strip() == "0 1"
+    expect(page.locator(".mhalib-head-explorer-legend")).not_to_contain_text("no number")
     expect(page.locator(f"{ROOT}-mixed, {ROOT}-mixed-said, {ROOT}-group, {ROOT}-gate, {ROOT}-gated")).to_have_count(0)
     expect(page.get_by_role("radio").first).not_to_have_attribute("aria-label", re.compile("."))
 

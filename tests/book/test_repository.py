@@ -236,6 +236,13 @@ def test_names_no_machine(name: str) -> None:
         assert re.findall(r"/(?:home|root|Users|tmp|work)/\w+|[A-Z]:\\+Users", read(name)) == []
 
 
+def test_no_merge_is_left_half_done() -> None:
+    places = subprocess.run(
+        ["git", "grep", "-nE", r"^\s*\"?(<{7}|>{7}) "], cwd=notebooks.ROOT, capture_output=True, text=True, check=False
+    )
+    assert places.stdout == ""
+
+
 def test_is_small() -> None:
     sizes = {name: (notebooks.ROOT / name).stat().st_size for name in tracked()}
     assert max(sizes.values()) < 1_000_000, max(sizes, key=sizes.__getitem__)

@@ -101,6 +101,13 @@ def test_the_bundle_is_stable_and_says_the_numbers() -> None:
     }
 
 
+@pytest.mark.parametrize(("sizes", "number"), [((2, 4, 12, 3), "1307"), ((1, 2, 4, 2), "0103")])
+def test_the_table_explains_a_number_that_is_there(sizes: tuple[int, int, int, int], number: str) -> None:
+    caption, _, rows = ReshapeStepper(*sizes).table()
+    assert f"; {number} is example {number[0]}, token {number[1]}, channel {number[2:]}" in caption
+    assert number in rows[0][-1]
+
+
 def test_sizes_that_do_not_divide_are_explained_in_the_table() -> None:
     stepper = ReshapeStepper()
     stepper.num_heads = 4
