@@ -25,7 +25,7 @@ from sphinx.config import Config
 VERSIONS = "versions.json"  # beside the versions' folders; tools/versions.py writes it
 SIDEBAR = ["navbar-logo.html", "icon-links.html", "search-button-field.html", "sbt-sidebar-nav.html"]
 SHORTEST, LONGEST = 60, 200  # letters of a description; search engines cut off more
-ON_LAUNCH = re.compile("SageMaker Studio Lab")
+ON_LAUNCH = "SageMaker Studio Lab"
 NEEDS_ADDRESS = ("launch_buttons", "repository_url", "use_repository_button", "use_issues_button")
 FRONT_PICTURE = "_static/encoder_heads.png"
 CARDS = {
@@ -65,14 +65,13 @@ def choose_version(app: Sphinx, config: Config) -> None:
     config.html_baseurl = urljoin(config.html_baseurl, os.environ.get("BOOK_CANONICAL", "stable") + "/")
 
 
-def description(doctree: nodes.document, language: str = "en") -> str:
+def description(doctree: nodes.document, language: str) -> str:
     """The first paragraph of a page's own text, behind boxes and the one on where to run it, cut behind a word."""
-    here = catalogues.in_phrases(language, notebooks.LAUNCH_HERE).partition("`")[0]
+    launches = (ON_LAUNCH, catalogues.in_phrases(language, notebooks.LAUNCH_HERE).partition("`")[0])
     for paragraph in doctree.findall(nodes.paragraph):
         text = paragraph.astext()
-        if isinstance(paragraph.parent, nodes.Admonition) or text.startswith(here):
-            continue
-        if len(text) > SHORTEST and not ON_LAUNCH.search(text):
+        is_own = not isinstance(paragraph.parent, nodes.Admonition) and not any(words in text for words in launches)
+        if is_own and len(text) > SHORTEST:
             return textwrap.shorten(text, LONGEST, placeholder=" …")
     return ""
 

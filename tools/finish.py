@@ -204,7 +204,8 @@ def with_skip_link(text: str, path: str, say: Callable[[str], str]) -> str:
     """The page with a second skip link, to its first instrument."""
     if INSTRUMENT not in text:
         return text
-    text, count = SKIP.subn(rf'\g<0> <a href="#instrument">{say(TO_INSTRUMENT)}</a>', text, count=1)
+    link = f'<a href="#instrument">{say(TO_INSTRUMENT)}</a>'
+    text, count = SKIP.subn(lambda found: f"{found[0]} {link}", text, count=1)
     if not count:
         raise ValueError(f"{path}: the theme's page has no link to its main part any more: mend tools/finish.py")
     return text.replace(INSTRUMENT, '<div id="instrument" tabindex="-1" class="mhalib-instrument"', 1)

@@ -240,30 +240,33 @@ THEME = (
     '<link rel="stylesheet" href="../_static/a.css?v=1" /></head>'
     '<body><a href="#main-content">Skip to main content</a><article class="x"></article></body></html>'
 )
+WITH_INSTRUMENT = THEME.replace("</article>", f"{finish.INSTRUMENT}></div></article>")
 
 
-def test_the_skip_link_and_the_word_without_scripts_are_in_the_page_s_language(tmp_path: Path) -> None:
+@pytest.fixture
+def theme(tmp_path: Path) -> Path:
+    """A folder with the style that THEME asks for."""
     (tmp_path / "_static").mkdir()
     (tmp_path / "_static/a.css").write_text("p { color: red }", encoding="utf-8")
-    page = THEME.replace("Skip to main content", "Passer au contenu principal")
-    page = page.replace("</article>", f"{finish.INSTRUMENT}></div></article>")
-    made = finish.finished(page, tmp_path, "chapters/a.html", lambda english: f"[{english}]")
+    return tmp_path
+
+
+def test_the_skip_link_and_the_word_without_scripts_are_in_the_page_s_language(theme: Path) -> None:
+    page = WITH_INSTRUMENT.replace("Skip to main content", "Passer au contenu principal")
+    made = finish.finished(page, theme, "chapters/a.html", lambda english: f"[{english}]")
     first, second = re.findall(r'<a href="#([\w-]+)">([^<]+)</a>', made)
     assert first == ("main-content", "Passer au contenu principal")
     assert second == ("instrument", f"[{finish.TO_INSTRUMENT}]")
     assert f">[{finish.WITHOUT_SCRIPT}]</p></noscript>" in made
 
 
-def test_a_theme_that_changed_is_refused_by_name(tmp_path: Path) -> None:
-    (tmp_path / "_static").mkdir()
-    (tmp_path / "_static/a.css").write_text("p { color: red }", encoding="utf-8")
-    made = finish.finished(THEME, tmp_path, "chapters/a.html")
+def test_a_theme_that_changed_is_refused_by_name(theme: Path) -> None:
+    made = finish.finished(THEME, theme, "chapters/a.html")
     assert finish.POLICY in made
     for word in ('<meta charset="utf-8" />', 'rel="stylesheet"', "<html ", "data-cfasync"):
         with pytest.raises(ValueError, match=r"finish\.py|styles"):
-            finish.finished(THEME.replace(word, ""), tmp_path, "chapters/a.html")
-    instrument = THEME.replace("</article>", f"{finish.INSTRUMENT}></div></article>")
+            finish.finished(THEME.replace(word, ""), theme, "chapters/a.html")
     with pytest.raises(ValueError, match=r"main part.*finish\.py"):
-        finish.finished(instrument.replace("main-content", "main"), tmp_path, "chapters/a.html")
+        finish.finished(WITH_INSTRUMENT.replace("main-content", "main"), theme, "chapters/a.html")
     with pytest.raises(ValueError, match="searchtools"):
         finish.script_part("fetch(another)", "_static/searchtools.js")
