@@ -22,6 +22,7 @@ from ._notebook import Job, examined
 from ._progress import Progress
 from ._sandbox import require_working
 from ._students import named, text_of
+from ._submissions import Submission
 from ._table import COLUMNS, Row, as_csv, asked, counted, gradebook, harmless, without_points, write
 from ._tasks import Task, require_known, rows_of, task_of
 
@@ -116,13 +117,8 @@ def grade_class(
     told: list[str] = []
     if deadlines is not None:
         ordered, told = _late.judged(ordered, submissions, folder, deadlines)
-    paths = [text_of(one.path.relative_to(folder)) for one in submissions]
-    unnamed = [path for path in paths if pattern is not None and named(path, pattern) is None]
-    if unnamed:
-        told.append(
-            f"student_pattern finds no student in {len(unnamed)} of {len(paths)} paths, such as {unnamed[0]!r}: "
-            "there, the student is found as without a pattern"
-        )
+    if pattern is not None:
+        told += _unnamed(submissions, folder, pattern)
     out_of = asked(chapters, points or {})
     write(out, as_csv(COLUMNS, [asdict(row).values() for row in ordered]))
     write(out.with_name(out.name + ".students.csv"), gradebook(counted(ordered, last=last), out_of))
@@ -150,6 +146,18 @@ def _done_before(task: Task, journal: Journal) -> list[Row] | None:
     if task.why is not None:  # soon found out again, so it is not kept
         return rows_of(task, [task.why] * max(1, len(task.exercises)), "")
     return journal.rows(task)
+
+
+def _unnamed(submissions: Sequence[Submission], folder: Path, pattern: re.Pattern[str]) -> list[str]:
+    """What is to be told of the paths in which a pattern finds no student."""
+    paths = [text_of(one.path.relative_to(folder)) for one in submissions]
+    unnamed = [path for path in paths if named(path, pattern) is None]
+    if not unnamed:
+        return []
+    return [
+        f"student_pattern finds no student in {len(unnamed)} of {len(paths)} paths, such as {unnamed[0]!r}: "
+        "there, the student is found as without a pattern"
+    ]
 
 
 def _weighed(row: Row, points: Mapping[str, int]) -> Row:

@@ -66,7 +66,7 @@ def hand_back(
         for old in (folder / place).glob("*.ipynb"):
             old.unlink()
         write(folder / place / "feedback.html", page(student, own[student], last=last, out_of=out_of))
-    names = {student: _names(student, {row.notebook: None for row in of}) for student, of in own.items()}
+    names = {student: _names(student, (row.notebook for row in of)) for student, of in own.items()}
     not_theirs = {row.notebook for row in rows if row.kind in ("a chapter", "other chapter")}
     for one in submissions:
         if one.notebook in not_theirs:
