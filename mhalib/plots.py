@@ -1,7 +1,7 @@
 """Pictures of attention weights. Rows are queries, columns are keys; every function returns Axes and shows nothing.
 
-The colour map goes from light (0) to dark (1) in even steps of lightness, so it reads in grey and with every kind
-of colour vision. Cells that a mask hides are hatched: hidden is not the same as a weight of 0.
+A weight of 0 is paper, and 1 is dark, in even steps of lightness, so it reads in grey and with every kind of colour
+vision; the colour says which head it is. Cells that a mask hides are hatched: hidden is not the same as a weight of 0.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import seaborn as sns
 import torch
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import ListedColormap, Normalize
+from matplotlib.colors import Colormap, ListedColormap, Normalize, to_rgb
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
+from . import style
 from ._arrays import Array, Mask, real_array, require_length, seen_cells, whole_numbers
 from ._labels import clean_labels, columns, set_fonts
 from ._validate import (
@@ -34,16 +36,16 @@ from ._validate import (
     require_title,
 )
 
-COLOUR_MAP = "mako_r"
-"""From light, 0, to dark: seaborn's name of the colours of weights."""
+COLOUR_MAP = "weights"
+"""From paper, 0, to dark: matplotlib's name of the colours of weights, which `mhalib.style` gives it."""
 DPI = 100
 """Dots per inch of the figures that the functions here open."""
-HIDDEN_STYLE: dict[str, Any] = {"facecolor": "0.93", "hatch": "////", "edgecolor": "0.72", "linewidth": 0.0}
+HIDDEN_STYLE: dict[str, Any] = {"facecolor": "#eceef1", "hatch": "////", "edgecolor": "#b4bbc4", "linewidth": 0.0}
 """How a cell is drawn that the mask hides."""
 MARK_STYLE: dict[str, Any] = {"fill": False, "edgecolor": "#d1495b", "linewidth": 2.5}
 """How a cell or a row is framed that a plot points out."""
-OWNER_COLOURS = ("#cfe3f3", "#f4b860", "#7fb79f", "#d9b8e0", "#e6e08c", "#e9978f")  # black reads on each
-"""One colour for each head that owns a number; black can be read on all of them."""
+OWNER_COLOURS = style.TINTS
+"""One colour for each head that owns a number, a tint of the head's own; black can be read on all of them."""
 
 
 def head_heatmap(
@@ -56,6 +58,7 @@ def head_heatmap(
     title: str | None = None,
     colorbar: bool = True,
     annotate: bool = False,
+    head: int | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw one head as a seaborn heatmap.
@@ -68,6 +71,7 @@ def head_heatmap(
         title: goes above the picture.
         colorbar: draw the scale beside it.
         annotate: write each weight into its cell, with two digits.
+        head: which head it is, for its colour; `None` takes a colour that is no head's.
         ax: where to draw; `None` makes a figure.
 
     Raises:
@@ -81,8 +85,11 @@ def head_heatmap(
     require_title(title)
     require_flag("colorbar", colorbar)
     require_flag("annotate", annotate)
+    palette = _palette(head)
     if ax is None:
-        size = (1.3 + 0.36 * table.shape[1] + _label_length(queries), 0.8 + 0.36 * table.shape[0] + _label_length(keys))
+        beside = (1.3 if colorbar else 0.5) + _label_length(queries)
+        cell = min(0.36, (style.WIDEST - beside) / table.shape[1])
+        size = (beside + cell * table.shape[1], 0.8 + cell * table.shape[0] + _label_length(keys))
         ax = plt.subplots(figsize=size, dpi=DPI, layout="constrained")[1]
     _hatch(ax, seen)
     sns.heatmap(
@@ -90,19 +97,21 @@ def head_heatmap(
         mask=~seen,
         vmin=0.0,
         vmax=vmax,
-        cmap=COLOUR_MAP,
+        cmap=palette,
         square=True,
         linewidths=0.5,
         linecolor="white",
         annot=annotate,
         fmt=".2f",
-        annot_kws={"fontsize": "x-small"},
+        annot_kws={"fontsize": 8},
         cbar=colorbar,
         cbar_kws={"label": "attention weight", "shrink": 0.8},
         xticklabels=False,
         yticklabels=False,
         ax=ax,
     )
+    for text in ax.texts:  # seaborn has chosen white or nearly black
+        text.set_color(style.ON_DARK if sum(to_rgb(text.get_color())) > 2 else style.ON_PALE)
     ax.set_xticks(np.arange(len(keys)) + 0.5, keys, rotation=0 if max(map(len, keys)) < 3 else 90)
     ax.set_yticks(np.arange(len(queries)) + 0.5, queries, rotation=0)
     set_fonts([*ax.get_xticklabels(), *ax.get_yticklabels()])
@@ -121,7 +130,7 @@ def head_heatmaps(
     ncols: int | None = None,
     ax: Sequence[Axes] | NDArray[np.object_] | None = None,
 ) -> list[Axes]:
-    """Draw every head with `head_heatmap`, all on one scale, which one colour bar states.
+    """Draw every head with `head_heatmap` in its own colour, all on one scale, which one grey bar states.
 
     Seaborn redraws the whole figure for each head; for more than a dozen use `head_wall`.
 
@@ -143,7 +152,7 @@ def head_heatmaps(
     num_heads, num_queries, num_kvpairs = table.shape
     query_space = _label_length(clean_labels("queries", queries, num_queries))  # an error comes before a figure is made
     key_space = _label_length(clean_labels("keys", keys, num_kvpairs))
-    panel = (0.30 * num_kvpairs + 0.4, 0.30 * num_queries + 0.3 + key_space)
+    beside = 1.3 + query_space
     seen = seen_cells(mask, table.shape)
     require_positive("vmax", vmax)
     titles = [f"head {i}" for i in range(num_heads)] if titles is None else as_list("titles", titles)
@@ -151,19 +160,31 @@ def head_heatmaps(
     for each in titles:
         require_text("each title", each)
     if ax is None:
-        axes = _grid(num_heads, ncols, panel, query_space)
+        side_by_side, cell = _columns(num_heads, ncols, num_kvpairs, style.WIDEST - beside)
+        axes = _grid(num_heads, side_by_side, (cell * num_kvpairs + 0.4, cell * num_queries + 0.3 + key_space), beside)
     else:
+        side_by_side = num_heads
         axes = list(ax.flat) if isinstance(ax, np.ndarray) else as_list("ax", ax)
     for each in axes:
         require_kind("each of ax", each, Axes)
     require_length("ax", axes, num_heads)
     for i, one in enumerate(axes):
         head_heatmap(
-            table[i], queries=queries, keys=keys, mask=seen[i], vmax=vmax, title=titles[i], colorbar=False, ax=one
+            table[i],
+            queries=queries,
+            keys=keys,
+            mask=seen[i],
+            vmax=vmax,
+            title=titles[i],
+            colorbar=False,
+            head=i,
+            ax=one,
         )
         place = one.get_subplotspec()
         if ax is None and place is not None and not place.is_first_col():
             one.set(ylabel="", yticks=[])
+        if ax is None and i + side_by_side < num_heads:  # another head below it
+            one.set(xlabel="")
     _shared_colorbar(axes, vmax)
     return axes
 
@@ -177,7 +198,8 @@ def head_wall(
     marked: Sequence[tuple[int, int]] = (),
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw many heads at once as one picture: layers from top to bottom, heads from left to right, no token names.
+    """Draw many heads at once as one picture, each in its own colour: layers from top to bottom, heads from left to
+    right, no token names.
 
     One call to `imshow` for all of them: 72 heads take less time than four seaborn heatmaps.
 
@@ -211,11 +233,14 @@ def head_wall(
     spaced = np.pad(layers, ((0, 0), (0, 0), (0, gap), (0, gap)), constant_values=np.nan)
     mosaic = spaced.transpose(0, 2, 1, 3).reshape(num_layers * (num_queries + gap), -1)[:-gap, :-gap]
     if ax is None:
-        width = min(11.0, 1.0 + 1.1 * num_heads)
+        width = min(style.WIDEST - 1.1, 1.0 + 1.1 * num_heads)
         size = (width + 1.0, 0.8 + width * mosaic.shape[0] / mosaic.shape[1])
         ax = plt.subplots(figsize=size, dpi=DPI, layout="constrained")[1]
-    image = ax.imshow(mosaic, cmap=sns.color_palette(COLOUR_MAP, as_cmap=True), vmin=0.0, vmax=vmax)
-    ax.figure.colorbar(image, ax=ax, label="attention weight", shrink=0.8, pad=0.02)
+    scale = Normalize(0.0, vmax)
+    whose = np.arange(mosaic.shape[1]) // (num_kvpairs + gap)  # the head of each column
+    coloured = np.concatenate([style.head_map(i)(scale(mosaic[:, whose == i])) for i in range(num_heads)], axis=1)
+    ax.imshow(coloured)
+    ax.figure.colorbar(ScalarMappable(scale, "ink"), ax=ax, label="attention weight", shrink=0.8, pad=0.02)
     ax.set(xticks=[], yticks=[], title=title or "", xlabel="head (keys within)", ylabel="layer (queries within)")
     if titles:
         head_centres = np.arange(num_heads) * (num_kvpairs + gap) + (num_kvpairs - 1) / 2
@@ -240,6 +265,7 @@ def score_grid(
     vmax: float | None = None,
     annotate: bool = True,
     layers: Sequence[str] | None = None,
+    colours: str = COLOUR_MAP,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw one number for each head of a model: layers from top to bottom, heads from left to right.
@@ -251,11 +277,13 @@ def score_grid(
         vmin, vmax: the scores that are drawn lightest and darkest; `None` takes the largest score.
         annotate: write each score into its cell, with two digits.
         layers: names of the rows; `None` numbers them.
+        colours: matplotlib's name of a colour map; `"kept"` and `"lost"` are those of what a removed head leaves and
+            takes.
         ax: where to draw; `None` makes a figure.
 
     Raises:
-        TypeError, ValueError: an argument has the wrong type, rank or length, no head has a score, or `vmin` is not
-            below `vmax`.
+        TypeError, ValueError: an argument has the wrong type, rank or length, no head has a score, `vmin` is not
+            below `vmax`, or no colour map has this name.
     """
     table = real_array("scores", scores, rank=2)
     num_layers, num_heads = table.shape
@@ -271,17 +299,20 @@ def score_grid(
     require_number("vmax", vmax)
     if not vmin < vmax:
         raise ValueError(f"vmin={vmin:g} must be below vmax={vmax:g}")
+    require_text("colours", colours)
+    if colours not in mpl.colormaps:
+        raise ValueError(f"colours={colours!r} is no colour map that matplotlib knows")
     if ax is None:
-        size = (1.8 + 0.52 * num_heads + _label_length(names), 1.1 + 0.42 * num_layers)
+        size = (min(style.WIDEST, 1.8 + 0.52 * num_heads + _label_length(names)), 1.1 + 0.42 * num_layers)
         ax = plt.subplots(figsize=size, dpi=DPI, layout="constrained")[1]
     _hatch(ax, scored)
-    palette = sns.color_palette(COLOUR_MAP, as_cmap=True)
-    image = ax.pcolormesh(table, cmap=palette, vmin=vmin, vmax=vmax, edgecolors="white", linewidth=0.5)
+    image = ax.pcolormesh(table, cmap=colours, vmin=vmin, vmax=vmax, edgecolors="white", linewidth=0.5)
     ax.figure.colorbar(image, ax=ax, label=label, pad=0.02)
     for row, column in np.argwhere(scored & annotate):
-        colour = "white" if (table[row, column] - vmin) / (vmax - vmin) > 0.5 else "black"
+        colour = style.ON_DARK if (table[row, column] - vmin) / (vmax - vmin) > 0.5 else style.ON_PALE
         text = f"{table[row, column]:.2f}"
-        ax.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize="small", color=colour)
+        text = text.replace("0.", ".", 1) if num_heads > 8 else text
+        ax.text(column + 0.5, row + 0.5, text, ha="center", va="center", color=colour)
     ax.set_xticks(np.arange(num_heads) + 0.5, [str(i) for i in range(num_heads)])
     ax.set_yticks(np.arange(num_layers) + 0.5, names, rotation=0)
     set_fonts(ax.get_yticklabels())
@@ -304,13 +335,13 @@ def number_grid(
 
     Args:
         numbers: integers (R, C).
-        owners: integers (R, C), such as the head that a number belongs to; each has one of six colours.
+        owners: integers (R, C), such as the head that a number belongs to; each has one of eight colours.
         title, xlabel, ylabel: as in matplotlib.
         digits: numbers are padded with zeros to this length.
         ax: where to draw; `None` makes a figure.
 
     Raises:
-        TypeError, ValueError: the shapes differ, are not matrices, or an owner is not in 0..5.
+        TypeError, ValueError: the shapes differ, are not matrices, or an owner is not in 0..7.
     """
     table, colours = whole_numbers("numbers", numbers), whole_numbers("owners", owners)
     if colours.shape != table.shape:
@@ -323,27 +354,37 @@ def number_grid(
     require_count("digits", digits)
     num_rows, num_columns = table.shape
     if ax is None:
-        size = (0.11 * (digits + 2) * num_columns + 0.6, 0.3 * num_rows + 0.9)
+        size = (min(style.WIDEST, 0.11 * (digits + 2) * num_columns + 0.6), 0.3 * num_rows + 0.9)
         ax = plt.subplots(figsize=size, dpi=DPI, layout="constrained")[1]
     ax.imshow(colours, cmap=ListedColormap(OWNER_COLOURS), vmin=-0.5, vmax=len(OWNER_COLOURS) - 0.5, aspect="auto")
     for row, column in np.ndindex(num_rows, num_columns):
-        ax.text(column, row, f"{table[row, column]:0{digits}d}", ha="center", va="center", fontsize="small")
+        ax.text(column, row, f"{table[row, column]:0{digits}d}", ha="center", va="center", color=style.ON_PALE)
     ax.set_xticks(np.arange(num_columns + 1) - 0.5, minor=True)
     ax.set_yticks(np.arange(num_rows + 1) - 0.5, minor=True)
-    ax.grid(which="minor", color="white", linewidth=1.5)
+    ax.grid(which="minor", color=style.ON_DARK, linewidth=1.5)
     ax.tick_params(which="minor", length=0)
     ax.set(xticks=range(num_columns), yticks=range(num_rows), title=title or "", xlabel=xlabel, ylabel=ylabel)
     return ax
 
 
-def _grid(num_heads: int, ncols: int | None, panel: tuple[float, float], query_space: float) -> list[Axes]:
-    """Axes for the heads on a new figure: as many in a row as fit a page, and no row nearly empty."""
+def _columns(num_heads: int, ncols: int | None, num_kvpairs: int, width: float) -> tuple[int, float]:
+    """How many heads stand side by side on `width` inches, no row nearly empty, and how wide a cell then is."""
+
+    def cell(side_by_side: int) -> float:
+        return min(0.30, (width / side_by_side - 0.4) / num_kvpairs)
+
     if ncols is None:
-        at_most = max(1, int(8.5 // panel[0]))
+        fitting = [n for n in range(1, num_heads + 1) if cell(n) >= 0.17]
+        at_most = max(fitting, default=1)
         ncols = math.ceil(num_heads / math.ceil(num_heads / at_most))
     require_count("ncols", ncols)
+    return ncols, max(0.05, cell(ncols))
+
+
+def _grid(num_heads: int, ncols: int, panel: tuple[float, float], beside: float) -> list[Axes]:
+    """Axes for the heads on a new figure."""
     nrows = math.ceil(num_heads / ncols)
-    size = (panel[0] * ncols + 1.3 + query_space, panel[1] * nrows + 0.8)
+    size = (panel[0] * ncols + beside, panel[1] * nrows + 0.8)
     figure, grid = plt.subplots(nrows, ncols, figsize=size, dpi=DPI, layout="constrained", squeeze=False)
     for unused in grid.flat[num_heads:]:
         figure.delaxes(unused)
@@ -356,10 +397,13 @@ def _label_length(labels: list[str]) -> float:
 
 
 def _shared_colorbar(axes: list[Axes], vmax: float) -> None:
-    palette = sns.color_palette(COLOUR_MAP, as_cmap=True)
-    scale = ScalarMappable(Normalize(0.0, vmax), palette)
+    scale = ScalarMappable(Normalize(0.0, vmax), "ink")
     bar = axes[0].figure.colorbar(scale, ax=axes, shrink=0.8, aspect=25, pad=0.02)
     bar.set_label(f"attention weight, one scale for all heads: 0 to {vmax:g}")
+
+
+def _palette(head: int | None) -> Colormap:
+    return mpl.colormaps[COLOUR_MAP] if head is None else style.head_map(head)
 
 
 def _hatch(ax: Axes, seen: NDArray[np.bool_]) -> None:

@@ -21,7 +21,6 @@ import exercises
 from mhalib.widgets import STYLE, page_script
 
 INSTRUMENTS = "instruments"
-SHRINKS_TO_FIT = 420  # pixels: what is no wider loses at most a seventh of its size on a phone of 390
 OF_THIS_RUN = '<p class="statement of-this-run">From this run. Yours will differ.</p>'
 CAPTION = re.compile(r"Figure (\d+\.\d+)\.")
 FIGURE = re.compile(r"Figure[ \u00a0]\d+\.\d+")
@@ -125,25 +124,6 @@ def linked(app: Sphinx, docname: str, text: str, pages: dict[int, str]) -> list[
     return [one for one in made if one.astext()]
 
 
-def frame_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """A frame around each figure of a notebook: on a phone it scrolls, and the keyboard can then reach it.
-
-    A figure that is hardly wider than the phone's column shrinks in place of scrolling.
-    """
-    for output in list(doctree.findall(nodes.container)):
-        if "cell_output" in output["classes"]:
-            for image in [child for child in output.children if isinstance(child, nodes.image)]:
-                narrow = width_of(Path(app.srcdir) / image["uri"].lstrip("/")) <= SHRINKS_TO_FIT
-                classes = ["output", "figure-frame", *(["shrinks"] if narrow else [])]
-                output.replace(image, nodes.container("", image, classes=classes))
-
-
-def width_of(png: Path) -> int:
-    """How many pixels wide a PNG is, as its header says."""
-    with png.open("rb") as file:
-        return int.from_bytes(file.read(20)[16:], "big")
-
-
 def keep_columns(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Mark printed tables and rows of numbers: on a phone, sentences wrap, but these would be torn apart."""
     for output in list(doctree.findall(nodes.container)):
@@ -236,7 +216,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("builder-inited", write_instruments)
     app.connect("source-read", prepare_cells)
     app.connect("env-get-updated", write_all_where_one_quotes_another)
-    app.connect("doctree-resolved", frame_figures)
     app.connect("doctree-resolved", caption_figures)
     app.connect("doctree-resolved", link_figures)
     app.connect("doctree-resolved", keep_columns)

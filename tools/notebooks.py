@@ -15,7 +15,6 @@ older run; where it shows the same number, `--anew` stores all but timings from 
 from __future__ import annotations
 
 import argparse
-import base64
 import copy
 import hashlib
 import json
@@ -23,7 +22,7 @@ import os
 import re
 import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import nbformat
@@ -41,9 +40,10 @@ PACKAGE_FILES = (".py", ".js", ".css", ".json", ".npz", ".txt", ".safetensors")
 PLACEHOLDER = "https://github.com/head-by-head/attention-head-by-head"  # no repository is there
 FRONT_PAGE = "front-page"
 FRONT_PICTURES = {  # README shows a figure of each part
-    "12_small_gpt": CHAPTERS / "_static/copying_heads.png",
-    "16_what_heads_look_at": CHAPTERS / "_static/encoder_heads.png",
+    "12_small_gpt": CHAPTERS / "_static/copying_heads.svg",
+    "16_what_heads_look_at": CHAPTERS / "_static/encoder_heads.svg",
 }
+PICTURES = ("image/svg+xml", "image/png")  # as mhalib.style stores a figure; the second where the first is too long
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
@@ -62,7 +62,11 @@ if find_spec("mhalib") is None:
 needs = {needs}.split()
 missing = " ".join(name for name in needs if find_spec(name) is None)
 {renames}if missing:
-    %pip install --quiet {{missing}}"""
+    %pip install --quiet {{missing}}
+
+from mhalib import style
+
+style.use()  # how the figures of this book look"""
 
 NEEDS = ("torch", "numpy", "matplotlib", "seaborn", "safetensors", "tqdm")  # what mhalib needs
 OWN_NEEDS = {  # what one chapter needs beyond that
@@ -278,24 +282,29 @@ def settle(path: Path, stored: NotebookNode, notebook: NotebookNode, measure: bo
     notebook.metadata["mhalib"] = {**notebook.metadata.get("mhalib", {}), "code": key}
 
 
+def pictures(outputs: Sequence[NotebookNode]) -> Iterator[tuple[NotebookNode, str]]:
+    """The data of each output that holds a figure, and the kind of picture that it is."""
+    for output in outputs:
+        for kind in PICTURES:
+            if kind in output.get("data", {}):
+                yield output.data, kind
+
+
 def _with_pictures(outputs: list[NotebookNode], fresh: list[NotebookNode]) -> list[NotebookNode]:
     """`outputs` with the pictures of `fresh`, one for one."""
-    pictures = iter([output.data["image/png"] for output in fresh if "image/png" in output.get("data", {})])
-    for output in outputs:
-        if "image/png" in output.get("data", {}):
-            output.data["image/png"] = next(pictures)
+    for (data, kind), (new, _) in zip(pictures(outputs), pictures(fresh), strict=True):
+        data[kind] = new[kind]
     return outputs
 
 
-def front_picture(notebook: NotebookNode) -> bytes | None:
+def front_picture(notebook: NotebookNode) -> str | None:
     """The figure of the cell tagged `front-page`, which README shows too; `None` if there is no such cell."""
     if not any(FRONT_PAGE in cell.metadata.get("tags", []) for cell in notebook.cells):
         return None
-    outputs = cell_with_tag(notebook, FRONT_PAGE).outputs
-    pictures = [output.data["image/png"] for output in outputs if "image/png" in output.get("data", {})]
-    if not pictures:
+    drawn = [data[kind] for data, kind in pictures(cell_with_tag(notebook, FRONT_PAGE).outputs) if kind == PICTURES[0]]
+    if not drawn:
         raise ValueError(f"the cell with the tag {FRONT_PAGE!r} draws no figure: give the tag to one that does")
-    return base64.b64decode(pictures[0])
+    return str(drawn[0])
 
 
 def store_front_picture(path: Path, notebook: NotebookNode) -> None:
@@ -308,7 +317,7 @@ def store_front_picture(path: Path, notebook: NotebookNode) -> None:
         return
     if path.stem not in FRONT_PICTURES:
         raise ValueError(f"{here(path)} has the tag {FRONT_PAGE!r}: add a line to FRONT_PICTURES in tools/notebooks.py")
-    FRONT_PICTURES[path.stem].write_bytes(picture)
+    FRONT_PICTURES[path.stem].write_text(picture, encoding="utf-8")
 
 
 def main() -> None:

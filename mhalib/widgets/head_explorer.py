@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-import seaborn as sns
 import traitlets
 from numpy.typing import NDArray
 
+from .. import style
 from .._arrays import Array, Mask, real_array, seen_cells
 from .._validate import require_count, require_flag
 from ..plots import COLOUR_MAP
@@ -144,7 +144,7 @@ class HeadExplorer(Instrument):
         said = _codes.note(table, self._sums, self._seen, self._signs)
         if said:
             warnings.warn(said, stacklevel=2)
-        one_sided = [str(colour) for colour in sns.color_palette(COLOUR_MAP, 33).as_hex()]
+        one_sided = style.stops(COLOUR_MAP)
         super().__init__(
             sizes=[L, B, h, Q, K],
             packed=_codes.packed(self._codes, self._signs),

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import seaborn as sns
 import traitlets
 from numpy.typing import NDArray
 
+from .. import style
 from .._arrays import Array, Mask, real_array
 from .._validate import require_at_most, require_choice, require_count, require_flag
 from ..plots import COLOUR_MAP
@@ -161,7 +161,7 @@ class HeadWall(Instrument):
             grid=list(reader.grid),
             pool=pool,
             maps="".join(reader.maps),
-            ramp=[str(colour) for colour in sns.color_palette(COLOUR_MAP, 33).as_hex()],
+            ramp=style.stops(COLOUR_MAP),
             query_tokens=query_tokens,
             key_tokens=key_tokens,
             number_names=[one.name for one in self._told],

@@ -1,0 +1,118 @@
+"""Sphinx extension: each figure of a notebook as two files, one for a page's light colours and one for its dark ones.
+
+Notebooks store a figure as SVG on white paper (mhalib.style). A page shows it in its own face and on its own ground:
+in the dark, every colour becomes as light as it was dark. A heat map and the letters on its cells stay as they are: it
+is a plate of paper, and a dark cell has much weight on both grounds.
+The theme's classes `only-light` and `only-dark` choose; a browser loads the other file only when it is asked for.
+A file, and not SVG in the page: it comes when it is near, it is loaded once, and ids of two figures cannot meet.
+"""
+
+from __future__ import annotations
+
+import colorsys
+import re
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.application import Sphinx
+
+from mhalib import style
+
+FACE = "-apple-system, BlinkMacSystemFont, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"  # the theme's own
+GROUND = "#121212"
+"""The theme's ground in the dark."""
+COLOUR = re.compile(r"#[0-9a-f]{6}\b")
+FONT = re.compile(r"font-family: 'DejaVu Sans'[^;\"]*")
+PICTURE = re.compile(r"<image\b[^>]*>", re.DOTALL)
+IN_THE_DARK = {
+    style.PAPER: GROUND,
+    style.INK: "#e6eaf0",
+    style.MUTED: "#9aa6b5",
+    style.LINE: "#37414d",
+    style.FRAME: "#5f6b79",
+    style.ON_PALE: style.ON_PALE,
+    style.ON_DARK: style.ON_DARK,
+    **dict(
+        zip(
+            style.HEADS,
+            ("#6ab7ff", "#f5b04c", "#5fd3a3", "#d29bea", "#ff8f87", "#4fd0dc", "#f28cc6", "#cdcb63"),
+            strict=True,
+        )
+    ),
+}
+"""What becomes of the colours that have a name. Others keep their hue, and become as light as they were dark."""
+
+
+def lit(svg: str) -> str:
+    """A stored figure as a light page shows it: in the page's face."""
+    return FONT.sub(lambda _: f"font-family: {FACE}", svg)
+
+
+def darkened(svg: str) -> str:
+    """A stored figure as a dark page shows it; its heat maps stay as they are."""
+    parts = PICTURE.split(lit(svg))
+    pictures = [*PICTURE.findall(svg), ""]
+    made = [COLOUR.sub(lambda found: in_the_dark(found[0]), part) for part in parts]
+    made[0] = made[0].replace("<svg", f'<svg fill="{IN_THE_DARK[style.INK]}"', 1)  # matplotlib leaves black unsaid
+    return "".join(part + picture for part, picture in zip(made, pictures, strict=True))
+
+
+def in_the_dark(colour: str) -> str:
+    """A colour "#rrggbb" on a dark ground: of the same hue, and as far from the ground as it was from paper."""
+    if colour in IN_THE_DARK:
+        return IN_THE_DARK[colour]
+    red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    hue, lightness, saturation = colorsys.rgb_to_hls(red, green, blue)
+    made = colorsys.hls_to_rgb(hue, 0.09 + 0.86 * (1 - lightness), 0.85 * saturation)
+    return "#" + "".join(f"{round(255 * part):02x}" for part in made)
+
+
+def pair_figures(app: Sphinx, doctree: nodes.document) -> None:
+    """Give each figure of a notebook its two files, before Sphinx collects what it copies."""
+    for image in list(doctree.findall(nodes.image)):
+        if not image["uri"].endswith(".svg") or not any("cell_output" in up.get("classes", ()) for up in above(image)):
+            continue
+        stored = Path(app.srcdir) / image["uri"].lstrip("/")
+        svg = stored.read_text(encoding="utf-8")
+        pair = []
+        for name, made in (("light", lit(svg)), ("dark", darkened(svg))):
+            file = stored.with_name(f"{stored.stem}-{name}.svg")
+            file.write_text(made, encoding="utf-8")
+            one = image.deepcopy()
+            one["uri"] = image["uri"].removesuffix(".svg") + f"-{name}.svg"
+            one["classes"] = [*image["classes"], f"only-{name}"]
+            pair.append(one)
+        image.parent.replace(image, pair)
+
+
+def above(node: nodes.Node) -> list[nodes.Element]:
+    """All that a node is in, from near to far."""
+    found = []
+    while node.parent is not None:
+        node = node.parent
+        found.append(node)
+    return found
+
+
+def frame_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """A frame around each figure of a notebook, the light and the dark file in one."""
+    for output in list(doctree.findall(nodes.container)):
+        if "cell_output" not in output["classes"]:
+            continue
+        images = [child for child in output.children if isinstance(child, nodes.image)]
+        for image in images:
+            if "only-dark" in image["classes"]:
+                continue
+            after = output.children[output.index(image) + 1 :][:1]
+            pair = [image, *(one for one in after if "only-dark" in getattr(one, "attributes", {}).get("classes", ()))]
+            frame = nodes.container("", classes=["output", "figure-frame"])
+            output.insert(output.index(image), frame)
+            for one in pair:
+                output.remove(one)
+                frame += one
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("doctree-read", pair_figures, priority=400)  # Sphinx collects pictures at 500
+    app.connect("doctree-resolved", frame_figures, priority=400)  # before captions are moved
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
