@@ -32,9 +32,8 @@ catalogues: $(READY) ## what there is to translate: LANGUAGE=fr, and BEGIN="02_s
 offline: book ## one zip of the pages and the notebooks that needs no network: _build/attention-head-by-head.zip
 	$(BIN)/python tools/offline.py
 
-pdf: book ## print the whole book as one PDF, linked on the start page; with VECTORS=1 its figures are drawn anew as SVG
+pdf: book ## print the whole book as one PDF, linked on the start page
 	@echo "== PDF"
-	$(if $(VECTORS),$(BIN)/python tools/vectors.py)
 	$(BIN)/python tools/paper.py
 
 epub: book ## make an EPUB of the whole book, linked on the start page

@@ -182,7 +182,7 @@ def lazy_images(text: str, folder: Path, path: str) -> str:
 
     def later(found: re.Match[str]) -> str:
         source = SOURCE.search(found[0])
-        if source is None or "loading=" in found[0] or not source["path"].endswith(".png"):
+        if source is None or "loading=" in found[0] or not source["path"].endswith((".png", "-light.svg", "-dark.svg")):
             return found[0]
         size = ""
         if not re.search(r"\b(?:width|height|style)=", found[0]):
@@ -193,10 +193,13 @@ def lazy_images(text: str, folder: Path, path: str) -> str:
     return IMAGE.sub(later, text)
 
 
-def size_of(png: Path) -> tuple[int, int]:
-    """Width and height of a PNG, as its header says."""
-    with png.open("rb") as file:
-        header = file.read(24)
+def size_of(picture: Path) -> tuple[int, int]:
+    """Width and height of a PNG, as its header says, or of an SVG, which says it in points, in pixels of the page."""
+    with picture.open("rb") as file:
+        header = file.read(1000)
+    if picture.suffix == ".svg":
+        sizes = dict(re.findall(rb'\b(width|height)="([\d.]+)pt"', header))
+        return round(float(sizes[b"width"]) * 4 / 3), round(float(sizes[b"height"]) * 4 / 3)
     return int.from_bytes(header[16:20], "big"), int.from_bytes(header[20:24], "big")
 
 

@@ -20,7 +20,7 @@ from bs4 import BeautifulSoup, Tag
 
 ROOT = Path(__file__).resolve().parents[1]
 HTML = ROOT / "_build/html"
-SCREEN_ONLY = "a.headerlink, p.downloads, div.tag_set-up, a.front-start, button.copybtn, noscript"
+SCREEN_ONLY = "a.headerlink, p.downloads, div.tag_set-up, a.front-start, button.copybtn, noscript, img.only-dark"
 POINTS_TO_IDS = ("aria-labelledby", "aria-describedby", "aria-controls", "for", "headers")
 
 

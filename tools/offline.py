@@ -23,7 +23,7 @@ HTML = ROOT / "_build/html"
 NAME = "attention-head-by-head"
 NOTEBOOKS = (
     "chapters/*.ipynb",
-    "chapters/_static/*.png",
+    "chapters/_static/*.svg",
     "exercises/*.ipynb",
     "mhalib/**/*",
     "pyproject.toml",
