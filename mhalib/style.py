@@ -100,6 +100,11 @@ def stops(name: str, count: int = 33) -> list[str]:
     return [to_hex(colour) for colour in mpl.colormaps[name](np.linspace(0.0, 1.0, count))]
 
 
+def head_stops(count: int = 17) -> list[list[str]]:
+    """The `stops` of each head's map, head 0 first."""
+    return [stops(f"head {head}", count) for head in range(len(HEADS))]
+
+
 def use() -> None:
     """Draw figures from here on in the book's style and, in a notebook, as SVG."""
     mpl.rcParams.update(SETTINGS)
