@@ -29,7 +29,27 @@ from ._validate import require_count
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+__all__ = [
+    "FRAME",
+    "HEADS",
+    "INK",
+    "LINE",
+    "MUTED",
+    "ON_DARK",
+    "ON_PALE",
+    "PAPER",
+    "TINTS",
+    "WIDEST",
+    "as_svg",
+    "head_colour",
+    "head_map",
+    "head_stops",
+    "stops",
+    "use",
+]
+
 PAPER = "#ffffff"
+"""The ground of a figure, and a weight of 0."""
 INK = "#1c2430"
 """Letters, axes and what is to be read."""
 MUTED = "#5b6675"
