@@ -165,7 +165,7 @@ class Reader:
             else:
                 raise ValueError(f"a second {token} on one symbol")
         if primes:
-            marks = f'<mo class="prime" lspace="0" rspace="0">{primes}</mo>'
+            marks = f'<mo lspace="0" rspace="0">{primes}</mo>'
             upper = f"<mrow>{marks}{upper}</mrow>" if upper else marks
         if not lower and not upper:
             return base
