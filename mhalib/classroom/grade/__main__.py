@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import secrets
+import signal
 import sys
+import threading
 from pathlib import Path
 
 from ._class import grade_class
@@ -70,6 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--unsafe", action="store_true", help="without a sandbox: the students' code runs with your rights"
     )
     given = parser.parse_args(arguments)
+    _hear_interrupts()
     if not given.submissions.is_dir():
         parser.error(f"submissions={str(given.submissions)!r} is not a folder")
     if given.out.is_dir():
@@ -131,6 +134,13 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"Exercises: {', '.join(dict.fromkeys(row.exercise for row in rows if row.exercise))}")
     print(f"{len(rows)} rows in {given.out}, the gradebook in {given.out}.students.csv")
     return 0
+
+
+def _hear_interrupts() -> None:
+    """A shell that starts a job in the background has it ignore SIGINT. But then nobody could stop the grader cleanly,
+    and nothing is lost by an interrupt: the same command goes on from there."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _without_a_sandbox(error: NotStarted) -> str:

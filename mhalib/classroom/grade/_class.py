@@ -99,6 +99,8 @@ def grade_class(
     if not any(task.exercises for task in tasks):
         raise ValueError("no checker is called in these notebooks; name the chapters")
     journal = Journal(out.with_name(out.name + ".progress"), seed, limits, retry=retry)
+    if journal.is_of_another:
+        tqdm.write("mhalib has changed since the last run: every notebook is graded anew", file=sys.stderr)
     rows = {task.submission.path: done for task in tasks if (done := _done_before(task, journal)) is not None}
     left = [task for task in tasks if task.submission.path not in rows]
     how = _How(seed, launcher, limits)
