@@ -15,7 +15,7 @@ from ._tasks import Task
 
 
 class Journal:
-    """The rows of each notebook, by its content, exercises, seed, limits and the mhalib that grades: an entry is a file.
+    """The rows of each notebook, by its content, exercises, seed, limits and mhalib: an entry is a file.
 
     What another mhalib has graded is graded anew, since a checker may have been mended; `is_of_another` says whether
     there is such work.
