@@ -29,10 +29,12 @@ from mhalib.classroom.grade import (
     __main__,
     _class,
     _feedback,
+    _journal,
     _launch,
     _notebook,
     _roster,
     _sandbox,
+    _stamp,
     _students,
     _submissions,
     _table,
@@ -675,6 +677,35 @@ def test_a_changed_notebook_or_seed_or_a_damaged_entry_is_graded_anew(counted, t
     assert sorted(done[7:]) == ["a", "b"]
 
 
+def test_a_mended_checker_grades_anew_and_the_teacher_is_told(counted, tmp_path, monkeypatch, capsys):
+    """Also where the version is the same, as between two releases."""
+    folder, out, done = hand_in(tmp_path / "s", {"a": HONEST}), tmp_path / "grades.csv", []
+    real = _class._grade
+    monkeypatch.setattr(_class, "_grade", lambda task, how: done.append(task) or real(task, how))
+    grade(folder, out)
+    grade(folder, out)
+    assert len(done) == 1
+    assert "graded anew" not in capsys.readouterr().err
+    with monkeypatch.context() as mended:
+        mended.setattr(_journal, "stamp", lambda: "0.3.0 (12345678)")
+        grade(folder, out)
+        grade(folder, out)
+    assert len(done) == 2
+    assert capsys.readouterr().err.count("mhalib has changed since the last run: every notebook is graded anew") == 1
+
+
+@pytest.mark.parametrize("changed", ["classroom/checks/chapter_01.py", "attention/core.py", "classroom/texts.md"])
+def test_a_stamp_changes_with_every_checker_and_with_what_checkers_compare_with(tmp_path, monkeypatch, changed):
+    for name in ("classroom/grade/_stamp.py", "classroom/checks/chapter_01.py", "attention/core.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x = 1\n", encoding="ascii")
+    monkeypatch.setattr(_stamp, "__file__", str(tmp_path / "classroom/grade/_stamp.py"))
+    before = _stamp.stamp.__wrapped__()
+    (tmp_path / changed).write_text("x = 2\n", encoding="ascii")
+    assert _stamp.stamp.__wrapped__() != before
+    assert _stamp.stamp.__wrapped__() == _stamp.stamp.__wrapped__()
+
+
 OTHER_CHAPTER = ["checks.split_heads(split_heads)\nchecks.merge_heads(merge_heads)"]
 
 
@@ -1043,11 +1074,13 @@ def test_all_cells_together_end_in_time(sandboxed, tmp_path):
     }
 
 
-def test_an_interrupt_is_heard_at_once(sandboxed, tmp_path):
-    """While a cell sleeps that has minutes left; nothing is said of that notebook."""
+@pytest.mark.parametrize("started", [signal.SIG_DFL, signal.SIG_IGN], ids=["by hand", "in a shell's background"])
+def test_an_interrupt_is_heard_at_once(sandboxed, tmp_path, started):
+    """While a cell sleeps that has minutes left; nothing is said of that notebook. A shell's job in the background is
+    started with interrupts ignored, and `kill -INT` is to stop it nevertheless."""
     folder, out, memory_mb = hand_in(tmp_path / "s", {"a": in_a_cell("import time\ntime.sleep(200)")}), "g.csv", 1500
     given = [*command(folder, tmp_path / out, "--cell-seconds", "300"), "--memory-mb", str(MEMORY_MB + memory_mb)]
-    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's job in the background ignores it
+    heard = partial(signal.signal, signal.SIGINT, started)
     with subprocess.Popen(
         given, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, preexec_fn=heard
     ) as process:
@@ -1062,6 +1095,8 @@ def test_an_interrupt_is_heard_at_once(sandboxed, tmp_path):
     assert process.returncode == 130
     assert "Stopping. The same command goes on from here." in said
     assert not list((tmp_path / f"{out}.progress").glob("*.json"))
+    while left_running(MEMORY_MB + memory_mb) and time.monotonic() - sent < 60:  # the system takes its time, if busy
+        time.sleep(0.05)
     assert not left_running(MEMORY_MB + memory_mb)
 
 
