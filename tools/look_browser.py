@@ -24,6 +24,8 @@ LOADED = """async () => {
     const wait = (image) => new Promise((done) => { image.onload = image.onerror = done; });
     await Promise.all([...document.images].filter((one) => !one.complete).map(wait));
     await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    const moving = document.getAnimations().filter((one) => one instanceof CSSTransition);  // the theme's sidebar slides
+    await Promise.allSettled(moving.map((one) => one.finished));
 }"""
 
 
@@ -63,17 +65,19 @@ def resize(page: Page, width: int) -> None:
     page.evaluate(LOADED)
 
 
-def picture(page: Page, x: float, y: float, width: float, height: float) -> Picture:
-    """What this rectangle of the page shows, wherever it is; the window may grow and scroll for it.
+def picture(page: Page, x: float, y: float, width: float, height: float, density: int = 1) -> Picture:
+    """What this rectangle of the page shows, wherever it is, with so many pixels for each of CSS.
 
-    Chromium paints what is out of sight late or not at all, and Playwright's own pictures of it take five times as long.
+    The window may grow and scroll for it.
+
+    Chromium paints what is out of sight late or not at all, and Playwright's own pictures of it take long.
     """
     window = page.viewport_size
     if window and window["height"] < height + 2 * AROUND:
         page.set_viewport_size({"width": window["width"], "height": math.ceil(height) + 2 * AROUND})
     page.evaluate("(top) => scrollTo({top, behavior: 'instant'})", y - AROUND)
     session = page.context.new_cdp_session(page)
-    clip = {"x": max(x, 0), "y": max(y, 0), "width": max(width, 1), "height": max(height, 1), "scale": 1}
+    clip = {"x": max(x, 0), "y": max(y, 0), "width": max(width, 1), "height": max(height, 1), "scale": density}
     taken = session.send("Page.captureScreenshot", {"clip": clip, "optimizeForSpeed": True})
     session.detach()
     return np.array(Image.open(io.BytesIO(base64.b64decode(taken["data"]))).convert("RGB"))

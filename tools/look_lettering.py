@@ -1,7 +1,7 @@
 """The words in an SVG as Chromium sets them: how large they are, which touch, which run out, which are hard to see.
 
-A word is a `text` element, or a group that matplotlib draws as paths (its identifier holds `text_`). The SVG is laid on
-the page's ground at its natural size; one that is part of a page stays there, and `Lettering.width` says how large it is.
+A word is a `text` element, or a group that matplotlib draws as paths (its identifier holds `text_`). A file is laid on the
+page's ground at its natural size; an SVG of the page stays there. `Lettering.width` says how wide the picture was.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from look_browser import PATIENCE, picture
 from look_pixels import lettering_contrast
 from playwright.sync_api import Browser, Locator
 
-DENSITY = 2  # pixels of the screen for each of CSS: thin strokes keep their colour
+DENSITY = 3  # pixels for each of CSS, so that thin strokes have their whole colour somewhere
 LEAST_CONTRAST, LARGE, LEAST_OF_LARGE = 4.5, 24.0, 3.0  # WCAG: contrast, pixels, contrast of what is so large
 WORDS = """(svg) => {
     const frame = svg.getBoundingClientRect();
@@ -107,26 +107,26 @@ def read(browser: Browser, svg: str, *, ground: str = "white", dimmed: str = "no
     start = svg.find("<svg")
     if start < 0:
         raise ValueError(f"svg={svg[:60]!r} holds no <svg>")
-    context = browser.new_context(device_scale_factor=DENSITY, viewport={"width": 1600, "height": 1200})
+    context = browser.new_context(viewport={"width": 1600, "height": 1200})
     context.set_default_timeout(PATIENCE)
     try:
         page = context.new_page()
         page.set_content(SHELL.format(ground=ground, filter=dimmed, svg=svg[start:]))
-        return lettering(page.locator("svg").first, DENSITY)
+        return lettering(page.locator("svg").first)
     finally:
         context.close()
 
 
-def lettering(svg: Locator, density: int = 1) -> Lettering:
-    """The words of an SVG in a page whose screen has this density, each with its contrast."""
+def lettering(svg: Locator) -> Lettering:
+    """The words of an SVG in a page, each with its contrast."""
     found = svg.evaluate(WORDS)
     words = [Word(one["label"], one["size"], np.array(one["corners"])) for one in found["words"]]
     if words:
-        place = [found[name] for name in ("x", "y", "width", "height")]
-        with_words = picture(svg.page, *place)
+        place = found["x"], found["y"], found["width"], found["height"]
+        with_words = picture(svg.page, *place, DENSITY)
         svg.evaluate(HIDE, True)
-        without = picture(svg.page, *place)
+        without = picture(svg.page, *place, DENSITY)
         svg.evaluate(HIDE, False)
         for word in words:
-            word.contrast = lettering_contrast(with_words, without, word.corners * density)
+            word.contrast = lettering_contrast(with_words, without, word.corners * DENSITY)
     return Lettering(words, found["width"], found["height"])

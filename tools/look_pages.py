@@ -19,13 +19,14 @@ MEASURE = """() => {
     const pictures = shown(":is(figure, .figure-frame) :is(img, svg), img, svg.book-map")
         .filter((one) => !one.closest(".mhalib-instrument"));
     const boxes = [...article.querySelectorAll(".cell_output pre")];
-    const folds = [...article.querySelectorAll("details")].filter((one) => !one.closest(".mhalib-instrument"));
+    const folds = [...article.querySelectorAll("details")]
+        .filter((one) => !one.matches(".figure-code, .mhalib-instrument *"));
     const short = boxes.filter((one) => one.checkVisibility() && one.textContent.trim()
         && !one.textContent.trim().includes("\\n"));
-    const NOT_READ = "pre, script, style, math, .mhalib-instrument, .headerlink, .copybtn, .without-script, summary, svg";
+    const NOT_READ = "pre, script, style, math, svg, summary, noscript, .mhalib-instrument, .headerlink, .copybtn";
     const isDeeper = (one) => one.matches("section.deeper, .deeper")
         || (one.matches("section") && /deeper/i.test(one.querySelector("h1, h2, h3, h4")?.textContent ?? ""));
-    const isExtra = (one) => isDeeper(one) || one.localName === "details" || one.matches("section#exercises, #exercises ~ *");
+    const isExtra = (one) => isDeeper(one) || one.matches("details, #exercises, #exercises ~ *");
     let [core, whole] = [0, 0];
     const count = (one, inCore) => {
         if (one.nodeType === Node.TEXT_NODE) {
@@ -67,7 +68,7 @@ class Measures:
     """How wide the page is."""
     folds: int
     figure_folds: int
-    """Of these, how many hold the code of a figure."""
+    """Of these, how many hold the code of a figure. What opens from a caption is no fold."""
     short: int
     """Printed outputs of one line, outside of folds."""
     core: int

@@ -38,7 +38,8 @@ class Tile:
     def image(self) -> Image.Image:
         """The picture under its name, and over what was found."""
         drawn = Image.fromarray(self.picture)
-        drawn = drawn.resize((max(round(size * self.scale), 1) for size in drawn.size), Image.Resampling.LANCZOS)
+        width, height = (max(round(size * self.scale), 1) for size in drawn.size)
+        drawn = drawn.resize((width, height), Image.Resampling.LANCZOS)
         width = max(drawn.width, 300)
         lines = [line for one in self.said for line in textwrap.wrap(one, width // 8)]
         whole = Image.new("RGB", (width, LINE + drawn.height + LINE * len(lines) + 4), PAPER)
@@ -50,18 +51,25 @@ class Tile:
         return whole
 
 
-def sheet(title: str, tiles: Iterable[Tile], path: Path, *, columns: int | None = None) -> None:
-    """Write one sheet; a row has as many tiles as fit, or `columns`."""
-    images = [tile.image() for tile in tiles]
-    rows: list[list[Image.Image]] = [[]]
-    for image in images:
-        row = rows[-1]
-        full = sum(one.width + GAP for one in row) + image.width > WIDEST if columns is None else len(row) == columns
-        if row and full:
+def sheet(title: str, tiles: Iterable[Tile], path: Path) -> None:
+    """Write one sheet, in rows with as many tiles as fit."""
+    rows: list[list[Image.Image]] = []
+    for image in (tile.image() for tile in tiles):
+        if not rows or sum(one.width + GAP for one in rows[-1]) + image.width > WIDEST:
             rows.append([])
         rows[-1].append(image)
+    write(title, rows, path)
+
+
+def table(title: str, rows: Iterable[Iterable[Tile]], path: Path) -> None:
+    """Write one sheet with these rows."""
+    write(title, [[tile.image() for tile in row] for row in rows], path)
+
+
+def write(title: str, rows: Sequence[Sequence[Image.Image]], path: Path) -> None:
+    """Paste images in rows onto paper, under a title."""
     width = max(sum(one.width + GAP for one in row) for row in rows) + GAP
-    heights = [max((one.height for one in row), default=0) + GAP for row in rows]
+    heights = [max(one.height for one in row) + GAP for row in rows]
     whole = Image.new("RGB", (width, sum(heights) + 2 * LINE + GAP), PAPER)
     ImageDraw.Draw(whole).text((GAP, GAP), title, GREY, ImageFont.load_default(SIZE + 4))
     top = 2 * LINE + GAP
@@ -72,7 +80,7 @@ def sheet(title: str, tiles: Iterable[Tile], path: Path, *, columns: int | None 
             left += image.width + GAP
         top += height
     path.parent.mkdir(parents=True, exist_ok=True)
-    whole.save(path)
+    whole.save(path, compress_level=1)
 
 
 def index(folder: Path, findings: Sequence[str]) -> None:
