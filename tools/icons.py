@@ -76,7 +76,7 @@ def style(folder: Path) -> str:
             text = file.read_text(encoding="utf-8")
             codes |= {ord(sign) for sign in PRIVATE.findall(text)} | {int(code, 16) for code in CODE.findall(text)}
     licence = re.match(r"/\*!.*?\*/", (library(folder) / "css/all.min.css").read_text(encoding="utf-8"), re.DOTALL)
-    font = TTFont(library(folder) / "webfonts/fa-solid-900.ttf")
+    font = TTFont(library(folder) / "webfonts/fa-solid-900.ttf", recalcTimestamp=False)
     chosen = subset.Subsetter(subset.Options(hinting=False, layout_features=[], name_IDs=[]))
     chosen.populate(unicodes=sorted(codes))
     chosen.subset(font)
