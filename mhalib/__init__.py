@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         roofline,
         saved,
         shapes,
+        tables,
         train,
         variants,
         widgets,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from .overlays import attention_on_picture
     from .plots import head_heatmap, head_heatmaps, head_wall, number_grid, score_grid
     from .shapes import check_shape, ledger
+    from .tables import number_table
 
 _HOMES = {  # where a name comes from; those that are not here are modules
     **dict.fromkeys(("Band", "KeyValueCache", "MultiHeadAttention", "attend", "causal_mask"), "attention"),
@@ -62,6 +64,7 @@ _HOMES = {  # where a name comes from; those that are not here are modules
     **dict.fromkeys(("check_shape", "ledger"), "shapes"),
     "attention_on_picture": "overlays",
     "best_device": "devices",
+    "number_table": "tables",
 }
 
 __all__ = [
@@ -92,6 +95,7 @@ __all__ = [
     "merge_heads",
     "models",
     "number_grid",
+    "number_table",
     "padding_mask",
     "parallel",
     "plots",
@@ -105,6 +109,7 @@ __all__ = [
     "shapes",
     "split_heads",
     "switched_off",
+    "tables",
     "train",
     "transpose_output",
     "transpose_qkv",
