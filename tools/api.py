@@ -131,6 +131,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
             "PAPER=pale ON_PALE=pale ON_DARK=dark INK=dark MUTED=dark LINE=scale FRAME=scale WIDEST=wide as_svg=picture"
         ),
     },
+    "mhalib.tables": {"24_counting": "number_table NumberTable=number_table"},
     "mhalib.overlays": {"14_seeing_with_heads": "attention_on_picture INK=orange"},
     "mhalib.widgets": {
         "01_weighted_average": "AttentionPlayground",

@@ -11,6 +11,7 @@ from typing import Any
 
 import downloads
 import nbformat
+import page_head
 import statements
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -150,7 +151,8 @@ def mark_statements(app: Sphinx, doctree: nodes.document, docname: str) -> None:
             outputs[0].insert(0, nodes.raw("", OF_THIS_RUN, format="html"))
         elif stated := stated_in(docname, cell):
             said = html.escape(f"Another run may differ by {stated}", quote=True)
-            outputs[0].insert(0, nodes.raw("", MEASURED.format(said=said), format="html"))
+            printed = [part for part in cell.findall(nodes.container) if "figure-text" in part["classes"]]
+            (printed or outputs)[0].insert(0, nodes.raw("", MEASURED.format(said=said), format="html"))
 
 
 def stated_in(docname: str, cell: nodes.container) -> statements.Measured | None:
@@ -219,6 +221,9 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("doctree-resolved", caption_figures)
     app.connect("doctree-resolved", link_figures)
     app.connect("doctree-resolved", keep_columns)
+    app.connect("doctree-resolved", page_head.fold_head)
+    app.connect("doctree-resolved", page_head.fold_code_of_figures)
+    app.connect("doctree-resolved", page_head.open_with_picture)
     app.connect("doctree-resolved", mark_statements)
     app.connect("html-page-context", mend_roles)
     app.connect("html-page-context", number_chapter)

@@ -50,11 +50,13 @@ def test_a_translation_says_when_it_was_made_and_of_which_version(language: str,
 def test_what_the_tools_write_is_translated(language: str) -> None:
     import book_language
     import finish
+    import page_head
 
     say = catalogues.phrases(language)
     for phrase in (
         *book_language.PHRASES,
         *finish.PHRASES,
+        *page_head.PHRASES,
         "From this run. Yours will differ.",
         "Another run may differ by ",
     ):
