@@ -21,7 +21,9 @@ from bs4 import BeautifulSoup, Tag
 
 ROOT = Path(__file__).resolve().parents[1]
 HTML = ROOT / "_build/html"
-SCREEN_ONLY = "a.headerlink, p.downloads, figure.opening, div.tag_set-up, a.front-start, button.copybtn, noscript, img.only-dark"
+SCREEN_ONLY = (
+    "a.headerlink, p.downloads, figure.opening, div.tag_set-up, a.front-start, button.copybtn, noscript, img.only-dark"
+)
 POINTS_TO_IDS = ("aria-labelledby", "aria-describedby", "aria-controls", "for", "headers")
 
 
