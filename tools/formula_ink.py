@@ -6,6 +6,7 @@ be held against ours part by part. It comes from npm (package-lock.json), and as
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from math_font import FONT
 from mathml import mathml
 from numpy.typing import NDArray
 from PIL import Image
@@ -23,7 +25,6 @@ ROOT = Path(__file__).resolve().parents[1]
 STYLE = ROOT / "chapters/_static/book.css"
 MATHJAX = ROOT / "node_modules/@mathjax/mathjax-stix2-font"
 EM = 40  # pixels
-DARK = 190
 WIDTH = 2000
 STRIP = 4000
 SETTINGS = {
@@ -39,7 +40,7 @@ CELLS = f"""
 body {{ margin: 0; width: {WIDTH}px; background: white; color: black; }}
 p {{ margin: 0; }}
 .cell {{ display: inline-block; padding: 20px; white-space: nowrap; font: {EM}px serif; }}
-.cell math {{ display: inline math; font-size: {EM}px; margin: 0; }}
+.cell math {{ display: inline math; font-size: {EM}px; font-kerning: none; margin: 0; }} /* MathJax does not kern */
 .cell i {{ display: inline-block; }}
 """
 DRAW = """async ({formulas, em}) => {
@@ -76,14 +77,11 @@ class Drawing(NamedTuple):
     shades: NDArray[np.uint8]
     line: float
 
-    @property
-    def parts(self) -> list[Part]:
-        """All connected pieces of ink, from left to right."""
-        marked, _ = ndimage.label(self.shades < DARK, np.ones((3, 3)))
+    def parts(self, dark: int) -> list[Part]:
+        """All connected pieces of pixels below this shade, from left to right."""
+        marked, _ = ndimage.label(self.shades < dark, np.ones((3, 3)))
         boxes = ndimage.find_objects(marked)
-        if not boxes:
-            return []
-        left = min(across.start for _, across in boxes)
+        left = min((across.start for _, across in boxes), default=0)
         return sorted(
             Part(
                 ((across.start + across.stop) / 2 - left) / EM,
@@ -94,12 +92,6 @@ class Drawing(NamedTuple):
             for down, across in boxes
         )
 
-    @property
-    def size(self) -> tuple[float, float]:
-        """Width and height of the ink, in em."""
-        rows, columns = np.nonzero(self.shades < DARK)
-        return (np.ptp(columns) + 1) / EM, (np.ptp(rows) + 1) / EM
-
 
 class Pair(NamedTuple):
     """A formula as our pages draw it, and as MathJax does."""
@@ -108,8 +100,10 @@ class Pair(NamedTuple):
     theirs: Drawing
 
 
-def draw(page: Page, formulas: Sequence[tuple[str, bool]], folder: Path, style: Path = STYLE) -> list[Pair]:
+def draw(page: Page, formulas: Sequence[tuple[str, bool]], folder: Path, font: Path = FONT) -> list[Pair]:
     """Both drawings of each formula, given as its TeX and whether it stands alone; `folder` takes the page."""
+    embedded = f"data:font/woff2;base64,{base64.b64encode(font.read_bytes()).decode()}"
+    style = STYLE.read_text(encoding="utf-8").replace(FONT.name, embedded)
     body = "".join(
         f'<p><span class="cell ours">{mathml(tex, display=display)}<i></i></span>'
         f'<span class="cell theirs" data-at="{at}"><i></i></span></p>'
@@ -117,7 +111,7 @@ def draw(page: Page, formulas: Sequence[tuple[str, bool]], folder: Path, style: 
     ).replace("</p><p>", "")
     file = folder / "formulas.html"
     file.write_text(
-        f'<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="{style.as_uri()}"><style>{CELLS}</style>'
+        f'<!doctype html><meta charset="utf-8"><style>{style}{CELLS}</style>'
         f"<script>MathJax = {json.dumps(SETTINGS)}</script>"
         f'<script src="{(MATHJAX / "tex-mml-svg-mathjax-stix2.js").as_uri()}"></script>{body}',
         encoding="utf-8",

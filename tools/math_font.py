@@ -13,7 +13,7 @@ them. Changed are:
 - Primes: in text they hang from the top of a letter. Formulas raise them as exponents, so they are made lower here,
   and larger, as the exponent's letters are smaller. Whole fonts have a second prime for this, which browsers choose;
   this source lacks it.
-- A measure: the index of y is no lower than that of x.
+- Measures: the index of y is no lower than that of x, and fractions in text are no higher than in TeX.
 """
 
 from __future__ import annotations
@@ -31,7 +31,11 @@ SOURCE = ROOT / "node_modules/@fontsource/stix-two-math/files/stix-two-math-lati
 FONT = ROOT / "chapters/_static/stix-two-math.woff2"
 SQUARE_ROOT, PRIME = "√", "′"
 PRIME_SIZE, PRIME_BOTTOM = 1.5, 30  # times its size in text; thousandths of the letters' size above the line
-INDEX_DROP = -60  # thousandths, from the lowest point of what has an index to the index's line, at least; STIX has 160
+MEASURES = {  # thousandths of the letters' size
+    "SubscriptBaselineDropMin": -60,  # an index's line is at least so far below the lowest point of its letter
+    "FractionNumeratorShiftUp": 394,
+    "FractionDenominatorShiftDown": 345,
+}
 
 
 def signs() -> set[str]:
@@ -78,7 +82,8 @@ def make(source: Path, target: Path) -> None:
     chosen.subset(font)
     narrow_roots(font)
     scale(font, font.getBestCmap()[ord(PRIME)], PRIME_SIZE, PRIME_SIZE, PRIME_BOTTOM)
-    font["MATH"].table.MathConstants.SubscriptBaselineDropMin.Value = INDEX_DROP
+    for name, value in MEASURES.items():
+        getattr(font["MATH"].table.MathConstants, name).Value = value
     subset.save_font(font, str(target), options)
 
 
