@@ -6,13 +6,14 @@ writes chapters/_static/stix-two-math.woff2, which every page with a formula loa
 It comes from the npm package @fontsource/stix-two-math, which  make javascript  puts into node_modules at the version
 of package-lock.json, under the SIL Open Font License 1.1, which lets parts of a font be passed on and changed. The
 same package gives the same bytes. The larger sizes of brackets and roots come along, as the font's own table names
-them. Two signs are changed:
+them. Changed are:
 
 - Roots: browsers give every root the width of the widest size that there is, so a hole would follow √d. All sizes get
   the width of the smallest.
 - Primes: in text they hang from the top of a letter. Formulas raise them as exponents, so they are made lower here,
   and larger, as the exponent's letters are smaller. Whole fonts have a second prime for this, which browsers choose;
   this source lacks it.
+- Measures: the index of y is no lower than that of x, and fractions in text are no higher than in TeX.
 """
 
 from __future__ import annotations
@@ -29,7 +30,12 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "node_modules/@fontsource/stix-two-math/files/stix-two-math-latin-400-normal.woff2"
 FONT = ROOT / "chapters/_static/stix-two-math.woff2"
 SQUARE_ROOT, PRIME = "√", "′"
-PRIME_SIZE, PRIME_BOTTOM = 1.3, 60  # times its size in text; a thousandth of the letters' height above the line
+PRIME_SIZE, PRIME_BOTTOM = 1.5, 30  # times its size in text; thousandths of the letters' size above the line
+MEASURES = {  # thousandths of the letters' size
+    "SubscriptBaselineDropMin": -60,  # an index's line is at least so far below the lowest point of its letter
+    "FractionNumeratorShiftUp": 394,
+    "FractionDenominatorShiftDown": 345,
+}
 
 
 def signs() -> set[str]:
@@ -76,6 +82,8 @@ def make(source: Path, target: Path) -> None:
     chosen.subset(font)
     narrow_roots(font)
     scale(font, font.getBestCmap()[ord(PRIME)], PRIME_SIZE, PRIME_SIZE, PRIME_BOTTOM)
+    for name, value in MEASURES.items():
+        getattr(font["MATH"].table.MathConstants, name).Value = value
     subset.save_font(font, str(target), options)
 
 

@@ -37,6 +37,7 @@ def inside(tex: str) -> str:
         (r"\sqrt d", "<msqrt><mi>d</mi></msqrt>"),
         (r"\bar{\mathbf{h}_t}", '<mover accent="true"><msub><mi>𝐡</mi><mi>t</mi></msub><mo>¯</mo></mover>'),
         (r"\underset{d \times 1}{x}", "<munder><mi>x</mi><mrow><mi>d</mi><mo>×</mo><mn>1</mn></mrow></munder>"),
+        (r"= \text{a}", "<mrow><mo>=</mo><mtext>a</mtext><mi></mi></mrow>"),
         (r"\max_j", '<munder><mo movablelimits="true">max</mo><mi>j</mi></munder>'),
         (r"\ln 2", '<mrow><mi>ln</mi><mspace width="0.167em"/><mn>2</mn></mrow>'),
         (r"\max(x)", '<mrow><mo movablelimits="true">max</mo><mo>(</mo><mi>x</mi><mo>)</mo></mrow>'),
