@@ -1122,6 +1122,57 @@ class FakeSandbox:
     def close(self): ...
 
 
+MERGE_TO_MEND = """
+def mended_merge(x, num_heads):
+    \'\'\'(h * B, N, d), head first -> (B, N, h * d).\'\'\'
+    N, d = x.shape[1:]
+    x = x.view(num_heads, -1, N, d)
+    return x.permute(0, 2, 1, 3).reshape(-1, N, num_heads * d)
+"""
+STRIDES_READ_OFF = """
+def strides_of_heads(shape, num_heads):
+    return torch.empty(shape).unflatten(-1, (num_heads, -1)).transpose(1, 2).stride()
+"""
+STRIDES = """
+def strides_of_heads(shape, num_heads):
+    return shape[1] * shape[2], shape[2] // num_heads, shape[2], 1
+"""
+BOTH = """from mhalib.classroom import checks
+checks.mended_merge(mended_merge, tell=True)
+checks.strides_of_heads(strides_of_heads)"""
+
+
+def test_code_to_mend_and_predictions_are_known_in_the_sandbox_too(sandboxed, tmp_path):
+    """Neither page nor commented notebook has the diagnosis of code that nobody touched."""
+    mine = MERGE_TO_MEND.replace("N, d = x", "N, d = y = x")
+    work = {
+        "untouched": ["import torch", f"%%time\n# mine\n{STRIDES}", f"# here\n{MERGE_TO_MEND}", STRIDES_READ_OFF, BOTH],
+        "tried": ["import torch", MERGE_TO_MEND, mine, STRIDES, BOTH],
+        "hidden": ["import torch", f"%%time\n{mine}", f"{STRIDES}\nalso = torch.empty(1)\nimport numpy as np", BOTH],
+    }
+    exercises = ("mended_merge", "strides_of_heads")
+    exercise = checks.EXERCISES["mended_merge"]
+    out = tmp_path / "out" / "grades.csv"
+    folder = hand_in(tmp_path / "in", work)
+    rows = {(row.student, row.exercise): row for row in grade(folder, out, chapters=[5]) if row.exercise in exercises}
+    kinds = {name: [rows[name, one].kind for one in exercises] for name in work}
+    assert kinds == {
+        "untouched": ["not started", "computed"],
+        "tried": ["value", "solved"],
+        "hidden": ["not started", "solved"],
+    }
+    assert {row.mistake for row in rows.values() if row.exercise == "mended_merge"} == {exercise.given}
+    assert [row.points for row in rows.values() if row.exercise == "mended_merge"] == [0, 0, 0]
+    assert "your code asks torch.empty. Work" in rows["untouched", "strides_of_heads"].diagnosis
+    diagnosis = exercise.mistakes[0].message
+    for name in work:
+        row = rows[name, "mended_merge"]
+        handed_back = _feedback.page(name, [row]) + _feedback.comment(
+            notebook(work[name]).encode(), {row.exercise: row}
+        )
+        assert ("swaps examples and tokens" in handed_back) == (name == "tried") == (diagnosis in row.diagnosis)
+
+
 def test_what_was_too_slow_is_tried_again_once(tmp_path, monkeypatch):
     kinds = iter(["too slow", "too slow", "solved", "too slow"])
 

@@ -261,6 +261,10 @@ class _Remote:
     def __call__(self, *arguments: Any) -> Any:
         return self._sandbox._call(self._name, self._place, arguments)
 
+    def predicted(self, *arguments: Any) -> Any:
+        """Its result without torch and its like, there."""
+        return self._sandbox._call(self._name, self._place, arguments, "predict")
+
     def gradients(self, *arguments: Any) -> Any:
         """As `gradients_here`, there."""
         return self._sandbox._call(self._name, self._place, arguments, "gradients")
