@@ -119,10 +119,10 @@ def formulas(out: Path) -> list[str]:
     return importlib.import_module("look_formulas").sheets(out / "formulas")
 
 
-def summary(findings: Iterable[str]) -> str:
-    """How many findings there are of each check and mode."""
+def summary(findings: Iterable[str]) -> list[str]:
+    """How many findings there are of each check and mode, where lines name both."""
     counts = Counter(tuple(line.split(": ")[2:4]) for line in findings if line.count(": ") > 3)
-    return "\n".join(f"{check:10} {mode:12} {many:5}" for (mode, check), many in sorted(counts.items()))
+    return [f"{check:10} {mode:12} {many:5}" for (mode, check), many in sorted(counts.items())]
 
 
 def run(asked: argparse.Namespace) -> None:
@@ -145,7 +145,7 @@ def run(asked: argparse.Namespace) -> None:
     (asked.out / "findings.txt").write_text("\n".join([*findings, ""]), encoding="utf-8")
     (asked.out / "pages.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
     look_sheets.index(asked.out, findings)
-    print(f"{summary(findings)}\n{len(findings)} findings; open  {asked.out / 'index.html'}")
+    print(*summary(findings), f"{len(findings)} findings; open  {asked.out / 'index.html'}", sep="\n")
 
 
 def main() -> int:

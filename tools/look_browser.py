@@ -24,7 +24,7 @@ LOADED = """async () => {
     const wait = (image) => new Promise((done) => { image.onload = image.onerror = done; });
     await Promise.all([...document.images].filter((one) => !one.complete).map(wait));
     await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-    const moving = document.getAnimations().filter((one) => one instanceof CSSTransition);  // the theme's sidebar slides
+    const moving = document.getAnimations().filter((one) => one instanceof CSSTransition);  // as the sidebar does
     await Promise.allSettled(moving.map((one) => one.finished));
 }"""
 

@@ -18,7 +18,7 @@ from look_sheets import Tile
 
 LEAST = 0.0005  # of the pixels: what counts as another picture
 FILES = (".css", ".gif", ".jpg", ".js", ".png", ".svg", ".webp", ".woff", ".woff2")
-ROWS = 8  # on one sheet
+ROWS = 4  # on one sheet
 
 
 @dataclass

@@ -97,7 +97,7 @@ class Figure:
     """A figure as it is seen in a mode; sizes in pixels of CSS."""
 
     name: str
-    """`Figure 7.1`, or `picture 2` where it has no number."""
+    """`Figure 7.1`; where it has no number, its identifier, or `picture 2`."""
     box: tuple[float, float, float, float]
     """Left, top, width and height of what is drawn, on the page."""
     natural: tuple[float, float]
@@ -191,7 +191,7 @@ def figures(browser: Browser, page: Page) -> list[Figure]:
     found, names = [], set()
     for place, one in enumerate(page.evaluate(MEASURE, FIGURES)):
         number = re.fullmatch(r"figure-(\d+)-(\d+)", one["number"])
-        name = f"Figure {number[1]}.{number[2]}" if number else f"picture {place + 1}"
+        name = f"Figure {number[1]}.{number[2]}" if number else one["number"] or f"picture {place + 1}"
         name += f", part {place + 1}" if name in names else ""
         names.add(name)
         left, top, width, height = one["box"]

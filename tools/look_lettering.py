@@ -1,7 +1,7 @@
 """The words in an SVG as Chromium sets them: how large they are, which touch, which run out, which are hard to see.
 
-A word is a `text` element, or a group that matplotlib draws as paths (its identifier holds `text_`). A file is laid on the
-page's ground at its natural size; an SVG of the page stays there. `Lettering.width` says how wide the picture was.
+A word is a `text` element, or a group that matplotlib draws as paths (its identifier holds `text_`). A file is laid on
+the page's ground at its natural size; an SVG of the page stays there. `Lettering.width` says how wide the picture was.
 """
 
 from __future__ import annotations

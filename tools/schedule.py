@@ -42,6 +42,8 @@ SECONDS = {  # of what takes 10 or more, on one of two cores; the order is what 
     "chapters/14_seeing_with_heads.ipynb": 35,
     "tests/book/test_attention_playground.py": 30,
     "tests/book/test_head_explorer.py": 30,
+    "tests/book/test_look.py": 60,
+    "tests/book/test_look_tool.py": 30,
     "tests/book/test_chapter.py": 30,
     "chapters/11_translator.ipynb": 30,
     "chapters/10_all_targets_at_once.ipynb": 30,

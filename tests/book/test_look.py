@@ -281,6 +281,14 @@ def test_of_two_themes_only_the_shown_one_is_looked_at_and_a_fold_hides_nothing(
     assert found(folded.replace("dark.png", "light.png")) == {("slab", "1280 dark")}
 
 
+def test_what_slides_when_the_window_changes_is_waited_for(found: Made, tmp_path: Path) -> None:
+    png(tmp_path / "a.png", 300, 150, (0, 0, 0, 0))
+    slides = "article { transition: margin-left 0.5s; } @media (max-width: 500px) { article { margin-left: 250px; } }"
+    image = '<img alt="" src="a.png">'
+    assert found(FRAMED.format(image), slides, [DESKTOP, PHONE]) == {("cut", "390 light")}
+    assert found(FRAMED.format(image), slides.replace("max-width", "min-width"), [PHONE, DESKTOP]) == set()
+
+
 def test_a_page_that_is_not_there_is_refused(browser: Browser, tmp_path: Path) -> None:
     with serving(tmp_path) as site, pytest.raises(ValueError, match=r"none\.html: the server answers 404"):
         look_figures.look_at(browser, f"{site}none.html", "none")
