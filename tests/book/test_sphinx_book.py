@@ -156,5 +156,5 @@ def test_the_template_speaks_the_page_s_language(small_book: Path) -> None:
         assert main == "Passer au contenu principal"
         assert instruments == [say(finish.TO_INSTRUMENT)] * number
         assert len(page.select("#instrument")) == number
-        assert [one["data-chapter"] for one in page.select("h1[lang=en]")] == ["1"] * number
+        assert len(page.select("h1[lang=en][data-chapter='1']")) == number  # though it is not translated
         assert page.select_one("html")["data-theme"] == "light"
