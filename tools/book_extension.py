@@ -13,6 +13,7 @@ import downloads
 import nbformat
 import page_head
 import statements
+import theme_words
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
@@ -51,15 +52,17 @@ def mend_roles(app: Sphinx, page: str, template: str, context: dict[str, Any], d
     """docutils gives the entries of a bibliography a role that the list around them may not hold, and MyST-NB gives
     all folds one name, which hides from screen readers what is written on them."""
     if "body" in context:
-        body = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
-        context["body"] = body.replace('<summary aria-label="Toggle hidden content">', "<summary>")
+        entries, folds = theme_words.ENTRIES, theme_words.FOLD
+        body = theme_words.replaced_within(context["body"], entries, theme_words.ENTRY, 'role="listitem"', page)
+        context["body"] = theme_words.replaced_within(body, folds, theme_words.FOLD_NAME, "<summary>", page)
 
 
 def number_chapter(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
     """Tell the style sheet a chapter's number, which it shows on paper."""
     found = re.match(r"chapters/(\d\d)_", page)
     if found and "body" in context:
-        context["body"] = context["body"].replace("<h1>", f'<h1 data-chapter="{int(found[1])}">', 1)
+        title = f'{theme_words.TITLE} data-chapter="{int(found[1])}"'
+        context["body"] = theme_words.replaced(context["body"], theme_words.TITLE, title, page)
 
 
 def link_downloads(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
@@ -165,7 +168,7 @@ def stated_in(docname: str, cell: nodes.container) -> statements.Measured | None
 
 def prepare_cells(app: Sphinx, docname: str, source: list[str]) -> None:
     """Name the folds, and show of an exercise the code to mend; solution and what the checker says are folded."""
-    if not app.env.doc2path(docname).endswith(".ipynb"):
+    if not str(app.env.doc2path(docname)).endswith(".ipynb"):
         return
     notebook = nbformat.reads(source[0], as_version=4)
     cells = []

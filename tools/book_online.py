@@ -22,9 +22,9 @@ from book_extension import figure_id
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
+from theme_words import SIDEBAR
 
 VERSIONS = "versions.json"  # beside the versions' folders; tools/versions.py writes it
-SIDEBAR = ["navbar-logo.html", "icon-links.html", "search-button-field.html", "sbt-sidebar-nav.html"]
 SHORTEST, LONGEST = 60, 200  # letters of a description; search engines cut off more
 ON_LAUNCH = "SageMaker Studio Lab"
 NEEDS_ADDRESS = ("launch_buttons", "repository_url", "use_repository_button", "use_issues_button")

@@ -32,6 +32,7 @@ SHARED = (  # besides the pages themselves
     "chapters/_static/**/*",
     "tools/*.py",
     "tools/*.js",
+    "tools/templates/*",
     "mhalib/widgets/*",
 )
 PAGES = ("chapters/*.ipynb", "chapters/*.md")

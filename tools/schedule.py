@@ -49,6 +49,7 @@ SECONDS = {  # of what takes 10 or more, on one of two cores; the order is what 
     "chapters/10_all_targets_at_once.ipynb": 30,
     "chapters/08_three_uses.ipynb": 10,
     "chapters/09_positions.ipynb": 30,
+    "tests/book/test_sphinx_book.py": 45,
     "tests/book/test_rehearse.py": 25,
     "tests/book/test_instruments.py": 25,
     "tests/book/test_colab.py": 25,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import shutil
 import subprocess
@@ -10,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import book_settings
+import catalogues
+import finish
 import notebooks
 import pytest
+from bs4 import BeautifulSoup
 from myst_nb.core.config import NbParserConfig
 
 pytestmark = pytest.mark.tool
@@ -55,7 +59,8 @@ def small_book(folder: Path) -> Path:
 
 
 def run(*command: Any) -> str:
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+    tools = os.environ | {"PYTHONPATH": f"{notebooks.ROOT}{os.pathsep}{notebooks.ROOT / 'tools'}"}
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, env=tools)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -134,3 +139,22 @@ def test_a_warning_fails_the_build_and_names_the_page(small_book: Path) -> None:
     assert done.returncode == 1
     assert "01_first.md" in done.stderr
     assert "gone" in done.stderr
+
+
+def test_the_template_speaks_the_page_s_language(small_book: Path) -> None:
+    """A skip link to an instrument where there is one, and a word to readers without JavaScript."""
+    instrument = f"{finish.INSTRUMENT} data-script='None'></div>"
+    (small_book / "chapters/01_first.md").write_text(f"# First\n\n{instrument}\n{instrument}\n", encoding="utf-8")
+    target = small_book / "_build/html-fr"
+    build = f"sphinx_book.sphinx_build(Path({str(small_book)!r}), Path({str(target)!r}), more={{'language': 'fr'}})"
+    run(sys.executable, "-c", f"import sys; from pathlib import Path; import sphinx_book; sys.exit({build})")
+    say = catalogues.phrases("fr")
+    for name, number in (("index", 0), ("01_first", 1)):
+        page = BeautifulSoup((target / f"chapters/{name}.html").read_text("utf-8"), "html.parser")
+        assert page.select_one("noscript .without-script").get_text() == say(finish.WITHOUT_SCRIPT)
+        main, *instruments = [link.get_text() for link in page.select(".skip-link a")]
+        assert main == "Passer au contenu principal"
+        assert instruments == [say(finish.TO_INSTRUMENT)] * number
+        assert len(page.select("#instrument")) == number
+        assert len(page.select("h1[lang=en][data-chapter='1']")) == number  # though it is not translated
+        assert page.select_one("html")["data-theme"] == "light"
