@@ -140,7 +140,7 @@ def plate(figure: nodes.figure, say: Callable[[str], str]) -> nodes.figure:
         image["alt"] = f"{say(DESCRIBED_BELOW)} {number}"
     link = nodes.reference("", number, internal=True, refuri=f"#{figure['ids'][0]}")
     said = nodes.caption("", "", *first_sentence(caption), nodes.Text(" "), link, nodes.Text(say(BELOW)))
-    return nodes.figure("", frame, said, classes=[OPENING])
+    return nodes.figure("", frame, said, classes=[OPENING], ids=["opening-figure"])
 
 
 def first_sentence(caption: nodes.caption) -> list[nodes.Node]:
