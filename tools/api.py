@@ -125,7 +125,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "07_per_head_heatmaps": "head_heatmaps HIDDEN_STYLE=hatched",
         "16_what_heads_look_at": "head_wall score_grid MARK_STYLE=marked DPI=dpi",
     },
-    "mhalib.overlays": {"14_seeing_with_heads": "attention_on_picture INK=orange"},
+    "mhalib.overlays": {"14_seeing_with_heads": "attention_on_picture VEIL=colour"},
     "mhalib.widgets": {
         "01_weighted_average": "AttentionPlayground",
         "04_mathematics": "CostCalculator",
