@@ -27,7 +27,7 @@ SIDEBAR = ["navbar-logo.html", "icon-links.html", "search-button-field.html", "s
 SHORTEST, LONGEST = 60, 200  # letters of a description; search engines cut off more
 ON_LAUNCH = "SageMaker Studio Lab"
 NEEDS_ADDRESS = ("launch_buttons", "repository_url", "use_repository_button", "use_issues_button")
-FRONT_PICTURE = "_static/encoder_heads.png"
+FRONT_PICTURE = "_static/encoder_heads.svg"
 CARDS = {
     1: "1.2",
     5: "5.3",
