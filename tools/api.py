@@ -132,7 +132,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         ),
     },
     "mhalib.tables": {"24_counting": "number_table NumberTable=number_table"},
-    "mhalib.overlays": {"14_seeing_with_heads": "attention_on_picture INK=orange"},
+    "mhalib.overlays": {"14_seeing_with_heads": "attention_on_picture VEIL=colour"},
     "mhalib.widgets": {
         "01_weighted_average": "AttentionPlayground",
         "04_mathematics": "CostCalculator",

@@ -29,7 +29,7 @@ def figures_without_alt(notebook: NotebookNode) -> list[str]:
     return [
         cell.source
         for cell in notebook.cells
-        if any("image/png" in output.get("data", {}) for output in cell.get("outputs", []))
+        if any(notebooks.pictures(cell.get("outputs", [])))
         and len(cell.metadata.get("mystnb", {}).get("image", {}).get("alt", "")) < 40
     ]
 
@@ -88,7 +88,7 @@ def test_no_output_is_the_name_of_an_object(code: list[NotebookNode]) -> None:
 
 def test_readme_shows_figures_of_the_book() -> None:
     pictures = {path.stem: notebooks.front_picture(nbformat.read(path, as_version=4)) for path in PATHS}
-    stored = {name: path.read_bytes() for name, path in notebooks.FRONT_PICTURES.items()}
+    stored = {name: path.read_text(encoding="utf-8") for name, path in notebooks.FRONT_PICTURES.items()}
     assert {name: picture for name, picture in pictures.items() if picture} == stored
     shown = (notebooks.ROOT / "README.md").read_text(encoding="utf-8")
     assert all(f"_static/{path.name}" in shown for path in notebooks.FRONT_PICTURES.values())
