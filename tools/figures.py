@@ -32,8 +32,7 @@ IN_THE_DARK = {
     style.MUTED: "#9aa6b5",
     style.LINE: "#37414d",
     style.FRAME: "#5f6b79",
-    style.ON_PALE: style.ON_PALE,
-    style.ON_DARK: style.ON_DARK,
+    **{colour: colour for colour in (style.ON_PALE, style.ON_DARK, style.HIDDEN, style.HATCH)},
     **dict(
         zip(
             style.HEADS,
