@@ -2310,6 +2310,21 @@ def test_a_difference_in_late_digits_is_seen():
     assert expected != got
 
 
+def test_who_reads_the_last_axis_of_a_ledger_only_is_told_so():
+    """On any seed: in one ledger the first wrong step leaves the last axis whole."""
+
+    def last_axis_only(steps):
+        for number, (operation, axes) in enumerate(steps):
+            if "~" in "".join(axes[-1:]) or ":" in "".join(axes[-1:]):
+                return number
+            if "softmax" in operation and not operation.endswith(" K"):
+                return number
+        return -1
+
+    accepted = [seed for seed in range(12) if checks.first_wrong_step.examine(last_axis_only, seed).solved]
+    assert not accepted
+
+
 def test_of_a_large_result_the_first_wrong_row_is_shown():
     def wrong_later(x, num_heads):
         result = split.reference(x, num_heads).clone()
