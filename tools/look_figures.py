@@ -71,8 +71,8 @@ MEASURE = """(selector) => {
             ground: coloured(element), page: coloured(element.closest("article")), dimmed: style.filter,
         };
     };
-    const all = [...document.querySelectorAll(selector)].filter(
-        (one) => one.getBoundingClientRect().width > 1 && !one.parentElement.closest("svg, figcaption, .mhalib-instrument"));
+    const all = [...document.querySelectorAll(selector)].filter((one) => one.getBoundingClientRect().width > 1
+        && !one.parentElement.closest("svg, figcaption, .mhalib-instrument"));
     return all.map((one, place) => { one.dataset.lookFigure = place; return of(one); });
 }"""
 EXACT = 1.0  # pixels
