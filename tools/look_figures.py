@@ -65,14 +65,14 @@ MEASURE = """(selector) => {
         const over = Math.max(box[0] + box[2] - right, left - box[0], box[2] - frame.width);
         const whole = style.objectFit === "contain" || style.objectFit === "scale-down";
         return {
-            number: element.closest("figure[id]")?.id ?? "", inline, box, over, left, right,
+            name: element.closest("figure[id]")?.id ?? "", inline, box, over, left, right,
             natural: whole ? [0, 0] : natural,
             source: inline ? "" : element.currentSrc,
             ground: coloured(element), page: coloured(element.closest("article")), dimmed: style.filter,
         };
     };
-    const all = [...document.querySelectorAll(selector)].filter((one) => one.checkVisibility()
-        && one.getBoundingClientRect().width > 1 && !one.parentElement.closest("svg, figcaption, .mhalib-instrument"));
+    const all = [...document.querySelectorAll(selector)].filter((one) => one.getBoundingClientRect().width > 1
+        && !one.parentElement.closest("svg, figcaption, .mhalib-instrument"));
     return all.map((one, place) => { one.dataset.lookFigure = place; return of(one); });
 }"""
 EXACT = 1.0  # pixels
@@ -97,7 +97,7 @@ class Figure:
     """A figure as it is seen in a mode; sizes in pixels of CSS."""
 
     name: str
-    """`Figure 7.1`; where it has no number, its identifier, or `picture 2`."""
+    """`Figure 7.1`; where it has no number, `opening figure` or `picture 2`."""
     box: tuple[float, float, float, float]
     """Left, top, width and height of what is drawn, on the page."""
     natural: tuple[float, float]
@@ -190,8 +190,9 @@ def figures(browser: Browser, page: Page) -> list[Figure]:
     page.evaluate(UNFOLD)
     found, names = [], set()
     for place, one in enumerate(page.evaluate(MEASURE, FIGURES)):
-        number = re.fullmatch(r"figure-(\d+)-(\d+)", one["number"])
-        name = f"Figure {number[1]}.{number[2]}" if number else one["number"] or f"picture {place + 1}"
+        number = re.fullmatch(r"figure-(\d+)-(\d+)", one["name"])
+        name = f"Figure {number[1]}.{number[2]}" if number else f"picture {place + 1}"
+        name = "opening figure" if one["name"] == "opening-figure" else name
         name += f", part {place + 1}" if name in names else ""
         names.add(name)
         left, top, width, height = one["box"]

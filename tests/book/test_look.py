@@ -230,7 +230,7 @@ DARK_CELL = '<rect x="10" y="40" width="100" height="30" fill="#333"/>'
         (word("query", more='fill="#222" opacity="0.3"'), word("query", more=PALE), {"1280 light"}),
         (DARK_CELL + word("0.7", more=DARK), word("query", more=PALE), {"1280 light"}),
         (DARK_CELL + word("0.7", more=PALE), word("query", more=PALE), set()),
-        (DARK_CELL + word("over its edge", 60, more=DARK), word("query", more=PALE), {"1280 light"}),
+        (DARK_CELL + word("over its edge", 92, more=DARK), word("query", more=PALE), {"1280 light"}),
         (word("query", more='fill="#767676"'), word("query", more=PALE), set()),
         (word("query", more='fill="#868686"'), word("query", more=PALE), {"1280 light"}),
         (word("query", size=30, more='fill="#868686"'), word("query", more=PALE), set()),

@@ -66,7 +66,7 @@ body {{ margin: 0; font: 16px sans-serif; }} p, pre, h1 {{ margin: 0; height: 50
 img {{ display: block; }} pre {{ width: 100px; }} {style}</style></head><body><article>
 <h1>Four words of title<a class="headerlink" href="#x">#</a></h1><p>These six words are the core.</p>
 <details><summary>Show how this page installs</summary><pre>install(everything)</pre>
-<figure><img src="{image}.png" alt=""></figure></details>
+<div class="cell_output"><pre>one line more</pre></div><figure><img src="one.png" alt=""></figure></details>
 <details><summary>Show how Figure 1.1 is drawn</summary><pre>draw()</pre></details>
 <div class="cell_output"><pre>one line</pre></div><div class="cell_output"><pre>two
 lines</pre></div>
@@ -161,6 +161,7 @@ def test_only_what_differs_from_another_build_is_shown(tmp_path: Path, packed: b
     changed = [line for line in lines if line.startswith("chapters/02_b: Figure 1.1, 1280 light")]
     assert len(changed) == 1
     assert "of it differs" in changed[0]
+    assert not [line for line in lines if line.startswith("chapters/02_b: picture 1")]  # in the fold, it is as it was
     assert all(line.endswith("it is new") for line in lines if line.startswith("chapters/03_new"))
     assert {path.name for path in (out / "changed").iterdir()} >= {"02_b-1.png", "03_new-1.png"}
 
