@@ -130,8 +130,9 @@ def cut_out(page: Page, boxes: Sequence[Sequence[float]]) -> list[NDArray[np.uin
     width = int(max(x + wide for x, _, wide, _, _ in boxes)) + 1
     strips = []
     for top in range(0, height, STRIP):
-        clip = {"x": 0, "y": top, "width": width, "height": min(STRIP, height - top)}
-        shot = page.screenshot(full_page=True, clip=clip)
+        shot = page.screenshot(
+            full_page=True, clip={"x": 0, "y": top, "width": width, "height": min(STRIP, height - top)}
+        )
         strips.append(np.asarray(Image.open(io.BytesIO(shot)).convert("L")))
     whole = np.concatenate(strips)
     return [whole[int(y) : int(y + high) + 1, int(x) : int(x + wide) + 1] for x, y, wide, high, _ in boxes]

@@ -24,6 +24,8 @@ HTML = ROOT / "_build/html"
 SCREEN_ONLY = (
     "a.headerlink, p.downloads, figure.opening, div.tag_set-up, a.front-start, button.copybtn, noscript, img.only-dark"
 )
+SYMBOLS = ("math", "code", "em", "i")
+ONE_LETTER_WORDS = ("a", "à", "y")  # of English and French
 POINTS_TO_IDS = ("aria-labelledby", "aria-describedby", "aria-controls", "for", "headers")
 
 
@@ -131,13 +133,20 @@ def own_id(page: str, name: str) -> str:
 
 
 def summary_of(fold: Tag) -> str:
-    """What is written on a fold, as a heading: `Show how Figure 7.2 is drawn` -> `How Figure 7.2 is drawn`."""
+    """What is written on a fold, as a heading: `Show how Figure 7.2 is drawn` -> `How Figure 7.2 is drawn`.
+
+    A symbol keeps its case: `f need not be a dot product` says something of f.
+    """
     summary = fold.find("summary", recursive=False)
     if summary is None:
         return "Details"
     said = summary.select_one("p.collapsed, span.in-words") or summary
     words = " ".join(said.get_text(" ").split()).removeprefix(": ").removeprefix("Show ")
-    return words[:1].upper() + words[1:]
+    marked = said.find(SYMBOLS)
+    begins = isinstance(marked, Tag) and words.startswith(" ".join(marked.get_text(" ").split()))
+    first = words.partition(" ")[0]
+    is_symbol = begins or (len(first) == 1 and first not in ONE_LETTER_WORDS)
+    return words if is_symbol else words[:1].upper() + words[1:]
 
 
 def belongs_to(fold: Tag) -> Tag | None:

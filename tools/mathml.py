@@ -67,7 +67,7 @@ BOLD = {**{chr(65 + n): 0x1D400 + n for n in range(26)}, **{chr(97 + n): 0x1D41A
 BOLD |= {str(n): 0x1D7CE + n for n in range(10)}
 THIN = '<mspace width="0.167em"/>'
 OPERATOR = re.compile(r"(?:<m\w+>)*<mo\b")
-"""Among nothing but words and spaces, MathML gives an operator's spaces to its whole row: a=b. An empty letter helps."""
+"""One operator among words and spaces: MathML gives its spaces to the whole row, a=b. An empty letter prevents that."""
 UNARY_AFTER = ("", "bin", "op", "rel", "open", "punct")
 """After these, at the start too, TeX takes a binary operator for a sign: -1."""
 
