@@ -120,20 +120,20 @@ def test_the_code_of_each_figure_is_behind_a_word_of_its_caption_or_beside_it(ch
     assert all(figure["name"] or figure["beside"] for figure in found.values())
 
 
-def test_what_a_cell_prints_beside_its_figure_is_behind_the_word_too(screen: Page, site: str) -> None:
+def test_what_a_cell_prints_beside_its_figure_is_behind_the_word_too(browser: Browser, screen: Page, site: str) -> None:
     screen.goto(f"{site}chapters/07_per_head_heatmaps.html")
     printed = screen.locator("#figure-7-4 .figure-text")
     assert not printed.is_visible()
     screen.locator("#figure-7-4 summary").press("Enter")
     assert printed.is_visible()
     assert "previous word" in printed.inner_text()
-    print_ = screen.context.new_page()
-    print_.emulate_media(media="print")
-    print_.goto(screen.url)
-    assert print_.locator("#figure-7-4 .figure-text").is_visible()
-    assert "Show how Figure 7.4 is drawn" in print_.locator("#figure-7-4 summary").inner_text()
-    assert not print_.locator("figure.opening").is_visible()
-    print_.close()
+    paper = browser.new_page()
+    paper.emulate_media(media="print")
+    paper.goto(screen.url)
+    assert paper.locator("#figure-7-4 .figure-text").is_visible()
+    assert "Show how Figure 7.4 is drawn" in paper.locator("#figure-7-4 summary").inner_text()
+    assert not paper.locator("figure.opening").is_visible()
+    paper.close()
 
 
 def test_on_a_phone_the_picture_of_the_head_fills_the_width(browser: Browser, site: str) -> None:
