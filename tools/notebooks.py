@@ -64,9 +64,9 @@ missing = " ".join(name for name in needs if find_spec(name) is None)
 {renames}if missing:
     %pip install --quiet {{missing}}
 
-from mhalib import style
+import mhalib
 
-style.use()  # how the figures of this book look"""
+mhalib.style.use()  # how the figures of this book look"""
 
 NEEDS = ("torch", "numpy", "matplotlib", "seaborn", "safetensors", "tqdm")  # what mhalib needs
 OWN_NEEDS = {  # what one chapter needs beyond that
