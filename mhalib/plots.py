@@ -314,7 +314,7 @@ def score_grid(
     _hatch(ax, scored)
     image = ax.pcolormesh(table, cmap=colours, vmin=vmin, vmax=vmax, edgecolors="white", linewidth=0.5)
     ax.figure.colorbar(image, ax=ax, label=label, pad=0.02)
-    drawn = image.cmap(image.norm(table))
+    drawn = np.asarray(image.cmap(image.norm(table)))
     for row, column in np.argwhere(scored & annotate):
         colour = style.letters_on(drawn[row, column])
         text = _written(f"{table[row, column]:.2f}", num_heads)
