@@ -6,7 +6,7 @@ PORT   ?= 8000
 # LANGUAGE=fr as make was told it: systems have a variable of this name, too
 IN     := $(if $(findstring command,$(origin LANGUAGE)),$(strip $(LANGUAGE)))
 
-.PHONY: help book pdf epub offline catalogues test quick serve notebooks rehearse results exercises mutants chapter address bench frameworks lab lint
+.PHONY: help book pdf epub offline catalogues test quick look serve notebooks rehearse results exercises mutants chapter address bench frameworks lab lint
 .PHONY: javascript clean
 .DELETE_ON_ERROR:
 
@@ -32,9 +32,8 @@ catalogues: $(READY) ## what there is to translate: LANGUAGE=fr, and BEGIN="02_s
 offline: book ## one zip of the pages and the notebooks that needs no network: _build/attention-head-by-head.zip
 	$(BIN)/python tools/offline.py
 
-pdf: book ## print the whole book as one PDF, linked on the start page; with VECTORS=1 its figures are drawn anew as SVG
+pdf: book ## print the whole book as one PDF, linked on the start page
 	@echo "== PDF"
-	$(if $(VECTORS),$(BIN)/python tools/vectors.py)
 	$(BIN)/python tools/paper.py
 
 epub: book ## make an EPUB of the whole book, linked on the start page
@@ -59,6 +58,9 @@ lint: $(READY) ## ruff, mypy, who may import whom, and Biome and TypeScript wher
 
 javascript: $(READY) ## what checks JavaScript: Node into .venv, Biome and TypeScript into node_modules
 	$(BIN)/python tools/javascript.py --install
+
+look: book ## what a reader sees: figures, first screens, formulas; PAGES="7 12" chooses, AGAINST=folder-or-zip shows what changed
+	$(BIN)/python tools/look.py $(if $(PAGES),--pages $(PAGES)) $(if $(AGAINST),--against '$(subst ','\'',$(AGAINST))')
 
 serve: book ## build, then show the book at http://localhost:8000
 	@echo "http://localhost:$(PORT)   (stop with Ctrl-C)"

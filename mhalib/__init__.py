@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         saved,
         shapes,
         style,
+        tables,
         train,
         variants,
         widgets,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from .overlays import attention_on_picture
     from .plots import head_heatmap, head_heatmaps, head_wall, number_grid, score_grid
     from .shapes import check_shape, ledger
+    from .tables import number_table
 
 _HOMES = {  # where a name comes from; those that are not here are modules
     **dict.fromkeys(("Band", "KeyValueCache", "MultiHeadAttention", "attend", "causal_mask"), "attention"),
@@ -63,6 +65,7 @@ _HOMES = {  # where a name comes from; those that are not here are modules
     **dict.fromkeys(("check_shape", "ledger"), "shapes"),
     "attention_on_picture": "overlays",
     "best_device": "devices",
+    "number_table": "tables",
 }
 
 __all__ = [
@@ -93,6 +96,7 @@ __all__ = [
     "merge_heads",
     "models",
     "number_grid",
+    "number_table",
     "padding_mask",
     "parallel",
     "plots",
@@ -107,6 +111,7 @@ __all__ = [
     "split_heads",
     "style",
     "switched_off",
+    "tables",
     "train",
     "transpose_output",
     "transpose_qkv",

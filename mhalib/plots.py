@@ -7,6 +7,7 @@ vision; the colour says which head it is. Cells that a mask hides are hatched: h
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ import seaborn as sns
 import torch
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Colormap, ListedColormap, Normalize, to_rgb
+from matplotlib.colors import Colormap, ListedColormap, Normalize
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
@@ -40,7 +41,9 @@ COLOUR_MAP = "weights"
 """From paper, 0, to dark: matplotlib's name of the colours of weights, which `mhalib.style` gives it."""
 DPI = 100
 """Dots per inch of the figures that the functions here open."""
-HIDDEN_STYLE: dict[str, Any] = {"facecolor": "#eceef1", "hatch": "////", "edgecolor": "#b4bbc4", "linewidth": 0.0}
+GAP = 0.15
+"""Inches between two heads side by side."""
+HIDDEN_STYLE: dict[str, Any] = {"facecolor": style.HIDDEN, "hatch": "////", "edgecolor": style.HATCH, "linewidth": 0.0}
 """How a cell is drawn that the mask hides."""
 MARK_STYLE: dict[str, Any] = {"fill": False, "edgecolor": "#d1495b", "linewidth": 2.5}
 """How a cell or a row is framed that a plot points out."""
@@ -103,15 +106,17 @@ def head_heatmap(
         linecolor="white",
         annot=annotate,
         fmt=".2f",
-        annot_kws={"fontsize": 8},
         cbar=colorbar,
         cbar_kws={"label": "attention weight", "shrink": 0.8},
         xticklabels=False,
         yticklabels=False,
         ax=ax,
     )
-    for text in ax.texts:  # seaborn has chosen white or nearly black
-        text.set_color(style.ON_DARK if sum(to_rgb(text.get_color())) > 2 else style.ON_PALE)
+    for text in ax.texts:  # seaborn writes in white on shades that are too pale for it
+        text.set_color(style.letters_on(palette(float(text.get_text()) / vmax)))
+        text.set_text(_written(text.get_text(), table.shape[1]))
+    for spine in ax.spines.values():  # where weights of 0 end, since they are paper
+        spine.set(visible=True, edgecolor=style.FRAME, linewidth=0.8)
     ax.set_xticks(np.arange(len(keys)) + 0.5, keys, rotation=0 if max(map(len, keys)) < 3 else 90)
     ax.set_yticks(np.arange(len(queries)) + 0.5, queries, rotation=0)
     set_fonts([*ax.get_xticklabels(), *ax.get_yticklabels()])
@@ -152,7 +157,6 @@ def head_heatmaps(
     num_heads, num_queries, num_kvpairs = table.shape
     query_space = _label_length(clean_labels("queries", queries, num_queries))  # an error comes before a figure is made
     key_space = _label_length(clean_labels("keys", keys, num_kvpairs))
-    beside = 1.3 + query_space
     seen = seen_cells(mask, table.shape)
     require_positive("vmax", vmax)
     titles = [f"head {i}" for i in range(num_heads)] if titles is None else as_list("titles", titles)
@@ -160,8 +164,9 @@ def head_heatmaps(
     for each in titles:
         require_text("each title", each)
     if ax is None:
-        side_by_side, cell = _columns(num_heads, ncols, num_kvpairs, style.WIDEST - beside)
-        axes = _grid(num_heads, side_by_side, (cell * num_kvpairs + 0.4, cell * num_queries + 0.3 + key_space), beside)
+        side_by_side, cell = _columns(num_heads, ncols, num_kvpairs, style.WIDEST - query_space - 0.3)
+        panel = cell * num_kvpairs + GAP, cell * num_queries + 0.45 + key_space
+        axes = _grid(num_heads, side_by_side, panel, query_space + 0.3)
     else:
         side_by_side = num_heads
         axes = list(ax.flat) if isinstance(ax, np.ndarray) else as_list("ax", ax)
@@ -248,8 +253,9 @@ def head_wall(
         ax.set_xticks(head_centres, [str(i) for i in range(num_heads)])
         ax.set_yticks(layer_centres, [str(i) for i in range(num_layers)])
         ax.tick_params(length=0)
+    ax.set_facecolor(style.LINE)  # between the heads: paper is a weight of 0
     for spine in ax.spines.values():
-        spine.set_visible(False)
+        spine.set_color(style.LINE)
     for layer, head in marked:
         corner = (head * (num_kvpairs + gap) - 0.5, layer * (num_queries + gap) - 0.5)
         ax.add_patch(Rectangle(corner, num_kvpairs, num_queries, clip_on=False, **MARK_STYLE))
@@ -308,10 +314,10 @@ def score_grid(
     _hatch(ax, scored)
     image = ax.pcolormesh(table, cmap=colours, vmin=vmin, vmax=vmax, edgecolors="white", linewidth=0.5)
     ax.figure.colorbar(image, ax=ax, label=label, pad=0.02)
+    drawn = np.asarray(image.cmap(image.norm(table)))
     for row, column in np.argwhere(scored & annotate):
-        colour = style.ON_DARK if (table[row, column] - vmin) / (vmax - vmin) > 0.5 else style.ON_PALE
-        text = f"{table[row, column]:.2f}"
-        text = text.replace("0.", ".", 1) if num_heads > 8 else text
+        colour = style.letters_on(drawn[row, column])
+        text = _written(f"{table[row, column]:.2f}", num_heads)
         ax.text(column + 0.5, row + 0.5, text, ha="center", va="center", color=colour)
     ax.set_xticks(np.arange(num_heads) + 0.5, [str(i) for i in range(num_heads)])
     ax.set_yticks(np.arange(num_layers) + 0.5, names, rotation=0)
@@ -371,7 +377,7 @@ def _columns(num_heads: int, ncols: int | None, num_kvpairs: int, width: float) 
     """How many heads stand side by side on `width` inches, no row nearly empty, and how wide a cell then is."""
 
     def cell(side_by_side: int) -> float:
-        return min(0.30, (width / side_by_side - 0.4) / num_kvpairs)
+        return min(0.30, (width / side_by_side - GAP) / num_kvpairs)
 
     if ncols is None:
         fitting = [n for n in range(1, num_heads + 1) if cell(n) >= 0.17]
@@ -384,11 +390,16 @@ def _columns(num_heads: int, ncols: int | None, num_kvpairs: int, width: float) 
 def _grid(num_heads: int, ncols: int, panel: tuple[float, float], beside: float) -> list[Axes]:
     """Axes for the heads on a new figure."""
     nrows = math.ceil(num_heads / ncols)
-    size = (panel[0] * ncols + beside, panel[1] * nrows + 0.8)
+    size = (max(3.9, panel[0] * ncols + beside), panel[1] * nrows + 0.9)  # what the bar says needs 3.9
     figure, grid = plt.subplots(nrows, ncols, figsize=size, dpi=DPI, layout="constrained", squeeze=False)
     for unused in grid.flat[num_heads:]:
         figure.delaxes(unused)
     return list(grid.flat[:num_heads])
+
+
+def _written(number: str, num_columns: int) -> str:
+    """A number as a cell has space for it: among more than eight columns, 0.25 is .25."""
+    return re.sub(r"\b0\.", ".", number) if num_columns > 8 else number
 
 
 def _label_length(labels: list[str]) -> float:
@@ -398,7 +409,7 @@ def _label_length(labels: list[str]) -> float:
 
 def _shared_colorbar(axes: list[Axes], vmax: float) -> None:
     scale = ScalarMappable(Normalize(0.0, vmax), "ink")
-    bar = axes[0].figure.colorbar(scale, ax=axes, shrink=0.8, aspect=25, pad=0.02)
+    bar = axes[0].figure.colorbar(scale, ax=axes, location="bottom", shrink=0.8, aspect=30, pad=0.02)
     bar.set_label(f"attention weight, one scale for all heads: 0 to {vmax:g}")
 
 
@@ -407,6 +418,11 @@ def _palette(head: int | None) -> Colormap:
 
 
 def _hatch(ax: Axes, seen: NDArray[np.bool_]) -> None:
-    """Hatch the hidden cells. A heatmap's cell (row, column) covers x from column and y from row, one unit each."""
-    for row, column in zip(*np.nonzero(~seen), strict=True):
-        ax.add_patch(Rectangle((column, row), 1, 1, **HIDDEN_STYLE))
+    """Hatch the hidden cells, neighbours of one row as one piece: an SVG of a causal mask is then ten times as short.
+
+    A heatmap's cell (row, column) covers x from column and y from row, one unit each.
+    """
+    for row, hidden in enumerate(~seen):
+        ends = np.flatnonzero(np.diff(hidden, prepend=False, append=False))
+        for start, end in ends.reshape(-1, 2).tolist():
+            ax.add_patch(Rectangle((start, row), end - start, 1, **HIDDEN_STYLE))

@@ -19,7 +19,7 @@ import matplotlib as mpl
 import numpy as np
 from cycler import cycler
 from matplotlib.backends import backend_svg
-from matplotlib.colors import Colormap, ListedColormap, to_hex
+from matplotlib.colors import Colormap, ListedColormap, to_hex, to_rgb
 from matplotlib.path import Path
 from matplotlib.transforms import Affine2D
 from numpy.typing import NDArray
@@ -29,15 +29,37 @@ from ._validate import require_count
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+__all__ = [
+    "FRAME",
+    "HEADS",
+    "INK",
+    "LINE",
+    "MUTED",
+    "ON_DARK",
+    "ON_PALE",
+    "PAPER",
+    "TINTS",
+    "WIDEST",
+    "as_svg",
+    "head_colour",
+    "head_map",
+    "head_stops",
+    "stops",
+    "use",
+]
+
 PAPER = "#ffffff"
+"""The ground of a figure, and a weight of 0."""
 INK = "#1c2430"
 """Letters, axes and what is to be read."""
 MUTED = "#5b6675"
 """What stands behind: a control, chance, a line to compare with."""
 LINE, FRAME = "#d5dbe3", "#97a1ae"
 """Lines of a grid, and the frame of a picture."""
-ON_PALE, ON_DARK = "#101418", "#fdfdfd"
+ON_PALE, ON_DARK = "#020202", "#fefefe"
 """Letters on a pale and on a dark cell of a heat map. On a dark page they stay as they are, as the cell does."""
+HIDDEN, HATCH = "#eceef1", "#8b95a3"
+"""A cell of a heat map that a mask hides, and the lines on it. They stay, too: the whole map is a plate of paper."""
 HEADS = ("#1f6fb5", "#b86a00", "#1d8059", "#8a4fa3", "#b8413a", "#0e7c86", "#a8437c", "#6b6a1f")
 """The colours of head 0, head 1, ..., kept through the whole book. Head 8 begins anew."""
 TINTS = ("#d3e4f4", "#f3ddbd", "#cde8db", "#e6d7ee", "#f4d5d2", "#cce6e9", "#f0d3e1", "#e3e2c4")
@@ -57,7 +79,6 @@ SETTINGS: Any = {
     "ytick.color": FRAME,
     "xtick.labelcolor": INK,
     "ytick.labelcolor": INK,
-    "hatch.color": MUTED,
     "grid.color": LINE,
     "legend.edgecolor": LINE,
     "legend.framealpha": 1.0,
@@ -69,6 +90,7 @@ SETTINGS: Any = {
     "image.cmap": "weights",
     "image.interpolation": "none",  # an SVG holds one point for each number, and the page enlarges it
     "figure.dpi": 100,
+    "figure.constrained_layout.h_pad": 0.08,  # inches: a title is nearer to its own picture than to the one above
     "svg.hashsalt": "mhalib",
 }
 
@@ -95,9 +117,20 @@ def head_map(head: int) -> Colormap:
     return mpl.colormaps[f"head {head % len(HEADS)}"]
 
 
+def letters_on(colour: Any) -> str:
+    """Of the two colours for letters on a cell the one that can be read better on this colour, by WCAG's contrast."""
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour))
+    return ON_PALE if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 else ON_DARK
+
+
 def stops(name: str, count: int = 33) -> list[str]:
     """`count` colours of a colour map as "#rrggbb", from 0 to 1, for pictures that a page draws itself."""
     return [to_hex(colour) for colour in mpl.colormaps[name](np.linspace(0.0, 1.0, count))]
+
+
+def head_stops(count: int = 17) -> list[list[str]]:
+    """The `stops` of each head's map, head 0 first."""
+    return [stops(f"head {head}", count) for head in range(len(HEADS))]
 
 
 def use() -> None:
@@ -211,7 +244,7 @@ class _Canvas(backend_svg.FigureCanvasSVG):
 def _shades(hue: float, colourful: float) -> Colormap:
     """A map from paper to dark in even steps of lightness, in one hue of OKLCH (Ottosson 2020)."""
     share = np.linspace(0.0, 1.0, 256)
-    lightness = 1.0 - 0.70 * share
+    lightness = 1.0 - 0.71 * share
     chroma = (
         colourful * np.sin(np.pi * np.clip(0.12 * (share > 0) + 0.74 * share, 0.0, 1.0)) * np.minimum(1.0, 6 * share)
     )

@@ -92,8 +92,11 @@ def moved_config(text: str, old: Address, new: Address) -> str:
 
 
 def moved_readme(text: str, old: Address, new: Address) -> str:
-    """README clones into a folder of the repository's name; its second line says while there is none."""
+    """README clones into a folder of the repository's name, and installs the package as notebooks do; its second line
+    says while there is none."""
     text = moved(text, old, new).replace(f"&& cd {old.name}\n", f"&& cd {new.name}\n")
+    url = GITHUB + new.slug
+    text = text.replace(notebooks.package(url, old.branch), notebooks.package(url, new.branch))
     return with_note(text, new.slug)
 
 

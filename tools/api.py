@@ -125,6 +125,13 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "07_per_head_heatmaps": "head_heatmaps HIDDEN_STYLE=hatched",
         "16_what_heads_look_at": "head_wall score_grid MARK_STYLE=marked DPI=dpi",
     },
+    "mhalib.style": {
+        "07_per_head_heatmaps": (
+            "use head_colour=colour head_map=colour HEADS=colour TINTS=colour head_stops=colour stops=colour "
+            "PAPER=pale ON_PALE=pale ON_DARK=dark INK=dark MUTED=dark LINE=scale FRAME=scale WIDEST=wide as_svg=picture"
+        ),
+    },
+    "mhalib.tables": {"24_counting": "number_table NumberTable=number_table"},
     "mhalib.overlays": {"14_seeing_with_heads": "attention_on_picture VEIL=colour"},
     "mhalib.widgets": {
         "01_weighted_average": "AttentionPlayground",

@@ -11,7 +11,9 @@ from typing import Any
 
 import downloads
 import nbformat
+import page_head
 import statements
+import theme_words
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
@@ -50,15 +52,17 @@ def mend_roles(app: Sphinx, page: str, template: str, context: dict[str, Any], d
     """docutils gives the entries of a bibliography a role that the list around them may not hold, and MyST-NB gives
     all folds one name, which hides from screen readers what is written on them."""
     if "body" in context:
-        body = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
-        context["body"] = body.replace('<summary aria-label="Toggle hidden content">', "<summary>")
+        entries, folds = theme_words.ENTRIES, theme_words.FOLD
+        body = theme_words.replaced_within(context["body"], entries, theme_words.ENTRY, 'role="listitem"', page)
+        context["body"] = theme_words.replaced_within(body, folds, theme_words.FOLD_NAME, "<summary>", page)
 
 
 def number_chapter(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
     """Tell the style sheet a chapter's number, which it shows on paper."""
     found = re.match(r"chapters/(\d\d)_", page)
     if found and "body" in context:
-        context["body"] = context["body"].replace("<h1>", f'<h1 data-chapter="{int(found[1])}">', 1)
+        title = f'{theme_words.TITLE} data-chapter="{int(found[1])}"'
+        context["body"] = theme_words.replaced(context["body"], theme_words.TITLE, title, page)
 
 
 def link_downloads(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
@@ -150,7 +154,8 @@ def mark_statements(app: Sphinx, doctree: nodes.document, docname: str) -> None:
             outputs[0].insert(0, nodes.raw("", OF_THIS_RUN, format="html"))
         elif stated := stated_in(docname, cell):
             said = html.escape(f"Another run may differ by {stated}", quote=True)
-            outputs[0].insert(0, nodes.raw("", MEASURED.format(said=said), format="html"))
+            printed = [part for part in cell.findall(nodes.container) if "figure-text" in part["classes"]]
+            (printed or outputs)[0].insert(0, nodes.raw("", MEASURED.format(said=said), format="html"))
 
 
 def stated_in(docname: str, cell: nodes.container) -> statements.Measured | None:
@@ -163,7 +168,7 @@ def stated_in(docname: str, cell: nodes.container) -> statements.Measured | None
 
 def prepare_cells(app: Sphinx, docname: str, source: list[str]) -> None:
     """Name the folds, and show of an exercise the code to mend; solution and what the checker says are folded."""
-    if not app.env.doc2path(docname).endswith(".ipynb"):
+    if not str(app.env.doc2path(docname)).endswith(".ipynb"):
         return
     notebook = nbformat.reads(source[0], as_version=4)
     cells = []
@@ -219,6 +224,9 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("doctree-resolved", caption_figures)
     app.connect("doctree-resolved", link_figures)
     app.connect("doctree-resolved", keep_columns)
+    app.connect("doctree-resolved", page_head.fold_head)
+    app.connect("doctree-resolved", page_head.fold_code_of_figures)
+    app.connect("doctree-resolved", page_head.open_with_picture)
     app.connect("doctree-resolved", mark_statements)
     app.connect("html-page-context", mend_roles)
     app.connect("html-page-context", number_chapter)

@@ -15,10 +15,11 @@ from typing import Any
 import catalogues
 import nbformat
 from docutils import nodes
+from docutils.utils import new_document
+from myst_parser.parsers.sphinx_ import MystParser
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
-from sphinx.transforms.i18n import publish_msgstr
 from sphinx.util.nodes import extract_messages
 
 LAUNCHED: dict[str, set[str]] = {}  # page -> the paragraphs of cells with links to the repository
@@ -151,10 +152,11 @@ class MarkWhatIsEnglish(SphinxTransform):
 
     def before(self, text: str, say: Any) -> nodes.admonition:
         """An older translation, under the English text that is true now."""
-        path = self.env.doc2path(self.env.docname)
-        older = publish_msgstr(self.app, text, path, 0, self.config, self.document.settings)  # type: ignore[arg-type]
+        older = new_document(f"{self.document.current_source}: an older translation", self.document.settings)
+        older.reporter = self.document.reporter
+        MystParser().parse(text, older)
         stale = box(say(STALE_TITLE), say(STALE), "warning")
-        stale += older
+        stale += older.children
         stale["classes"].append("stale-translation")
         return stale
 
@@ -188,7 +190,7 @@ def launches(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
 
 def translate_launches(app: Sphinx, docname: str, source: list[str]) -> None:
     """The cells with links to the repository are put together from phrases, as `make notebooks` writes them."""
-    if app.env.doc2path(docname).endswith(".ipynb") and catalogues.read(app.config.language, docname) is not None:
+    if str(app.env.doc2path(docname)).endswith(".ipynb") and catalogues.read(app.config.language, docname) is not None:
         notebook = nbformat.reads(source[0], as_version=4)
         for cell in launches(notebook):
             cell.source = catalogues.in_phrases(app.config.language, cell.source)
@@ -197,7 +199,7 @@ def translate_launches(app: Sphinx, docname: str, source: list[str]) -> None:
 
 def note_launches(app: Sphinx, docname: str, source: list[str]) -> None:
     """Note the paragraphs of these cells, as they are when all have changed them: no catalogue holds them."""
-    if needed(app) and app.env.doc2path(docname).endswith(".ipynb"):
+    if needed(app) and str(app.env.doc2path(docname)).endswith(".ipynb"):
         cells = launches(nbformat.reads(source[0], as_version=4))
         LAUNCHED[docname] = {catalogues.one_line(part) for cell in cells for part in cell.source.split("\n\n")}
 

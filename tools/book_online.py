@@ -16,14 +16,15 @@ from typing import Any
 from urllib.parse import urljoin
 
 import catalogues
+import figures
 import notebooks
 from book_extension import figure_id
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
+from theme_words import SIDEBAR
 
 VERSIONS = "versions.json"  # beside the versions' folders; tools/versions.py writes it
-SIDEBAR = ["navbar-logo.html", "icon-links.html", "search-button-field.html", "sbt-sidebar-nav.html"]
 SHORTEST, LONGEST = 60, 200  # letters of a description; search engines cut off more
 ON_LAUNCH = "SageMaker Studio Lab"
 NEEDS_ADDRESS = ("launch_buttons", "repository_url", "use_repository_button", "use_issues_button")
@@ -87,6 +88,22 @@ def card(doctree: nodes.document, page: str) -> tuple[str, str]:
     return FRONT_PICTURE, "A wall of 72 small heatmaps: each head of an encoder, reading one sentence"
 
 
+def drawn(app: Sphinx, picture: str) -> str:
+    """The PNG of a picture that is to be drawn as one when all files are written: previews of links show no SVG."""
+    path = Path(picture)
+    if path.suffix != ".svg":
+        return picture
+    app.__dict__.setdefault("book_cards", set()).add(picture)
+    return path.with_suffix(".png").as_posix()
+
+
+def draw_cards(app: Sphinx, exception: Exception | None) -> None:
+    if exception is None and app.builder.format == "html":
+        for picture in sorted(app.__dict__.get("book_cards", ())):
+            svg = Path(app.outdir, picture)
+            figures.as_png(svg, svg.with_suffix(".png"))
+
+
 def describe(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
     """Write what search engines and previews of links say of a page into its head."""
     if doctree is None:
@@ -97,6 +114,7 @@ def describe(app: Sphinx, page: str, template: str, context: dict[str, Any], doc
         said["og:description"] = text
     if app.config.html_baseurl:
         picture, alt = card(doctree, page)
+        picture = drawn(app, picture)
         said["og:url"] = urljoin(app.config.html_baseurl, app.builder.get_target_uri(page))
         said |= {"og:image": urljoin(app.config.html_baseurl, picture), "og:image:alt": alt}
     tags = [f'<meta property="{name}" content="{html.escape(one, quote=True)}" />' for name, one in said.items()]
@@ -126,4 +144,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("config-inited", choose_version, priority=710)
     app.connect("html-page-context", describe)
     app.connect("build-finished", write_sitemap)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    app.connect("build-finished", draw_cards)
+    return {"parallel_read_safe": True, "parallel_write_safe": False}  # remembers which cards to draw

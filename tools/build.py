@@ -32,12 +32,12 @@ SHARED = (  # besides the pages themselves
     "chapters/_static/**/*",
     "tools/*.py",
     "tools/*.js",
+    "tools/templates/*",
     "mhalib/widgets/*",
 )
 PAGES = ("chapters/*.ipynb", "chapters/*.md")
 API_PAGES = ("chapters/api*.md",)
 PACKAGE = ("mhalib/**/*.py",)
-WARNINGS_ARE_ERRORS = ("-W", "-n", "--keep-going")
 
 
 def fingerprints(root: Path, patterns: tuple[str, ...]) -> dict[str, str]:
@@ -93,7 +93,7 @@ def build(root: Path, everything: bool = False) -> int:
     state.unlink(missing_ok=True)
     for page in (page for page in now["pages"] if what == "changed" and before["pages"][page] != now["pages"][page]):
         os.utime(root / page)  # Sphinx goes by times, and what git or a copy put back may have an old one
-    command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(root), *WARNINGS_ARE_ERRORS]
+    command = [sys.executable, str(Path(__file__).with_name("sphinx_book.py")), str(root), "--strict"]
     status = subprocess.run([*command, "--all"] if what == "all" else command, check=False).returncode
     if status == 0:
         start = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))["root"]

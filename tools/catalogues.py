@@ -23,10 +23,10 @@ from pathlib import Path
 
 import nbformat
 import release
+import sphinx_book
 import yaml
 from babel.messages.catalog import Catalog
 from babel.messages.pofile import read_po
-from jupyter_book.sphinx import build_sphinx
 from sphinx_intl.basic import update
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -186,18 +186,9 @@ MADE = {  # words on a page that its notebook does not hold
 
 def collect(root: Path, target: Path) -> None:
     """Have Sphinx write the passages of all pages into `target`."""
-    settings = {"latex_individualpages": False, "external_toc_path": str(root / "_toc.yml")}
-    settings |= {"gettext_compact": False, "gettext_location": False, "project": title(root), "version": version(root)}
-    done = build_sphinx(
-        root,
-        target,
-        noconfig=True,
-        path_config=root / "_config.yml",
-        confoverrides=settings,
-        builder="gettext",
-        quiet=True,
-        doctreedir=target.with_name("doctrees"),
-    )
+    settings = {"gettext_compact": False, "gettext_location": False, "project": title(root), "version": version(root)}
+    doctrees = target.with_name("doctrees")
+    done = sphinx_book.sphinx_build(root, target, "gettext", more=settings, quiet=True, doctrees=doctrees)
     if done != 0:
         raise RuntimeError(f"Sphinx could not collect the passages: {done}")
 
@@ -236,21 +227,9 @@ def all_standings(language: str) -> list[Standing]:
 
 def build(language: str, root: Path = ROOT) -> int:
     """Build the book in a language into _build/html-fr, every page anew; the exit status."""
-    settings = {"latex_individualpages": False, "external_toc_path": str(root / "_toc.yml"), "nitpicky": True}
-    settings |= {"language": language, "locale_dirs": [str(root / "locale")], "gettext_compact": False}
-    target = root / "_build" / f"html-{language}"
-    done = build_sphinx(
-        root,
-        target,
-        noconfig=True,
-        path_config=root / "_config.yml",
-        confoverrides=settings,
-        freshenv=True,
-        warningiserror=True,
-        keep_going=True,
-        doctreedir=root / "_build" / f".doctrees-{language}",
-    )
-    return done if isinstance(done, int) else 1
+    settings = {"language": language, "locale_dirs": [str(root / "locale")], "gettext_compact": False}
+    target, doctrees = root / f"_build/html-{language}", root / f"_build/.doctrees-{language}"
+    return sphinx_book.sphinx_build(root, target, more=settings, strict=True, everything=True, doctrees=doctrees)
 
 
 def main(given: Sequence[str] | None = None) -> int:

@@ -32,7 +32,7 @@ from playwright.sync_api import sync_playwright
 import mhalib
 
 STYLE = Path(__file__).with_name("ebook.css")
-FONT = joined.ROOT / "chapters/_static/stix-two-math.woff"  # its brackets grow, which letters of a book's font do not
+FONT = joined.ROOT / "chapters/_static/stix-two-math.woff2"  # its brackets grow, which letters of a book's font do not
 COVER = (1200, 1697)  # pixels
 STYLED = {"k", "kn", "kc", "kd", "c", "c1", "cm", "sd"}  # what ebook.css sets apart in code
 OF_SVG = {"viewbox": "viewBox", "preserveaspectratio": "preserveAspectRatio"}  # the parser of HTML knows no capitals
@@ -160,7 +160,7 @@ def package(leaves: Sequence[Leaf], pictures: Iterable[str], changed: datetime.d
         '<item id="cover" href="cover.xhtml" media-type="application/xhtml+xml"/>',
         '<item id="cover-image" href="cover.png" media-type="image/png" properties="cover-image"/>',
         '<item id="style" href="style.css" media-type="text/css"/>',
-        f'<item id="font" href="{FONT.name}" media-type="font/woff"/>',
+        f'<item id="font" href="{FONT.name}" media-type="font/woff2"/>',
     ]
     for leaf in leaves:
         found = [kind for kind, tag in (("mathml", "math"), ("svg", "svg")) if leaf.article.find(tag)]

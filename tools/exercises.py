@@ -2,7 +2,8 @@
 
     python tools/exercises.py
 
-It also writes the teacher's table of all exercises into chapters/teaching.md.
+It also writes the teacher's table of all exercises into chapters/teaching.md, and a hash of each code to mend into
+mhalib/classroom/checks/given.json, by which its checker knows it while nobody has touched it.
 
 A chapter marks what belongs to them by tags: `exercise-setup` (a code cell, copied), `exercise-text` (a markdown cell,
 copied) and `exercise` (a code cell with a solution). In the latter,
@@ -18,6 +19,7 @@ becomes what stands behind INSTEAD, without its `# `; where there is no INSTEAD,
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,6 +28,9 @@ import nbformat
 import notebooks
 from nbformat import NotebookNode
 
+from mhalib.classroom.checks._given import HASHES, fingerprint
+
+GIVEN = notebooks.ROOT / "mhalib/classroom/checks" / HASHES.name
 FOLDER = notebooks.ROOT / "exercises"
 TABLE = notebooks.CHAPTERS / "teaching.md"
 TABLE_BEGIN, TABLE_END = "<!-- written by tools/exercises.py -->\n", "<!-- end -->"
@@ -131,6 +136,13 @@ def code_to_mend(source: str) -> str | None:
     return without_solution(source).rpartition("\nchecks.")[0].rstrip()
 
 
+def given_code(chapters: Iterable[Path]) -> dict[str, str]:
+    """Each exercise whose code is to be mended, and the hash of that code."""
+    sources = [cell.source for path in chapters for cell in nbformat.read(path, as_version=4).cells]
+    given = [(code, source.rpartition("\nchecks.")[2]) for source in sources if (code := code_to_mend(source))]
+    return {call.partition("(")[0]: fingerprint(code, call.partition("(")[0]) for code, call in given}
+
+
 def with_solution(source: str) -> str:
     """The cell as the page shows it when it is unfolded: solved, without markers and what stands behind INSTEAD."""
     without_instead = re.sub(rf"^ *{INSTEAD}\n(?:.*\n)*?(?= *{END}$)", "", source, flags=re.M)
@@ -171,6 +183,7 @@ def main() -> None:
     for path in FOLDER.glob("*.ipynb"):
         if path.name not in wanted:
             path.unlink()
+    GIVEN.write_text(json.dumps(given_code(chapters), indent=1) + "\n", encoding="utf-8")
     page = TABLE.read_text(encoding="utf-8")
     written = with_table(page, table(chapters))
     if written != page:  # what is newer than the pages makes them be built anew

@@ -13,6 +13,8 @@ import colorsys
 import re
 from pathlib import Path
 
+import matplotlib
+import resvg_py
 from docutils import nodes
 from sphinx.application import Sphinx
 
@@ -30,8 +32,7 @@ IN_THE_DARK = {
     style.MUTED: "#9aa6b5",
     style.LINE: "#37414d",
     style.FRAME: "#5f6b79",
-    style.ON_PALE: style.ON_PALE,
-    style.ON_DARK: style.ON_DARK,
+    **{colour: colour for colour in (style.ON_PALE, style.ON_DARK, style.HIDDEN, style.HATCH)},
     **dict(
         zip(
             style.HEADS,
@@ -83,6 +84,20 @@ def pair_figures(app: Sphinx, doctree: nodes.document) -> None:
             one["classes"] = [*image["classes"], f"only-{name}"]
             pair.append(one)
         image.parent.replace(image, pair)
+
+
+def as_png(svg: Path, png: Path) -> None:
+    """Write a figure as PNG, three times as large, for who reads no SVG: previews of links."""
+    fonts = Path(matplotlib.get_data_path(), "fonts/ttf")
+    drawn = resvg_py.svg_to_bytes(
+        svg_path=str(svg),
+        dpi=96.0,
+        zoom=3.0,
+        font_dirs=[str(fonts)],
+        skip_system_fonts=True,
+        sans_serif_family="DejaVu Sans",
+    )
+    png.write_bytes(bytes(drawn))
 
 
 def above(node: nodes.Node) -> list[nodes.Element]:

@@ -1,11 +1,11 @@
 """Sphinx extension: finishes the pages when all are written, so that they are light, closed and work from a disk.
 
-The theme's pages load a dozen styles, a dozen scripts and an icon library, and run scripts that no policy could name.
-Here each page gets one style, one deferred script, the icons that the book shows, a Content-Security-Policy that knows
-its scripts by their hashes, a second skip link, pictures that come when they are near, and a word for readers without
-JavaScript. The search page reads the words around a result from scripts, which a page on a disk may load.
+The theme's pages load a dozen styles and a dozen scripts, and run scripts that no policy could name. Here each page
+gets one style, one deferred script, the icons that the book shows, a Content-Security-Policy that knows its scripts by
+their hashes, and pictures that come when they are near. The search page reads the words around a result from scripts,
+which a page on a disk may load. What a page has besides the theme's is in `templates/layout.html`.
 
-The theme's pages are read by their known words. Where one of these is missing, the build stops and names it.
+The theme's pages are read by the words of `theme_words.py`. Where one is missing, the build stops and names it.
 """
 
 from __future__ import annotations
@@ -15,36 +15,29 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import catalogues
 import icons
+import theme_words
 from sphinx.application import Sphinx
+from theme_words import ThemeError, replaced
 
 TOOLS = Path(__file__).parent
-INSTRUMENT = '<div class="mhalib-instrument"'
+INSTRUMENT_CLASS = 'class="mhalib-instrument"'
+INSTRUMENT = f"<div {INSTRUMENT_CLASS}"
 INSTRUMENTS = "_static/instruments.js"
 POLICY = '<meta http-equiv="Content-Security-Policy" content="'
-SKIP = re.compile(r'<a href="#main-content">[^<]+</a>')  # in the page's language
 TO_INSTRUMENT = "Skip to the instrument"
 WITHOUT_SCRIPT = (
     "Without JavaScript this page lacks its instruments, in whose place their numbers stand as tables, the search, "
     "the switch between light and dark, and the buttons that copy code."
 )
 PHRASES = (TO_INSTRUMENT, WITHOUT_SCRIPT)  # locale/*/LC_MESSAGES/book.po has them
-SEARCH_FETCHES = re.compile(r"fetch\(requestUrl\)\s*\.then\(\(responseData\) => responseData\.text\(\)\)")
+ICONS = "_static/icons.css"  # templates/layout.html asks for it
 STYLE = re.compile(r'<link\b(?=[^>]*\brel="stylesheet")[^>]*?\bhref="([^"?]+)[^>]*>')
-THEME = re.compile(r'<script data-cfasync="false">.*?</script>', re.DOTALL)
-CHOOSE = """
-    (({ dataset }) => {
-      dataset.mode = localStorage.getItem("mode") || "auto";
-      const isDark = dataset.mode === "auto" ? matchMedia("(prefers-color-scheme: dark)").matches
-        : dataset.mode === "dark";
-      dataset.theme = isDark ? "dark" : "light";
-    })(document.documentElement);
-  """
-ARTICLE = re.compile(r"<article\b[^>]*>")
 SCRIPT = re.compile(r"[ \t]*<script(?P<attributes>[^>]*)>(?P<text>.*?)</script>\n?", re.DOTALL)
 SOURCE = re.compile(r'\bsrc="(?P<path>[^"?#]+)[^"]*"')
 IMAGE = re.compile(r"<img\b[^>]*>")
@@ -52,55 +45,45 @@ IMPORT = re.compile(r"""@import ["']([^"']+)["'];""")
 ADDRESS = re.compile(r"""url\((['"]?)(?!data:|#)([^'")]+)\1\)""")
 
 
-def finished(text: str, folder: Path, path: str, say: Callable[[str], str] = str) -> str:
-    """A page as readers get it. `folder` holds the built book, `path` is the page's place in it, `say` translates.
+def fill_template(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """Tell templates/layout.html what it says in the page's language, and mark where its skip link leads."""
+    say = catalogues.phrases(app.config.language)
+    context["without_script"] = say(WITHOUT_SCRIPT)
+    if INSTRUMENT in context.get("body", ""):
+        context["to_instrument"] = say(TO_INSTRUMENT)
+        marked = INSTRUMENT.replace("<div", '<div id="instrument" tabindex="-1"')
+        context["body"] = context["body"].replace(INSTRUMENT, marked, 1)
+
+
+def finished(text: str, folder: Path, path: str) -> str:
+    """A page as readers get it. `folder` holds the built book, `path` is the page's place in it.
 
     Raises:
-        ValueError: the theme's page does not hold what this module changes.
+        ThemeError: the theme's page does not hold what this module changes.
     """
     root = "../" * path.count("/")
-    text = early_theme(icons.drawn(without_early_loading(text), folder), path)
-    text = one_style(text, folder, root)
+    text = one_style(icons.drawn(text, folder, path), folder, root, path)
     text = one_script(text, folder, root, path)
-    text = re.sub(r'\bonclick="([^"]*)"', r'data-click="\1"', text)
+    text = listened_to(text, path)
     text = lazy_images(text, folder, path)
-    text = with_skip_link(text, path, say)
-    missing = f'<noscript><p class="without-script d-print-none">{say(WITHOUT_SCRIPT)}</p></noscript>'
-    text = ARTICLE.sub(lambda found: f"{found[0]}\n{missing}", text, count=1)
-    return replaced(text, '<meta charset="utf-8" />', f'<meta charset="utf-8" />\n    {policy(text)}', path)
+    return replaced(text, theme_words.CHARSET, f"{theme_words.CHARSET}\n    {policy(text)}", path)
 
 
-def replaced(text: str, old: str, new: str, path: str) -> str:
-    """The text with the first place of some words changed."""
-    if old not in text:
-        raise ValueError(f"{path}: the theme's page has no {old!r} any more: mend tools/finish.py")
-    return text.replace(old, new, 1)
+def listened_to(text: str, path: str) -> str:
+    """The page with buttons that page_script.js listens to, in place of scripts in attributes."""
+    if unknown := set(theme_words.ON_CLICK.findall(text)) - theme_words.CLICKS:
+        raise ThemeError(f"{path}: a button does {min(unknown)!r}: mend tools/theme_words.py and page_script.js")
+    return theme_words.ON_CLICK.sub(r'data-click="\1"', text)
 
 
-def without_early_loading(text: str) -> str:
-    """The page without what asks for fonts and scripts that are not loaded any more."""
-    return re.sub(r'[ \t]*<link rel="preload"[^>]*>\n?', "", text)
-
-
-def early_theme(text: str, path: str) -> str:
-    """The page with its colours from the first moment on, and light ones without scripts."""
-    text, count = THEME.subn(f'<script data-cfasync="false">{CHOOSE}</script>', text, count=1)
-    if not count:
-        raise ValueError(f"{path}: the theme chooses light or dark in another way than tools/finish.py knows: mend it")
-    return text.replace('data-theme="auto"', 'data-theme="light"', 1)
-
-
-def one_style(text: str, folder: Path, root: str) -> str:
-    """The page with one style in place of all; the icons' is made for the signs that the book shows."""
+def one_style(text: str, folder: Path, root: str, path: str) -> str:
+    """The page with one style in place of all."""
     names = [found[1].removeprefix(root) for found in STYLE.finditer(text)]
-    if not names:
-        raise ValueError("a page has no styles: has the theme changed how it names them?")
-    parts = [icons.style(folder) if "fontawesome" in name else moved(folder, name) for name in names]
-    link = f'<link rel="stylesheet" href="{root}{joined(folder, "pages", ".css", parts)}" />'
-    first = STYLE.search(text)
-    assert first is not None
-    text = f"{text[: first.start()]}\0{text[first.start() :]}"
-    return STYLE.sub("", text).replace("\0", link)
+    if ICONS not in names or len(names) < 2:
+        raise ThemeError(f"{path}: its styles are {names}: mend tools/templates/layout.html")
+    link = joined(folder, "pages", ".css", (theme_words.ICON_NAMES.sub("", moved(folder, name)) for name in names))
+    text = STYLE.sub("\0", text, count=1)
+    return STYLE.sub("", text).replace("\0", f'<link rel="stylesheet" href="{root}{link}" />')
 
 
 def moved(folder: Path, name: str) -> str:
@@ -122,47 +105,46 @@ def one_script(text: str, folder: Path, root: str, path: str) -> str:
     """The page with one script that waits for the page, in place of all but the one that chooses light or dark."""
     head, body = text.split("</head>", 1)
     parts: list[str] = []
-    search: list[str] = []  # a script of its own: the others ask whether there is one
+    search: list[tuple[bool, str]] = []  # a script of its own: the others ask whether there is one
     own: list[str] = []
 
     def taken(found: re.Match[str]) -> str:
         source = SOURCE.search(found["attributes"])
         if source is None:
-            if "data-cfasync" in found["attributes"]:
-                return found[0]  # chooses light or dark before anything is drawn
-            if "DOCUMENTATION_OPTIONS.pagename" not in found["text"]:
+            if theme_words.STAYS_INLINE in found["attributes"]:
+                return found[0]
+            if theme_words.OWN_NAME not in found["text"]:
                 parts.append(found["text"])
             return ""
         name = source["path"].removeprefix(root)
-        if "fontawesome" in name:
-            return ""
         if name == INSTRUMENTS or not name.startswith("_static/"):
             own.append(name)
+            return ""
+        part = script_part((folder / name).read_text(encoding="utf-8"), name)
+        if name.endswith((theme_words.SEARCH, theme_words.LANGUAGE)):
+            search.append((name.endswith(theme_words.SEARCH), part))  # behind the language's, which is not "use strict"
         else:
-            of_search = name.endswith(("/searchtools.js", "/language_data.js"))
-            part = script_part((folder / name).read_text(encoding="utf-8"), name)
-            (search if of_search else parts).append(part)
+            parts.append(part)
         return ""
 
     head = SCRIPT.sub(taken, head)
-    body = re.sub(r"<script src=[^>]*></script>\n?", lambda found: SCRIPT.sub(taken, found[0]), body)
-    parts.append("DOCUMENTATION_OPTIONS.pagename = document.documentElement.dataset.page;")
+    parts.append(f"{theme_words.OWN_NAME} = document.documentElement.dataset.page;")
     parts.append((TOOLS / "page_script.js").read_text(encoding="utf-8"))
     names = [joined(folder, "pages", ".js", parts)]
-    names += [joined(folder, "search", ".js", search)] if search else []
-    names += [name for name in own if name != INSTRUMENTS or INSTRUMENT in text]
+    names += [joined(folder, "search", ".js", (part for _, part in sorted(search)))] if search else []
+    names += [name for name in own if name != INSTRUMENTS or INSTRUMENT_CLASS in text]
     links = "".join(f'    <script defer src="{root}{name}"></script>\n' for name in names)
-    head = replaced(head, "<html ", f'<html data-page="{path.removesuffix(".html")}" ', path)
-    return f"{head}{links}  </head>{body}"
+    page = f'{theme_words.HTML}data-page="{path.removesuffix(".html")}" '
+    return f"{replaced(head, theme_words.HTML, page, path)}{links}  </head>{body}"
 
 
 def script_part(text: str, name: str) -> str:
     """A script as it stands among others; the search reads texts from scripts in place of pages."""
     text = re.sub(r"^//# sourceMappingURL=.*$", "", text, flags=re.MULTILINE)
-    if name.endswith("/searchtools.js"):
-        text, count = SEARCH_FETCHES.subn("Search.textOf(docName)", text)
+    if name.endswith(theme_words.SEARCH):
+        text, count = theme_words.FETCHES.subn("Search.textOf(docName)", text)
         if count != 1:
-            raise ValueError("searchtools.js fetches pages in another way than tools/finish.py knows: mend it")
+            raise ThemeError(f"{name}: fetches pages in another way than tools/theme_words.py knows: mend it")
         text += (TOOLS / "search_script.js").read_text(encoding="utf-8")
     return text
 
@@ -182,7 +164,7 @@ def lazy_images(text: str, folder: Path, path: str) -> str:
 
     def later(found: re.Match[str]) -> str:
         source = SOURCE.search(found[0])
-        if source is None or "loading=" in found[0] or not source["path"].endswith(".png"):
+        if source is None or "loading=" in found[0] or not source["path"].endswith((".png", "-light.svg", "-dark.svg")):
             return found[0]
         size = ""
         if not re.search(r"\b(?:width|height|style)=", found[0]):
@@ -193,22 +175,14 @@ def lazy_images(text: str, folder: Path, path: str) -> str:
     return IMAGE.sub(later, text)
 
 
-def size_of(png: Path) -> tuple[int, int]:
-    """Width and height of a PNG, as its header says."""
-    with png.open("rb") as file:
-        header = file.read(24)
+def size_of(picture: Path) -> tuple[int, int]:
+    """Width and height of a PNG, as its header says, or of an SVG, which says it in points, in pixels of the page."""
+    with picture.open("rb") as file:
+        header = file.read(1000)
+    if picture.suffix == ".svg":
+        sizes = dict(re.findall(rb'\b(width|height)="([\d.]+)pt"', header))
+        return round(float(sizes[b"width"]) * 4 / 3), round(float(sizes[b"height"]) * 4 / 3)
     return int.from_bytes(header[16:20], "big"), int.from_bytes(header[20:24], "big")
-
-
-def with_skip_link(text: str, path: str, say: Callable[[str], str]) -> str:
-    """The page with a second skip link, to its first instrument."""
-    if INSTRUMENT not in text:
-        return text
-    link = f'<a href="#instrument">{say(TO_INSTRUMENT)}</a>'
-    text, count = SKIP.subn(lambda found: f"{found[0]} {link}", text, count=1)
-    if not count:
-        raise ValueError(f"{path}: the theme's page has no link to its main part any more: mend tools/finish.py")
-    return text.replace(INSTRUMENT, '<div id="instrument" tabindex="-1" class="mhalib-instrument"', 1)
 
 
 def policy(text: str) -> str:
@@ -240,13 +214,13 @@ def policy(text: str) -> str:
 
 def searched(text: str) -> str:
     """What the search shows of a page: the words of its main part, in the sections that results may name."""
-    main = re.search(r"<article\b[^>]*>(.*)</article>", text, re.DOTALL)
+    main = theme_words.ARTICLE.search(text)
     if main is None:
         return ""
     words = re.sub(r"<(script|style|noscript)\b.*?</\1>", "", main[1], flags=re.DOTALL)
-    words = re.sub(r'<a class="headerlink".*?</a>', "", words, flags=re.DOTALL)
+    words = theme_words.LINK_TO_HEADING.sub("", words)
     words = re.sub(r"<(?!/?section\b)[^>]*>", " ", words)
-    words = re.sub(r'<section\b[^>]*?\bid="([^"]*)"[^>]*>', r'<section id="\1">', words)
+    words = theme_words.SECTION.sub(r'<section id="\1">', words)
     words = re.sub(r"\s+", " ", words)
     return f'<div role="main">{words}</div>'
 
@@ -265,17 +239,25 @@ def finish_pages(app: Sphinx, exception: Exception | None) -> None:
     if exception is not None or app.builder.name != "html":
         return
     folder = Path(app.outdir)
-    icons.style.cache_clear()
     icons.shape.cache_clear()
-    say = catalogues.phrases(app.config.language)
+    (folder / ICONS).write_text(icons.style(folder), encoding="utf-8")
     for file in sorted(folder.rglob("*.html")):
         path = file.relative_to(folder).as_posix()
         text = file.read_text(encoding="utf-8")
-        if path.startswith("_") or POLICY in text or "data-content_root=" not in text:
+        if path.startswith("_") or POLICY in text or theme_words.OF_SPHINX not in text:
             continue
         write_text(folder, path, text)
-        file.write_text(finished(text, folder, path, say), encoding="utf-8")
+        file.write_text(finished(text, folder, path), encoding="utf-8")
     drop_what_no_page_asks_for(folder)
+    check_colours(folder)
+
+
+def check_colours(folder: Path) -> None:
+    """See that the colours which the book's styles take from the theme are still there."""
+    own = ("_static/book.css", f"_static/{Path(INSTRUMENTS).stem}.css")
+    theme = "".join(file.read_text(encoding="utf-8") for file in folder.glob("_static/styles/*.css"))
+    for name in (name for name in own if (folder / name).exists()):
+        theme_words.check_colours(theme, (folder / name).read_text(encoding="utf-8"), name)
 
 
 def drop_what_no_page_asks_for(folder: Path) -> None:
@@ -297,5 +279,6 @@ def write_start(folder: Path, start: str) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("html-page-context", fill_template, priority=900)  # when others have changed the body
     app.connect("build-finished", finish_pages, priority=900)  # after what other extensions copy and write
     return {"parallel_read_safe": True, "parallel_write_safe": True}

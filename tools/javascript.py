@@ -25,6 +25,9 @@ PROGRAMS = {  # the package, its program, and how it is called
     "typescript": ("bin/tsc", ["--project", "tsconfig.json"]),
 }
 
+DRAWS_FORMULAS = ("@fontsource/stix-two-math", "@mathjax/mathjax-stix2-font")
+"""Packages without a program: of the first, tools/math_font.py makes a font; tools/look_formulas.py asks the second."""
+
 
 def node() -> Path | None:
     """Node from the environment of Python, or else the system's."""

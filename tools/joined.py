@@ -1,8 +1,9 @@
 """The built pages as one book: articles in the order of `_toc.yml`, for paper (`paper.py`) and e-readers (`ebook.py`).
 
-What only a screen can do is taken out of an article: links to headings, the cell that installs the package in Colab,
-buttons. Folds are opened. `with_own_ids` makes the ids of an article unique in the book, and leads the links between
-pages to them; `gather_folds` moves what was folded to the end of its article, and leaves links to it.
+What only a screen can do is taken out of an article: links to headings, the picture in small under the hook, the cell
+that installs the package in Colab, buttons. Folds are opened. `with_own_ids` makes the ids of an article unique in the
+book, and leads the links between pages to them; `gather_folds` moves what was folded to the end of its article, and
+leaves links to it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ from bs4 import BeautifulSoup, Tag
 
 ROOT = Path(__file__).resolve().parents[1]
 HTML = ROOT / "_build/html"
-SCREEN_ONLY = "a.headerlink, p.downloads, div.tag_set-up, a.front-start, button.copybtn, noscript"
+SCREEN_ONLY = (
+    "a.headerlink, p.downloads, figure.opening, div.tag_set-up, a.front-start, button.copybtn, noscript, img.only-dark"
+)
+SYMBOLS = ("math", "code", "em", "i")
+ONE_LETTER_WORDS = ("a", "à", "y")  # of English and French
 POINTS_TO_IDS = ("aria-labelledby", "aria-describedby", "aria-controls", "for", "headers")
 
 
@@ -128,13 +133,20 @@ def own_id(page: str, name: str) -> str:
 
 
 def summary_of(fold: Tag) -> str:
-    """What is written on a fold, as a heading: `Show how Figure 7.2 is drawn` -> `How Figure 7.2 is drawn`."""
+    """What is written on a fold, as a heading: `Show how Figure 7.2 is drawn` -> `How Figure 7.2 is drawn`.
+
+    A symbol keeps its case: `f need not be a dot product` says something of f.
+    """
     summary = fold.find("summary", recursive=False)
     if summary is None:
         return "Details"
-    said = summary.select_one("p.collapsed") or summary
-    words = " ".join(said.get_text(" ").split()).removeprefix("Show ")
-    return words[:1].upper() + words[1:]
+    said = summary.select_one("p.collapsed, span.in-words") or summary
+    words = " ".join(said.get_text(" ").split()).removeprefix(": ").removeprefix("Show ")
+    marked = said.find(SYMBOLS)
+    begins = isinstance(marked, Tag) and words.startswith(" ".join(marked.get_text(" ").split()))
+    first = words.partition(" ")[0]
+    is_symbol = begins or (len(first) == 1 and first not in ONE_LETTER_WORDS)
+    return words if is_symbol else words[:1].upper() + words[1:]
 
 
 def belongs_to(fold: Tag) -> Tag | None:
@@ -176,7 +188,7 @@ def gather_folds(leaf: Leaf) -> None:
     kept = [fold for fold in outer if "sd-dropdown" not in classes(fold)]
     for place, fold in enumerate(kept, start=1):
         cell = fold.find_parent("div", class_="cell")
-        is_code = cell is not None and "tag_hide-input" in classes(cell)
+        is_code = "head-fold" in classes(fold) or (cell is not None and "tag_hide-input" in classes(cell))
         target, origin = own_id(leaf.name, f"fold-{place}"), own_id(leaf.name, f"from-fold-{place}")
         above = belongs_to(fold)
         link = soup.new_tag("a", attrs={"href": f"#{target}", "id": origin, "class": "to-fold"})

@@ -58,7 +58,7 @@ SIGNS = {
 FUNCTIONS = {f"\\{name}" for name in ("sin", "cos", "tan", "tanh", "exp", "ln", "log", "det", "dim")}
 LIMITS = {"\\max": "max", "\\min": "min", "\\lim": "lim", "\\sum": "∑", "\\prod": "∏"}
 SPACES = {"\\,": 3, "\\:": 4, "\\;": 5, "\\ ": 4.5, "~": 4.5, "\\quad": 18, "\\qquad": 36, "\\!": 0}  # em/18
-ACCENTS = {"\\bar": "¯", "\\hat": "^", "\\tilde": "~", "\\vec": "→", "\\dot": "˙"}
+ACCENTS = {"\\bar": "¯", "\\hat": "ˆ", "\\tilde": "˜", "\\dot": "˙"}
 SIZES = {"\\big": "1.2em", "\\Big": "1.62em", "\\bigg": "2.05em", "\\Bigg": "2.47em"}
 MATRICES = {"matrix": ("", ""), "pmatrix": ("(", ")"), "bmatrix": ("[", "]"), "vmatrix": ("|", "|")}
 ALIGNED = ("aligned", "split", "align*")
@@ -66,6 +66,8 @@ FENCES = {token: sign for token, (sign, kind) in SIGNS.items() if kind in ("open
 BOLD = {**{chr(65 + n): 0x1D400 + n for n in range(26)}, **{chr(97 + n): 0x1D41A + n for n in range(26)}}
 BOLD |= {str(n): 0x1D7CE + n for n in range(10)}
 THIN = '<mspace width="0.167em"/>'
+OPERATOR = re.compile(r"(?:<m\w+>)*<mo\b")
+"""One operator among words and spaces: MathML gives its spaces to the whole row, a=b. An empty letter prevents that."""
 UNARY_AFTER = ("", "bin", "op", "rel", "open", "punct")
 """After these, at the start too, TeX takes a binary operator for a sign: -1."""
 
@@ -149,6 +151,9 @@ class Reader:
             kind = atom.kind if atom.kind != "space" else kind
             atoms.append(atom)
         pieces = [atom.mathml for atom in (atoms if script else with_thin_spaces(atoms)) if atom.mathml]
+        others = [piece for piece in pieces if not piece.startswith(("<mtext", "<mspace"))]
+        if len(pieces) > 1 and len(others) == 1 and OPERATOR.match(others[0]):
+            pieces.append("<mi></mi>")
         return pieces[0] if len(pieces) == 1 else f"<mrow>{''.join(pieces)}</mrow>"
 
     def scripted(self, base: Atom) -> Atom:
@@ -165,7 +170,7 @@ class Reader:
             else:
                 raise ValueError(f"a second {token} on one symbol")
         if primes:
-            marks = f'<mo class="prime" lspace="0" rspace="0">{primes}</mo>'
+            marks = f'<mo lspace="0" rspace="0">{primes}</mo>'
             upper = f"<mrow>{marks}{upper}</mrow>" if upper else marks
         if not lower and not upper:
             return base

@@ -53,7 +53,7 @@ SETUP = """\
 from importlib.util import find_spec
 
 if find_spec("mhalib") is None:
-    %pip install --quiet --no-deps git+{repository}
+    %pip install --quiet --no-deps {package}
 if find_spec("mhalib") is None:
     raise ModuleNotFoundError(
         "pip found no mhalib there. Upload the book's folder, or mount a drive "
@@ -64,9 +64,9 @@ missing = " ".join(name for name in needs if find_spec(name) is None)
 {renames}if missing:
     %pip install --quiet {{missing}}
 
-from mhalib import style
+import mhalib
 
-style.use()  # how the figures of this book look"""
+mhalib.style.use()  # how the figures of this book look"""
 
 NEEDS = ("torch", "numpy", "matplotlib", "seaborn", "safetensors", "tqdm")  # what mhalib needs
 OWN_NEEDS = {  # what one chapter needs beyond that
@@ -151,6 +151,11 @@ def given(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
+def package(url: str, branch: str) -> str:
+    """What pip installs for the notebooks of a branch or tag: the package of that tag, not the newest one."""
+    return f"git+{url}" if branch == "main" else f"git+{url}@{branch}"
+
+
 def launch_links(path: Path) -> dict[str, str]:
     """Where the notebook at `path` can be run, by service."""
     url, branch = repository()
@@ -173,7 +178,7 @@ def generated_cells(path: Path) -> dict[str, str]:
     """The cells that are written, not edited: tag -> source."""
     needs = (*NEEDS, *OWN_NEEDS.get(path.stem, ()))
     renames = "".join(RENAME.format(name=name, pip_name=PIP_NAMES[name]) for name in needs if name in PIP_NAMES)
-    set_up = SETUP.format(repository=repository()[0], needs=_quoted(" ".join(needs)), renames=renames)
+    set_up = SETUP.format(package=package(*repository()), needs=_quoted(" ".join(needs)), renames=renames)
     static = "_static" if path.parent == CHAPTERS else "../chapters/_static"
     launch = LAUNCH_HERE if is_placeholder() else LAUNCH.format(static=static, **launch_links(path))
     made = {"launch": launch, "set-up": set_up}

@@ -23,7 +23,7 @@ HTML = ROOT / "_build/html"
 NAME = "attention-head-by-head"
 NOTEBOOKS = (
     "chapters/*.ipynb",
-    "chapters/_static/*.png",
+    "chapters/_static/*.svg",
     "exercises/*.ipynb",
     "mhalib/**/*",
     "pyproject.toml",
@@ -103,7 +103,7 @@ def pack(root: Path, html: Path, target: Path) -> int:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as packed:
         for name, data in contents(root, html):
             entry = zipfile.ZipInfo(f"{NAME}/{name}", LONG_AGO)
-            entry.compress_type = zipfile.ZIP_STORED if name.endswith((".png", ".woff")) else zipfile.ZIP_DEFLATED
+            entry.compress_type = zipfile.ZIP_STORED if name.endswith((".png", ".woff2")) else zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
             packed.writestr(entry, data)
             count += 1

@@ -8,7 +8,7 @@
 
   /* What scrolls can be reached by the keyboard, and what does not is no tab stop. */
   /** @type {NodeListOf<HTMLElement>} */
-  const frames = document.querySelectorAll("div.math, .pst-scrollable-table-container");
+  const frames = document.querySelectorAll("div.math, div.number-table, .pst-scrollable-table-container");
   const look = () => {
     for (const one of frames) {
       if (one.scrollWidth > one.clientWidth) {

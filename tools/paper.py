@@ -23,7 +23,6 @@ import joined
 import pikepdf
 from bs4 import Tag
 from joined import Leaf
-from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 import mhalib
@@ -184,15 +183,8 @@ def make(
 
 
 def show(picture: Tag, folder: Path) -> None:
-    """Lead a picture to its file, or to the same drawn by `vectors.py`, at the size that the page gives it."""
-    source = folder / "chapters" / str(picture["src"])
-    vector = folder.parent / f"vectors/{source.stem}.svg"
-    if vector.exists():
-        with Image.open(source) as image:
-            picture["width"], picture["height"] = map(str, image.size)
-        picture["src"] = f"../vectors/{vector.name}"
-    else:
-        picture["src"] = str(picture["src"]).replace("../", f"../{folder.name}/", 1)
+    """Lead a picture to its file."""
+    picture["src"] = str(picture["src"]).replace("../", f"../{folder.name}/", 1)
     picture.attrs.pop("loading", None)
 
 

@@ -41,6 +41,7 @@ NUMBER = re.compile(
     re.IGNORECASE,
 )
 STATE = re.compile(r'(<script type="application/json">)(.*?)(</script>)', re.DOTALL)
+BAR = re.compile(r' style="background:linear-gradient[^"]*"')  # behind a number of mhalib.number_table
 NOT_COMPARED = "application/vnd.jupyter.widget-view+json"  # its model's id is drawn anew in each run
 
 
@@ -246,7 +247,8 @@ def _units(numbers: list[int | None], places: int) -> str:
 
 
 def texts(outputs: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """What of a cell's outputs is compared: streams by name, joined, each kind of data in order, how many pictures."""
+    """What of a cell's outputs is compared: streams by name, joined, each kind of data in order, how many pictures. Not
+    the bars of a table: they are made of the numbers in front of them."""
     found: dict[str, str] = {}
     for output in outputs:
         if output["output_type"] == "stream":
@@ -257,7 +259,7 @@ def texts(outputs: Sequence[dict[str, Any]]) -> dict[str, str]:
             if kind.startswith("image/"):
                 found[kind] = found.get(kind, "") + "a picture\n"
             elif kind != NOT_COMPARED:
-                found[kind] = found.get(kind, "") + "".join(value) + "\n"
+                found[kind] = found.get(kind, "") + BAR.sub("", "".join(value)) + "\n"
     return found
 
 

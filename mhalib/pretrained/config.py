@@ -10,6 +10,12 @@ from typing import Any
 
 ELSEWHERE = 'through="transformers" runs models that read one text and return their attention weights'
 """What a refusal ends with."""
+LAYERS = {
+    *("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    *("encoder_layers", "decoder_layers", "num_decoder_layers"),
+}
+MOST_LAYERS, MOST = 1000, 2**24
+"""More layers, and larger numbers, than any model has: a config.json that claims more is not believed."""
 
 
 class Config:
@@ -25,11 +31,16 @@ class Config:
         return usual if value is None else value
 
     def count(self, key: str, usual: int | None = None, minimum: int = 1) -> int:
-        """An integer of at least `minimum`."""
+        """An integer of at least `minimum`, and no larger than those of models are."""
         value = self.get(key, usual)
         if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
             raise ValueError(f"{key}={value!r:.80} in {self.file} must be an integer of at least {minimum}")
+        self._require_at_most(MOST_LAYERS if key in LAYERS else MOST, key, value)
         return value
+
+    def _require_at_most(self, most: int, key: str, value: int) -> None:
+        if value > most:
+            raise ValueError(f"{key}={value!r:.80} in {self.file} is more than any model has: at most {most:,}")
 
     def number(self, key: str, usual: float) -> float:
         """A positive number."""
@@ -44,6 +55,7 @@ class Config:
         both = list(value) if isinstance(value, (list, tuple)) else [value, value]
         if len(both) != 2 or any(isinstance(one, bool) or not isinstance(one, int) or one < 1 for one in both):
             raise ValueError(f"{key}={value!r:.80} in {self.file} must be one integer of at least 1, or two")
+        self._require_at_most(MOST, key, max(both))
         return both[0], both[1]
 
     def flag(self, key: str, usual: bool) -> bool:
@@ -76,7 +88,7 @@ def read_config(path: Path) -> dict[str, Any]:
     """
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"path={str(path)!r} is damaged: {error}") from error
     if not isinstance(told, dict):
         raise ValueError(f"path={str(path)!r} must hold an object, got {type(told).__name__}")

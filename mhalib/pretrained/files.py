@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -183,6 +184,10 @@ class Checkpoint(Mapping[str, Tensor]):
             if twice:
                 raise ValueError(f"path={str(path)!r} holds {twice[0]!r}, which another file holds, too")
             self._files |= dict.fromkeys(names, file)
+
+    def count_numbers(self) -> int:
+        """How many numbers all tensors have. Only the files' headers are read."""
+        return sum(math.prod(file.get_slice(name).get_shape()) for name, file in self._files.items())
 
     def __getitem__(self, name: str) -> Tensor:
         tensor: Tensor = self._files[name].get_tensor(name)

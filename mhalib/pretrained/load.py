@@ -14,10 +14,11 @@ from .._validate import require_choice, require_count, require_device, require_f
 from ..models import CLIP, Transformer, ViT
 from ..models._base import CROSS, DECODER, ENCODER
 from .config import Config, read_config
-from .convert import build, token_without_position
+from .convert import build, require_known, token_without_position
 from .decoders import DECODERS, build_decoder
 from .encoder_decoders import ENCODER_DECODERS, build_encoder_decoder
 from .files import CONFIG, MINILM, PREPARATION, TOKENIZER, Checkpoint, Place, optional, sha256_of
+from .held import require_held
 from .maps import PairReading, Reading
 from .pictures import PICTURES, build_pictures
 from .pieces import pieces
@@ -193,6 +194,9 @@ def load(
     if through == "transformers" and PREPARATION in needed:
         raise ValueError(f"model_type={kind!r} in config.json reads pictures, which only our layers do here")
     if through == "mhalib":
+        if place.folder is not None:
+            require_known(config)
+            require_held(config, Checkpoint(place.weights()))
         require_room(on_meta(config), dtype, "cpu" if device is None else device, memory_limit)
     paths = place.weights()
     found = sha256_of(paths)

@@ -16,6 +16,7 @@ from .convert import encoder, require_known
 from .decoders import DECODERS, settings_of
 from .encoder_decoders import ENCODER_DECODERS, encoder_decoder_settings
 from .files import Place
+from .held import whole_numbers
 from .pictures import PICTURES, picture_model
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -96,9 +97,20 @@ def _lengths(model: Model, num_tokens: int) -> dict[str, int]:
 
 
 def on_meta(config: Mapping[str, Any]) -> Model:
-    """Our model of a config.json, without memory."""
+    """Our model of a config.json, without memory.
+
+    Raises:
+        ValueError: an entry is missing or wrong, or the sizes make tensors that are too large to be counted.
+    """
     require_known(config)
-    kind = config["model_type"]
+    try:
+        return _on_meta(config, config["model_type"])
+    except RuntimeError as error:
+        sizes = ", ".join(f"{key}={value}" for key, value in whole_numbers(config))
+        raise ValueError(f"the sizes in config.json make tensors too large to be counted: {sizes}; {error}") from error
+
+
+def _on_meta(config: Mapping[str, Any], kind: str) -> Model:
     if kind in PICTURES:
         return picture_model(config)
     if kind not in {*DECODERS, *ENCODER_DECODERS}:

@@ -25,6 +25,7 @@ export function HeadExplorer({ model, el }) {
   const across = wide / patch; // patches; they are the last keys
   const first = K - (across * tall) / patch;
   const colours = rampOf(model.get("ramp"), 1001);
+  const hues = (model.get("ramps") ?? []).map((stops) => rampOf(stops, 1001)); // each head's own
   /** @type {T.Maybe} */
   let key = null; // the key that is spoken of; null: the strongest
   /** @type {T.Maybe} */
@@ -63,8 +64,8 @@ export function HeadExplorer({ model, el }) {
   const written = (code, digits = 3) => (code / 1000).toFixed(digits).replace("-", "−");
   /** @type {T.InWords} */
   const inWords = (code) => (code === MASKED ? "masked" : SIGNS[code] || written(code));
-  /** The colour of a weight; a sign has none. @type {T.Shade} */
-  const shade = (code) => (code > TOP ? undefined : colours[mixed ? Math.round(500 + (500 * code) / limit) : code]);
+  /** The colour of a weight, of a head or of none; a sign has no colour. @type {T.Shade} */
+  const shade = (code, head = NaN) => (code > TOP ? undefined : (hues[head % hues.length] ?? colours)[mixed ? Math.round(500 + (500 * code) / limit) : code]);
   /** A weight's part of the scale, from 0 to 1. @type {T.Share} */
   const share = (code) => Math.abs(code) / (mixed ? limit : 1000);
   /** @type {T.Tokens} */
@@ -119,7 +120,7 @@ export function HeadExplorer({ model, el }) {
   }
 
   /** Cells of `size` pixels: masked hatched, signs chequered or written out. @type {T.Paint} */
-  function paint(canvas, read, qs, ks, size) {
+  function paint(canvas, read, qs, ks, size, head = NaN) {
     canvas.width = ks.length * size;
     canvas.height = qs.length * size;
     const pen = penOf(canvas);
@@ -136,7 +137,7 @@ export function HeadExplorer({ model, el }) {
           for (let x = j * size; x < (j + 1) * size; x += 1) {
             const stripe = (x + y) % (5 * thick) < thick + 1;
             const check = ((x >> 1) + (y >> 1)) & 1;
-            const rgb = code === MASKED ? (stripe ? [128, 128, 128] : [246, 246, 246]) : shade(code) || (check ? odds : [255, 255, 255]);
+            const rgb = code === MASKED ? (stripe ? [128, 128, 128] : [246, 246, 246]) : shade(code, head) || (check ? odds : [255, 255, 255]);
             image.data.set(rgb, 4 * (y * canvas.width + x));
             image.data[4 * (y * canvas.width + x) + 3] = 255;
           }
@@ -290,7 +291,7 @@ export function HeadExplorer({ model, el }) {
     drawGroups();
     const size = Math.max(1, Math.floor(176 / Math.max(Q, K)));
     tiles.forEach(({ canvas: small, whole, box }, head) => {
-      paint(small, (q, k) => weight(head, q, k), range(0, Q), range(0, K), size);
+      paint(small, (q, k) => weight(head, q, k), range(0, Q), range(0, K), size, head);
       box.checked = !model.get("off").includes(head);
       whole.classList.toggle(css("off"), !box.checked);
     });
@@ -305,7 +306,7 @@ export function HeadExplorer({ model, el }) {
   function drawLarge() {
     const [qs, ks, side] = [rows(), columns(), cell()];
     el.style.setProperty("--cell", `${side}px`);
-    paint(canvas, large, qs, ks, 2 * side);
+    paint(canvas, large, qs, ks, 2 * side, model.get("head"));
     canvas.style.width = `${side * ks.length}px`;
     canvas.style.height = `${side * qs.length}px`;
     canvas.setAttribute("aria-label", `weights of ${place()}; the table below holds the numbers`);
@@ -428,7 +429,8 @@ export function HeadExplorer({ model, el }) {
     /** @type {T.Picked} */
     const picked = (q, k) => {
       const code = large(q, k);
-      const fill = code === MASKED ? "url(#masked)" : shade(code) ? `rgb(${shade(code)})` : "#fff";
+      const rgb = shade(code, model.get("head"));
+      const fill = code === MASKED ? "url(#masked)" : rgb ? `rgb(${rgb})` : "#fff";
       const at = { x: left + k * side, y: top + q * side };
       const cellOf = svg("rect", { ...at, width: side, height: side, fill }, svg("title", { text: `${inSentence(query(q), 1000)} → ${inSentence(keyName(k), 1000)} ${inWords(code)}` }));
       if (code > TOP) return [cellOf, svg("text", { x: at.x + 1, y: at.y + 13, "font-size": 8, text: SIGNS[code] })];

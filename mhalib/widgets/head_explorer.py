@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from .. import style
 from .._arrays import Array, Mask, real_array, seen_cells
 from .._validate import require_count, require_flag
-from ..plots import COLOUR_MAP
 from . import _codes
 from ._codes import LEVELS, MIXED, ORDINARY, as_base64, written
 from ._head_facts import all_sharing, checked_gates, checked_groups, gate_of, sharing
@@ -79,6 +78,7 @@ class HeadExplorer(Instrument):
     query_tokens = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)
     key_tokens = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)
     ramp = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    ramps = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)
     note = traitlets.Unicode().tag(sync=True)
     pictures = traitlets.List(traitlets.Unicode()).tag(sync=True)  # base64 of a byte for each pixel, 255 is black
     picture_size = traitlets.List(traitlets.Int()).tag(sync=True)  # height, width, side of a patch
@@ -144,7 +144,6 @@ class HeadExplorer(Instrument):
         said = _codes.note(table, self._sums, self._seen, self._signs)
         if said:
             warnings.warn(said, stacklevel=2)
-        one_sided = style.stops(COLOUR_MAP)
         super().__init__(
             sizes=[L, B, h, Q, K],
             packed=_codes.packed(self._codes, self._signs),
@@ -153,7 +152,8 @@ class HeadExplorer(Instrument):
             seen="" if self._seen.all() else as_base64(np.packbits(self._seen, bitorder="little")),
             query_tokens=query_tokens,
             key_tokens=key_tokens,
-            ramp=DIVERGING if self._signs is MIXED else one_sided,
+            ramp=DIVERGING if self._signs is MIXED else style.stops("ink"),
+            ramps=[] if self._signs is MIXED else style.head_stops(),
             note=said,
             pictures=images,
             picture_size=picture_size,

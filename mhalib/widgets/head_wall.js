@@ -17,7 +17,7 @@ export function HeadWall({ model, el }) {
   const colours = rampOf(model.get("ramp"), TOP + 1);
   /** As the memory of a canvas holds it. @type {(rgb: number[]) => number} */
   const pixel = ([red, green, blue]) => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
-  const inks = colours.map(pixel);
+  const [inks, ...hues] = [model.get("ramp"), ...(model.get("ramps") ?? [])].map((stops) => rampOf(stops, TOP + 1).map(pixel)); // of numbers, of each head
   const [GREY, PALE, ORANGE, WHITE] = [[128, 128, 128], [246, 246, 246], [213, 94, 0], [255, 255, 255]].map(pixel);
   const all = range(0, L * H);
   const chosen = () => model.get("layer") * H + model.get("head");
@@ -61,11 +61,12 @@ export function HeadWall({ model, el }) {
     const pixels = new Uint32Array(image.data.buffer);
     heads.forEach((index, i) => {
       const [left, top] = [(i % perRow) * unitX + gap / 2, Math.floor(i / perRow) * unitY + gap / 2];
+      const own = (read === block && hues[(index % H) % hues.length]) || inks;
       for (let y = 0; y < rows * down; y += 1) {
         for (let x = 0; x < columns * across; x += 1) {
           const code = read(index, Math.floor(y / down), Math.floor(x / across));
           const stripe = code === MASKED ? ((x + y) % 5 < 2 ? GREY : PALE) : ((x >> 1) + (y >> 1)) & 1 ? ORANGE : WHITE;
-          pixels[(top + y) * canvas.width + left + x] = code <= TOP ? inks[code] : stripe;
+          pixels[(top + y) * canvas.width + left + x] = code <= TOP ? own[code] : stripe;
         }
       }
     });

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from .. import style
 from .._arrays import Array, Mask, real_array
 from .._validate import require_at_most, require_choice, require_count, require_flag
-from ..plots import COLOUR_MAP
 from . import _levels
 from ._head_numbers import HeadNumber, checked_numbers, head_number
 from ._head_reader import MAX_HEADS, HeadReader, checked_heads, heads_of, layers_of
@@ -84,6 +83,7 @@ class HeadWall(Instrument):
     pool = traitlets.Unicode().tag(sync=True)
     maps = traitlets.Unicode().tag(sync=True)  # a letter for each block: layer, head, row, column
     ramp = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    ramps = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)
     query_tokens = traitlets.List(traitlets.Unicode()).tag(sync=True)
     key_tokens = traitlets.List(traitlets.Unicode()).tag(sync=True)
     number_names = traitlets.List(traitlets.Unicode()).tag(sync=True)
@@ -161,7 +161,8 @@ class HeadWall(Instrument):
             grid=list(reader.grid),
             pool=pool,
             maps="".join(reader.maps),
-            ramp=style.stops(COLOUR_MAP),
+            ramp=style.stops("ink"),
+            ramps=style.head_stops(),
             query_tokens=query_tokens,
             key_tokens=key_tokens,
             number_names=[one.name for one in self._told],

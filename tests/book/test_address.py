@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import address
@@ -50,12 +52,13 @@ def test_an_address_is_followed_everywhere_and_comes_back(copy: list[Path]) -> N
     readme = copy[0].read_text(encoding="utf-8")
     assert THERE.pages in readme.splitlines()[0]
     assert "github.com/some-one/my.heads && cd my.heads\n" in readme
+    assert readme.count("git+https://github.com/some-one/my.heads@trunk") == readme.count("git+") > 0
     assert "placeholder" not in readme
     for path in copy[5:7]:
         cells = nbformat.read(path, as_version=4)
         launch = notebooks.cell_with_tag(cells, "launch").source
         assert f"colab.research.google.com/github/some-one/my.heads/blob/trunk/{notebooks.here(path)}" in launch
-        assert "git+https://github.com/some-one/my.heads\n" in notebooks.cell_with_tag(cells, "set-up").source
+        assert "git+https://github.com/some-one/my.heads@trunk\n" in notebooks.cell_with_tag(cells, "set-up").source
         badge = re.search(r"!\[[^]]{40,}\]\((\S+?)\)", launch)[1]
         assert (path.parent / badge).resolve() == notebooks.ROOT / "chapters/_static/open_in_colab.svg"
     address.move(copy, THERE, HERE)
@@ -151,6 +154,48 @@ def test_the_set_up_cell_says_what_to_do_where_there_is_no_package(monkeypatch: 
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match=r"Upload the book's folder, or mount .*%pip install"):
         exec(re.sub(r"%pip install --quiet.*", "pass", source), {})
+
+
+def git(folder: Path, *words: str) -> None:
+    who = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "init.defaultBranch=main")
+    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def releases(tmp_path: Path) -> Path:
+    """A repository whose package was at 0.3.0 when it got the tag v0.3.0, and is at 0.4.0 today."""
+    folder = tmp_path / "releases"
+    folder.mkdir()
+    git(folder, "init")
+    for version in ("0.3.0", "0.4.0"):
+        module = f"from setuptools import setup\nsetup(name='mhalib', version='{version}', py_modules=[])\n"
+        (folder / "setup.py").write_text(module, encoding="utf-8")
+        git(folder, "add", "setup.py")
+        git(folder, "commit", "-m", version)
+        git(folder, "tag", f"v{version}")
+    return folder
+
+
+@pytest.mark.parametrize(("branch", "installed"), [("v0.3.0", "0.3.0"), ("v0.4.0", "0.4.0"), ("main", "0.4.0")])
+def test_a_notebook_of_a_version_installs_that_version(
+    copy: list[Path], releases: Path, tmp_path: Path, branch: str, installed: str
+) -> None:
+    """Asked of pip itself, which is given the set-up cell's command and a repository with two versions."""
+    new = address.wanted("some-one/my.heads", "", branch)
+    address.move(copy, HERE, new)
+    for path in copy[5:7]:
+        source = notebooks.cell_with_tag(nbformat.read(path, as_version=4), "set-up").source
+        (command,) = re.findall(r"%pip install (.* git\+.*)", source)
+        assert command.endswith(f"/some-one/my.heads{'' if branch == 'main' else '@' + branch}")
+    into = tmp_path / "site"
+    alone = ["--no-build-isolation", "--disable-pip-version-check", "--target", str(into)]
+    fetched = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": f"url.{releases.as_uri()}.insteadOf"}
+    fetched |= {"GIT_CONFIG_VALUE_0": "https://github.com/some-one/my.heads", "GIT_ALLOW_PROTOCOL": "file"}
+    pip = [sys.executable, "-m", "pip", "install", *command.split(), *alone]
+    subprocess.run(pip, check=True, capture_output=True, env={**os.environ, **fetched})
+    assert [one.name for one in into.glob("*.dist-info")] == [f"mhalib-{installed}.dist-info"]
+    address.move(copy, new, HERE)
+    assert b"@" + branch.encode() not in copy[5].read_bytes()
 
 
 def build(folder: Path, text: str) -> Path:

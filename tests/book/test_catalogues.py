@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import io
+from pathlib import Path
+
 import catalogues
 import notebooks
 import pytest
 import yaml
 from babel.messages.catalog import Catalog
+from babel.messages.pofile import write_po
+from bs4 import BeautifulSoup
 from docutils import nodes
 from docutils.utils import new_document
+from sphinx.application import Sphinx
+from sphinx.util.docutils import docutils_namespace
 
 ALL = [(language, page) for language in catalogues.languages() for page in catalogues.begun(language)]
 OLD = "An average of all values, weighted by $w$: see `attend`."
@@ -50,11 +57,13 @@ def test_a_translation_says_when_it_was_made_and_of_which_version(language: str,
 def test_what_the_tools_write_is_translated(language: str) -> None:
     import book_language
     import finish
+    import page_head
 
     say = catalogues.phrases(language)
     for phrase in (
         *book_language.PHRASES,
         *finish.PHRASES,
+        *page_head.PHRASES,
         "From this run. Yours will differ.",
         "Another run may differ by ",
     ):
@@ -125,6 +134,38 @@ def test_a_changed_passage_is_shown_with_its_old_translation() -> None:
     assert catalogues.stale(catalogue((OLD, OTHER)), [NEW, other]) == {NEW: OTHER}
     assert catalogues.stale(catalogue((NEW, OTHER, "fuzzy")), [NEW]) == {NEW: OTHER}
     assert catalogues.stale(catalogue((NEW, "")), [NEW]) == {}
+
+
+@pytest.mark.tool
+@pytest.mark.filterwarnings("ignore")
+def test_a_page_shows_a_changed_passage_in_english_and_beside_it_what_was_its_translation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Built by Sphinx, from a catalogue that was not brought up to date since the passage changed."""
+    source, folder = tmp_path / "source", tmp_path / "locale/fr/LC_MESSAGES"
+    source.mkdir()
+    folder.mkdir(parents=True)
+    (source / "index.md").write_text(f"# Weights\n\n{NEW}\n", encoding="utf-8")
+    with (folder / "index.po").open("wb") as file:
+        write_po(file, catalogue(("Weights", "Poids"), (OLD, OTHER.replace("`attend`", "[`attend`](index.md)"))))
+    monkeypatch.setattr(catalogues, "LOCALE", tmp_path / "locale")
+    settings = {"extensions": ["formulas", "myst_parser", "book_language"], "root_doc": "index", "language": "fr"}
+    settings |= {"myst_enable_extensions": ["dollarmath"], "locale_dirs": [str(tmp_path / "locale")]}
+    said = io.StringIO()
+    with docutils_namespace():
+        arguments = (str(tmp_path / "html"), str(tmp_path / "doctrees"), "html", settings)
+        Sphinx(str(source), None, *arguments, status=None, warning=said).build()
+    page = BeautifulSoup((tmp_path / "html/index.html").read_text("utf-8"), "html.parser")
+    assert page.select_one("h1").get_text().startswith("Poids")
+    (english,) = page.select("p[lang=en]")
+    assert english.get_text().startswith("An average of all the values")
+    (stale,) = page.select(".stale-translation")
+    assert stale.find_previous_sibling() == english
+    older = stale.select("p")[-1]
+    assert older.get_text().startswith("Une moyenne de toutes les valeurs, pondérée par w")
+    assert older.select_one("math")
+    assert older.select_one("a code").get_text() == "attend"
+    assert said.getvalue() == ""
 
 
 @pytest.mark.tool

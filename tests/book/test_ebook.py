@@ -55,7 +55,7 @@ def test_the_list_of_files_is_what_is_there(book: dict[str, bytes], trees: dict[
             assert ("svg" in properties) == (tree.find(".//{http://www.w3.org/2000/svg}svg") is not None)
     fonts = re.findall(r'url\("([^"]+)"\)', book["EPUB/style.css"].decode())
     assert fonts
-    assert set(fonts) <= {name for name, item in listed.items() if item.get("media-type") == "font/woff"}
+    assert set(fonts) <= {name for name, item in listed.items() if item.get("media-type") == "font/woff2"}
     order = [item.get("idref") for item in trees["EPUB/package.opf"].iter(f"{OPF}itemref")]
     assert order == ["cover", "nav", "page-index", "page-01_first", "page-02_second"]
     facts = book["EPUB/package.opf"].decode()

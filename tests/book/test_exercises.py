@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import linecache
 import re
 import subprocess
 import sysconfig
@@ -14,6 +15,7 @@ import nbformat
 import notebooks
 import pytest
 from bs4 import BeautifulSoup
+from nbclient import NotebookClient
 
 import exercises
 from mhalib.classroom import checks
@@ -88,6 +90,108 @@ def test_code_to_mend_that_nobody_has_touched_is_not_started(chapter: Path) -> N
             exec("\n".join(["import torch", *setup, wrong]), space)
             finding = exercise.examine(space[exercise.name])
             assert (finding.kind, finding.mistake) == ("not started", exercise.given)
+
+
+def as_a_cell(source: str, space: dict[str, Any]) -> None:
+    """Run it as Jupyter does: its text can be looked up afterwards, by the name of its file."""
+    name = f"<cell {len(linecache.cache)}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    exec(compile(source, name, "exec"), space)
+
+
+def repairs_of(path: Path) -> dict[str, tuple[str, dict[str, Any]]]:
+    """From a students' notebook: name -> the cell to mend, and the namespace that its other cells leave behind."""
+    cells = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"][1:]
+    called = {re.findall(r"^checks\.(\w+)\(", source, re.M)[-1]: source for source in cells if "\nchecks." in source}
+    space: dict[str, Any] = {}
+    for source in cells:
+        if source not in called.values():
+            as_a_cell(source, space)
+    return {name: (one, dict(space)) for name, one in called.items() if checks.EXERCISES[name].given}
+
+
+def said_of(source: str, space: dict[str, Any]) -> str:
+    with pytest.raises(checks.CheckFailed) as failed:
+        as_a_cell(source, space)
+    return str(failed.value)
+
+
+def sentences(message: str) -> list[str]:
+    return [one for one in re.split(r"(?<=[.:?;]) ", message) if len(one) > 12]
+
+
+def with_an_own_change(source: str, name: str) -> str:
+    """Another name for a parameter that stays unused: no number changes."""
+    return re.sub(rf"(def {name}\(.*)\):", r"\1, unused=None):", source, count=1)
+
+
+def test_a_repair_that_nobody_has_touched_tells_nothing_but_numbers() -> None:
+    """Each of them, from the students' own notebooks, as at the first *Run All*; and only then."""
+    seen = 0
+    for path in STUDENTS:
+        for name, (source, space) in repairs_of(path).items():
+            exercise = checks.EXERCISES[name]
+            (given,) = (one for one in exercise.mistakes if one.name == exercise.given)
+            known = [one for mistake in exercise.mistakes for one in (mistake.name, *sentences(mistake.message))]
+            for unchanged in (source, f"# one of mine\n\n{source}", source.replace('"""\n', '"""  # hm\n\n')):
+                said = said_of(unchanged, dict(space))
+                assert not [one for one in known if one in said], said
+                assert f"    {name}(" in said
+                assert "    right  " in said
+                assert "    yours  " in said
+                assert f"checks.{name}({name}, tell=True)" in said
+            asked = said_of(source.replace(f"checks.{name}({name})", f"checks.{name}({name}, tell=True)"), dict(space))
+            assert given.message in asked
+            assert "The code that you were given does just this." in asked
+            said = said_of(with_an_own_change(source, name), dict(space))
+            assert given.message in said
+            assert "The code that you were given does just this, too." in said
+            seen += 1
+    assert seen == 31
+
+
+def test_where_no_source_can_be_had_a_repair_is_taken_for_untouched() -> None:
+    for name, (source, space) in repairs_of(exercises.FOLDER / "05_reshape_trick.ipynb").items():
+        exercise = checks.EXERCISES[name]
+        code = with_an_own_change(source, name).replace(f"checks.{name}({name})", "")
+        exec(compile(code, "<nowhere>", "exec"), space)
+        finding = exercise.examine(space[name])
+        assert (finding.kind, finding.mistake) == ("not started", exercise.given)
+        assert exercise.mistakes[0].message not in finding.message
+        assert exercise.mistakes[0].message in exercise.examine(space[name], tell=True).message
+
+
+def test_a_kernel_knows_what_was_touched() -> None:
+    """In a real notebook: untouched, with an own change that mends nothing, mended, and untouched again."""
+    path = exercises.FOLDER / "05_reshape_trick.ipynb"
+    ((name, (source, _)),) = repairs_of(path).items()
+    changed = with_an_own_change(source, name)
+    mended = source.replace("permute(0, 2, 1, 3)", "permute(1, 2, 0, 3)")
+    cells = [source, changed, mended, source]
+    made = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell("import torch\nfrom mhalib.classroom import checks")]
+        + [nbformat.v4.new_code_cell(one) for one in cells]
+    )
+    NotebookClient(made, timeout=120, kernel_name="python3", allow_errors=True).execute()
+    shown = ["".join(str(one.get("text") or one.get("traceback")) for one in cell.outputs) for cell in made.cells[1:]]
+    assert ["swaps examples and tokens" in one for one in shown] == [False, True, False, False]
+    assert ["right. Verified" in one for one in shown] == [False, False, True, False]
+    assert ["tell=True" in one for one in shown] == [True, False, False, True]
+
+
+def test_what_is_known_of_code_to_mend_is_of_today() -> None:
+    assert json.loads(exercises.GIVEN.read_text(encoding="utf-8")) == exercises.given_code(CHAPTERS), (
+        "mhalib/classroom/checks/given.json is stale: run  make exercises"
+    )
+
+
+def test_predictions_are_those_that_the_chapters_call_so() -> None:
+    texts = [cell.source for chapter in CHAPTERS for cell in cells_with(chapter, exercises.TEXT)]
+    heads = [exercises.HEAD.match(text) for text in texts]
+    called = {head["name"] for head in heads if head and head["kind"] == "Prediction"}
+    asked = {head["name"] for head, text in zip(heads, texts, strict=True) if head and "Predict; " in text}
+    assert called | asked == {name for name, one in checks.EXERCISES.items() if one.is_prediction}
+    assert len(called) >= 6
 
 
 @pytest.mark.parametrize("path", STUDENTS, ids=lambda path: path.stem)

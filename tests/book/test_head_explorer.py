@@ -15,6 +15,7 @@ from accessibility import serious_findings
 from kernel import with_kernel
 from playwright.sync_api import Locator, Page, expect
 
+from mhalib import style
 from mhalib.widgets import HeadExplorer
 
 pytestmark = pytest.mark.browser
@@ -119,18 +120,17 @@ def test_on_a_phone_the_table_scrolls_below_its_caption_by_keys(show: Callable, 
 
 
 def test_pictures_have_the_colours_of_the_weights(show: Callable) -> None:
-    import seaborn
-
     weights = torch.tensor([[[0.0, 1.0], [0.5, 0.5]], [[1.0, 0.0], [0.25, 0.75]]])
     page = show(HeadExplorer(weights, ["a", "b"])).page
-    palette = np.array(seaborn.color_palette("mako_r", 33)) * 255
+    assert style.head_map(0)(1.0) != style.head_map(1)(1.0)
     for head in range(2):
         pixels = picture(page, head)
         side = pixels.shape[0] // 2
         for query in range(2):
             for key in range(2):
                 middle = pixels[int((query + 0.5) * side), int((key + 0.5) * side), :3]
-                assert np.abs(middle - palette[round(float(weights[head, query, key]) * 32)]).max() <= 1
+                expected = np.array(style.head_map(head)(float(weights[head, query, key]))[:3]) * 255
+                assert np.abs(middle - expected).max() <= 2
 
 
 def test_masked_looks_hatched_and_is_named(show: Callable) -> None:

@@ -76,7 +76,7 @@ def test_pins_and_lock_agree() -> None:
     assert {name: locked[f"node_modules/{name}"]["version"] for name in asked} == asked
     assert all(re.fullmatch(r"[\d.]+", version) for version in asked.values())
     assert all("integrity" in one and "resolved" not in one for name, one in locked.items() if name)
-    assert set(javascript.PROGRAMS) == set(asked)
+    assert {*javascript.PROGRAMS, *javascript.DRAWS_FORMULAS} == set(asked)
 
 
 @pytest.mark.parametrize("required", [False, True])

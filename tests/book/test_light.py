@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
+import io
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -16,8 +19,11 @@ import finish
 import icons
 import offline
 import pytest
+import theme_words
 import weigh
 from accessibility import serious_findings
+from bs4 import BeautifulSoup
+from fontTools.ttLib import TTFont
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 from served import HTML
 
@@ -224,11 +230,13 @@ def test_the_zips_package_can_be_built_into_a_wheel(disk: Disk) -> None:
 
 def test_icons_are_pictures_and_signs_of_a_small_font(built: dict[str, str]) -> None:
     for name, text in built.items():
-        assert not icons.ICON.search(text), name
+        assert not theme_words.ICON.search(text), name
     assert built[f"{CHAPTER}.html"].count('<svg class="svg-inline--fa') > 15
     (name,) = set(finish.STYLE.findall(built[f"{CHAPTER}.html"]))
     style = (HTML / "chapters" / name).read_text(encoding="utf-8")
-    assert style.count("@font-face") == 3
+    faces = re.findall(r'@font-face \{\s*font-family: "(Font Awesome [^"]*)"', style)
+    assert set(theme_words.ICON_FAMILY.findall(style)) == {name.split()[2] for name in faces}
+    assert len(faces) == len(set(faces)) <= 2
     assert len(style) < 500_000
     with pytest.raises(ValueError, match="has no 'no-such'"):
         icons.drawn('<i class="fa-solid fa-no-such"></i>', HTML)
@@ -237,36 +245,127 @@ def test_icons_are_pictures_and_signs_of_a_small_font(built: dict[str, str]) -> 
 THEME = (
     '<html lang="en" data-content_root="../"><head>\n    <meta charset="utf-8" />\n'
     '<script data-cfasync="false">1</script>'
-    '<link rel="stylesheet" href="../_static/a.css?v=1" /></head>'
-    '<body><a href="#main-content">Skip to main content</a><article class="x"></article></body></html>'
+    '<link rel="stylesheet" href="../_static/a.css?v=1" /><link rel="stylesheet" href="../_static/icons.css" /></head>'
+    '<body><button onclick="window.print()"></button><i class="fas fa-x"></i>'
+    '<article class="x"></article></body></html>'
 )
-WITH_INSTRUMENT = THEME.replace("</article>", f"{finish.INSTRUMENT}></div></article>")
 
 
 @pytest.fixture
-def theme(tmp_path: Path) -> Path:
-    """A folder with the style that THEME asks for."""
-    (tmp_path / "_static").mkdir()
-    (tmp_path / "_static/a.css").write_text("p { color: red }", encoding="utf-8")
-    return tmp_path
-
-
-def test_the_skip_link_and_the_word_without_scripts_are_in_the_page_s_language(theme: Path) -> None:
-    page = WITH_INSTRUMENT.replace("Skip to main content", "Passer au contenu principal")
-    made = finish.finished(page, theme, "chapters/a.html", lambda english: f"[{english}]")
-    first, second = re.findall(r'<a href="#([\w-]+)">([^<]+)</a>', made)
-    assert first == ("main-content", "Passer au contenu principal")
-    assert second == ("instrument", f"[{finish.TO_INSTRUMENT}]")
-    assert f">[{finish.WITHOUT_SCRIPT}]</p></noscript>" in made
+def theme(tmp_path: Path) -> Iterator[Path]:
+    """A folder with what THEME asks for, and with an icon library of version 6."""
+    files = {
+        "a.css": 'p { color: red; font-family: "Font Awesome 6 Free" } p:before { content: "\\f00d" }',
+        "icons.css": "svg { height: 1em }",
+        "vendor/fontawesome/6.5.2/js/all.min.js": 'x={x:[384,512,[],"f00d","M1 2z"]}',
+        "vendor/fontawesome/6.5.2/css/all.min.css": "/*! A licence */ a { b: c }",
+    }
+    for name, text in files.items():
+        (tmp_path / "_static" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "_static" / name).write_text(text, encoding="utf-8")
+    (font,) = HTML.glob("_static/vendor/fontawesome/*/webfonts/fa-solid-900.ttf")
+    (tmp_path / "_static/vendor/fontawesome/6.5.2/webfonts").mkdir()
+    shutil.copy(font, tmp_path / "_static/vendor/fontawesome/6.5.2/webfonts")
+    icons.shape.cache_clear()
+    yield tmp_path
+    icons.shape.cache_clear()
 
 
 def test_a_theme_that_changed_is_refused_by_name(theme: Path) -> None:
     made = finish.finished(THEME, theme, "chapters/a.html")
     assert finish.POLICY in made
-    for word in ('<meta charset="utf-8" />', 'rel="stylesheet"', "<html ", "data-cfasync"):
-        with pytest.raises(ValueError, match=r"finish\.py|styles"):
-            finish.finished(THEME.replace(word, ""), theme, "chapters/a.html")
-    with pytest.raises(ValueError, match=r"main part.*finish\.py"):
-        finish.finished(WITH_INSTRUMENT.replace("main-content", "main"), theme, "chapters/a.html")
-    with pytest.raises(ValueError, match="searchtools"):
+    assert "M1 2z" in made
+    for word, other, named in (
+        ('<meta charset="utf-8" />', "", "charset"),
+        ("<html ", "<HTML ", "<html "),
+        ("icons.css", "fontawesome.css", r"chapters/a\.html: its styles are .*layout\.html"),
+        ("window.print()", "share()", r"chapters/a\.html: a button does 'share\(\)'"),
+        ("fas fa-x", "fa-sharp fa-x", r"chapters/a\.html: .*fa-sharp fa-x.*no icon of a known kind"),
+        ("fas fa-x", "fas fa-y", "has no 'y'"),
+    ):
+        assert word in THEME
+        with pytest.raises(theme_words.ThemeError, match=named):
+            finish.finished(THEME.replace(word, other), theme, "chapters/a.html")
+    with pytest.raises(theme_words.ThemeError, match="searchtools"):
         finish.script_part("fetch(another)", "_static/searchtools.js")
+
+
+def test_what_is_replaced_in_a_frame_must_be_there() -> None:
+    replaced = theme_words.replaced_within
+    assert replaced("no fold", theme_words.FOLD, theme_words.FOLD_NAME, "<summary>", "a") == "no fold"
+    for frame, word in ((theme_words.FOLD, theme_words.FOLD_NAME), (theme_words.ENTRIES, theme_words.ENTRY)):
+        assert replaced(f"{frame} {word} {word}", frame, word, "new", "a") == f"{frame} new new"
+        with pytest.raises(theme_words.ThemeError, match=r"chapters/a: there is .* without .*theme_words\.py"):
+            replaced(f"{frame} other", frame, word, "new", "chapters/a")
+
+
+@pytest.mark.parametrize(
+    ("gone", "named"),
+    [
+        ("js/all.min.js", r"outlines: looked in .* for .*js/all\.min\.js and _static/scripts/fontawesome\.js"),
+        ("css/all.min.css", r"licence: looked in .*all\.min\.css"),
+        ("webfonts/fa-solid-900.ttf", r"font: looked in .*fa-solid-900\.ttf.* found 0 files: .*theme_words\.py"),
+    ],
+)
+def test_an_icon_library_that_moved_is_missed_by_a_sentence(theme: Path, gone: str, named: str) -> None:
+    """Without one the icons would be as large as the sidebar."""
+    assert '"Font Awesome 6 Free"' in icons.style(theme)
+    (theme / f"_static/vendor/fontawesome/6.5.2/{gone}").unlink()
+    made = icons.style if "js" not in gone else functools.partial(icons.drawn, THEME)
+    with pytest.raises(theme_words.ThemeError, match=named):
+        made(theme)
+
+
+def test_a_style_that_names_no_icons_is_refused(theme: Path) -> None:
+    (theme / "_static/a.css").write_text("p { color: red }", encoding="utf-8")
+    with pytest.raises(theme_words.ThemeError, match=r"no style in .* names a font of icons"):
+        icons.style(theme)
+
+
+def test_the_icons_of_version_7_are_drawn_from_its_one_script(theme: Path) -> None:
+    """It has no style of its own, fonts as woff2 alone, and a rule for each icon in the theme's style."""
+    static, old = theme / "_static", theme / "_static/vendor/fontawesome/6.5.2"
+    (static / "scripts").mkdir()
+    (old / "js/all.min.js").rename(static / "scripts/fontawesome.js")
+    (static / "scripts/fontawesome.js.LICENSE.txt").write_text("/*! Version 7 */", encoding="utf-8")
+    (static / "vendor/fontawesome/webfonts").mkdir()
+    font = TTFont(old / "webfonts/fa-solid-900.ttf")
+    font.flavor = "woff"  # what woff2 needs, brotli, is not among the book's packages
+    font.save(static / "vendor/fontawesome/webfonts/fa-solid-900.woff2")
+    shutil.rmtree(old)
+    named = r'.a{font-family:Font Awesome\ 7 Free;content:"\f00c"}.fa-x{--fa:"\f00d"}.fa-y,.fa-z{--fa:"\f00e"}.b{top:0}'
+    (static / "a.css").write_text(named, encoding="utf-8")
+    style = icons.style(theme)
+    assert style.startswith("/*! Version 7 */")
+    assert '900 1em/1 "Font Awesome 7 Free"' in style
+    (data,) = re.findall(r"base64,([^)]*)\)", style)
+    assert {0xF00C} == set(TTFont(io.BytesIO(base64.b64decode(data))).getBestCmap())
+    text = finish.finished(THEME.replace("fas fa-x", "fa-solid fa-x fa-fw"), theme, "chapters/a.html")
+    assert 'class="svg-inline--fa fa-x fa-fw"' in text
+    (joined,) = static.glob("pages-*.css")
+    assert "--fa:" not in joined.read_text("utf-8")
+    assert ".b{top:0}" in joined.read_text("utf-8")
+
+
+def test_a_colour_that_the_theme_gave_up_is_named(theme: Path) -> None:
+    (theme / "_static/styles").mkdir()
+    (theme / "_static/styles/theme.css").write_text("html { --pst-color-border: red }", encoding="utf-8")
+    (theme / "_static/book.css").write_text("p { color: var(--pst-color-border) }", encoding="utf-8")
+    finish.check_colours(theme)
+    (theme / "_static/book.css").write_text("p { color: var(--pst-color-shade) }", encoding="utf-8")
+    with pytest.raises(theme_words.ThemeError, match=r"book\.css: the theme defines no --pst-color-shade"):
+        finish.check_colours(theme)
+
+
+def test_skip_links_lead_to_the_main_part_and_to_the_instrument(built: dict[str, str]) -> None:
+    for name, text in (pair for pair in built.items() if pair[0] != "index.html"):
+        page = BeautifulSoup(text, "html.parser")
+        targets = [link["href"] for link in page.select(".skip-link a")]
+        assert targets == ["#main-content", *["#instrument"] * (finish.INSTRUMENT_CLASS in text)], name
+        assert [len(page.select(target)) for target in targets] == [1] * len(targets), name
+
+
+def test_the_search_loads_on_its_page_alone(built: dict[str, str]) -> None:
+    for name, text in built.items():
+        sources = "".join(found["attributes"] for found in finish.SCRIPT.finditer(text))
+        assert ("searchindex.js" in sources, "/search-" in sources) == (name == "search.html",) * 2, name

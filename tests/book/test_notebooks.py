@@ -11,6 +11,7 @@ import book_map
 import book_text
 import nbformat
 import notebooks
+import page_head
 import pytest
 import statements
 from nbformat import NotebookNode
@@ -141,12 +142,19 @@ def test_tags_are_known_and_most_cells_are_compared(path: Path, code: list[Noteb
         exercises.EXERCISE,
         exercises.SETUP,
         notebooks.FRONT_PAGE,
+        page_head.OPENING,
         book_map.FRONT_INSTRUMENT,
         statements.OF_THIS_RUN,
         statements.TIMING,
     }  # nothing else hides a cell from nbval
     compared = [cell for cell in code if not statements.is_of_this_run(cell.metadata) and cell.outputs]
     assert len(compared) >= (8 if path.stem[0].isdigit() else 4)
+
+
+def test_at_most_one_figure_is_the_opening_one(notebook: NotebookNode) -> None:
+    chosen = [cell for cell in notebook.cells if page_head.OPENING in cell.metadata.get("tags", [])]
+    assert len(chosen) <= 1
+    assert all(any("image/png" in output.get("data", {}) for output in cell.outputs) for cell in chosen)
 
 
 def badly_stated(code: list[NotebookNode]) -> list[str]:

@@ -138,3 +138,19 @@ def test_a_sentence_that_cannot_be_patched_is_refused(sentence: str, said: str) 
                 exec(source, space)
         else:
             exec(source, space)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_rows_are_divided_only_where_rounding_made_them_differ_from_1(dtype: torch.dtype) -> None:
+    """Rows that are half gone, or twice there, are a fault that the page must not hide."""
+    (source,) = (cell.source for cell in nbformat.read(CHAPTER, as_version=4).cells if "def in_full(" in cell.source)
+    space: dict[str, Any] = {"torch": torch}
+    exec(source.partition("\n\n\n")[0], space)
+    generator = torch.Generator().manual_seed(0)
+    exact = torch.randn(64, 37, generator=generator, dtype=torch.float64).mul(3).softmax(-1)
+    in_full = space["in_full"](exact.to(dtype))
+    torch.testing.assert_close(in_full.sum(-1), torch.ones(64), atol=1e-6, rtol=0)
+    torch.testing.assert_close(in_full.double(), exact, atol=1e-6 + torch.finfo(dtype).eps, rtol=0)
+    for factor in (0, 0.5, 0.97, 1.03, 2):
+        wrong = (factor * exact).to(dtype)
+        assert torch.equal(space["in_full"](wrong), wrong.float()), factor

@@ -12,10 +12,12 @@ from pathlib import Path
 import book_extension
 import chromium
 import downloads
+import joined
 import notebooks
 import pypdf
 import pytest
 import small_book
+from bs4 import BeautifulSoup
 from playwright.sync_api import Browser
 
 from conftest import NO_BROWSER
@@ -137,6 +139,22 @@ def test_the_start_page_links_what_was_made(html: Path, pdf: pypdf.PdfReader) ->
     assert page.index('class="downloads"') < page.index('id="the-map"')
     downloads.update(html)
     assert (html / downloads.START).read_text(encoding="utf-8") == page
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("Show how it is drawn", "How it is drawn"),
+        ("a solution", "A solution"),
+        ("f need not be a dot product", "f need not be a dot product"),
+        ('Show <math alttext="d_v"><msub><mi>d</mi><mi>v</mi></msub></math> by head', "d v by head"),
+        ("<code>softmax</code> in two lines", "softmax in two lines"),
+        ("the width <em>d</em>", "The width d"),
+    ],
+)
+def test_a_folds_words_begin_large_and_symbols_keep_their_case(written: str, said: str) -> None:
+    fold = BeautifulSoup(f"<details><summary>{written}</summary></details>", "html.parser").details
+    assert joined.summary_of(fold) == said
 
 
 def test_a_start_page_without_files_has_no_links() -> None:

@@ -173,7 +173,9 @@ def test_the_devcontainer_opens_ready_to_test() -> None:
 def test_a_release_is_checked_before_it_is_made() -> None:
     workflow = yaml.safe_load(read(".github/workflows/release.yml"))
     assert workflow[True]["push"]["tags"] == ["v*"]
-    runs = [step["run"] for step in workflow["jobs"]["release"]["steps"] if "run" in step]
+    jobs = workflow["jobs"]
+    assert jobs["release"]["needs"] == "build"
+    runs = [step["run"] for name in ("build", "release") for step in jobs[name]["steps"] if "run" in step]
     words = ("tools/release.py", "-m build", "twine check --strict", "gh release")
     places = [next(i for i, run in enumerate(runs) if word in run) for word in words]
     assert places == sorted(places)
@@ -193,6 +195,56 @@ def test_the_package_index_gets_a_release_only_from_a_person_and_without_a_passw
     assert "required_reviewers" in asked
     assert "https://github.com/$GITHUB_REPOSITORY" in asked
     assert re.findall(r"secrets\.\w+", text) == []
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_what_runs_others_code_may_change_nothing(name: str) -> None:
+    """A job with rights takes an artifact: it checks out nothing, and installs and builds nothing."""
+    workflow = yaml.safe_load(read(f".github/workflows/{name}"))
+    assert workflow["permissions"] == {"contents": "read"}
+    for job, told in workflow["jobs"].items():
+        rights = {right for right, kind in told.get("permissions", {}).items() if kind == "write"}
+        commands = "\n".join(str(step.get("run", step.get("uses"))) for step in told["steps"])
+        if rights:
+            assert told["timeout-minutes"] <= 15, job
+            assert not re.search(r"checkout@|setup-python|\b(?:pip|pipx|make|python|npm|docker)\b", commands), job
+        for step in told["steps"]:
+            if "actions/checkout@" in step.get("uses", ""):
+                assert step["with"]["persist-credentials"] is False, job
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_actions_run_on_a_node_that_github_still_has(name: str) -> None:
+    """Node 24, by the majors of November 2026."""
+    lowest = {"checkout": 6, "setup-python": 6, "upload-artifact": 7, "download-artifact": 7}
+    lowest |= {"configure-pages": 6, "upload-pages-artifact": 5, "deploy-pages": 5}
+    found = re.findall(r"uses: actions/([\w-]+)@v(\d+)", read(f".github/workflows/{name}"))
+    assert [(action, major) for action, major in found if int(major) < lowest[action]] == []
+
+
+def test_colab_is_tried_with_colab_s_python_and_where_pages_are_published_no_cache_is_taken() -> None:
+    """A cache may have been filled by a job of somebody else's."""
+    colab, *_ = yaml.safe_load(read(".github/workflows/anywhere.yml"))["jobs"]["colab"]["steps"][1:]
+    assert colab["with"] == {"python-version": "3.13"}
+    assert all("cache:" not in read(f".github/workflows/{name}.yml") for name in ("publish", "release", "anywhere"))
+
+
+def test_the_newest_stack_is_tried_each_week_and_says_what_broke() -> None:
+    workflow = yaml.safe_load(read(".github/workflows/newest.yml"))
+    assert "schedule" in workflow[True]
+    job = workflow["jobs"]["book"]
+    assert job["continue-on-error"] is True
+    install, *others = [step["run"] for step in job["steps"] if "run" in step]
+    assert "tools/build.py --all" in others[0]
+    assert "GITHUB_STEP_SUMMARY" in others[-1]
+    command = next(line for line in install.splitlines() if line.startswith("sed ")).partition(">")[0]
+    done = subprocess.run(["bash", "-c", command], cwd=notebooks.ROOT, capture_output=True, text=True, check=True)
+    left, pinned = done.stdout.splitlines(), read("requirements.txt").splitlines()
+    changed = {line.partition(" #")[0] for line in left} - {line.partition(" #")[0] for line in pinned}
+    gone = {"sphinx", "sphinx-book-theme", "pydata-sphinx-theme", "sphinx-design", "sphinx-exercise"}
+    assert changed == gone | {"sphinxcontrib-bibtex", "sphinx-intl", "myst-nb", "myst-parser"}
+    assert len(left) == len(pinned) - 1
+    assert not any("jupyter-book" in line for line in left)
 
 
 def test_workflows_test_what_is_promised() -> None:

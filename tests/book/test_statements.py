@@ -18,6 +18,7 @@ import pytest
 import statements
 import torch
 
+import mhalib
 from mhalib.widgets import HeadExplorer, HeadWall
 
 TOOLS = notebooks.ROOT / "tools"
@@ -281,3 +282,18 @@ def test_make_notebooks_draws_again_when_the_code_has_changed(page: Path) -> Non
     pictures = [re.search(r'"image/png": "([^"]+)"', text)[1] for text in (first, second)]
     assert pictures[0] != pictures[1]
     assert "share 0.93" in second  # confirmed, so the number on the page stays
+
+
+def table_of(share: float) -> list[dict]:
+    table = mhalib.number_table({"head": (share,)}, of="name", columns={"share": ".2f"}, bars={"share": 1})
+    return [{"output_type": "execute_result", "data": {"text/html": table._repr_html_(), "text/plain": repr(table)}}]
+
+
+def test_numbers_of_a_table_are_compared_and_their_bars_are_not() -> None:
+    assert "50%" in table_of(0.5)[0]["data"]["text/html"]
+    assert statements.unconfirmed(MEASURED, table_of(0.5), table_of(0.51)) == []
+    (found, _) = statements.unconfirmed(MEASURED, table_of(0.5), table_of(0.53))
+    assert "stored 0.50, computed 0.53" in found
+    assert statements.unconfirmed({}, table_of(0.5), table_of(0.51)) != []
+    assert statements.unconfirmed({}, table_of(0.5), table_of(0.5)) == []
+    assert "%" not in statements.texts(table_of(0.5))["text/html"]  # nor may prose call the length of a bar its number

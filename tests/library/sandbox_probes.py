@@ -136,6 +136,27 @@ for name, attempt in {
         pass
 raise RuntimeError(f"holds {held}")
 """
+FIRST_ENDS = """
+import ctypes, threading, time
+def hoard():
+    time.sleep(0.3)
+    kept = [bytearray(b"x" * (64 << 20)) for _ in range(25)]
+    time.sleep(20)
+threading.Thread(target=hoard).start()
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[__import__("os").uname().machine], 0)
+"""
+THREADS = """
+import threading, time
+threading.stack_size(65536)
+started = 0
+try:
+    for _ in range(500):
+        threading.Thread(target=time.sleep, args=(3,), daemon=True).start()
+        started += 1
+except RuntimeError: pass
+time.sleep(1)
+raise RuntimeError(f"started {started} threads")
+"""
 DESCRIPTORS = "import socket\npairs = [socket.socketpair() for _ in range(300)]"
 CELLS = {  # name: (code, what it must say, as a regular expression)
     "files": (READS, r"RuntimeError: saw \[\]"),
@@ -154,6 +175,8 @@ CELLS = {  # name: (code, what it must say, as a regular expression)
     "time": ("while True: pass", "TooSlow"),
     "memory that is not counted": (UNCOUNTED, "RuntimeError: shares 0"),
     "many files": (MANY_FILES, "too many files|No space left"),
+    "a first thread that ends while another hoards": (FIRST_ENDS, "its first thread has ended|memory limit"),
+    "threads": (THREADS, "started ([1-5]?[0-9]|6[0-4]) threads|too many processes or threads"),
     "memory": ("import time\nx = [bytearray(b'x' * (64 << 20)) for _ in range(25)]\ntime.sleep(20)", "memory limit"),
 }
 

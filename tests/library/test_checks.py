@@ -9,6 +9,7 @@ import itertools
 import math
 import pkgutil
 import random
+import re
 import signal
 import statistics
 import subprocess
@@ -1745,9 +1746,6 @@ VARIANTS = {
     ],
     "attend": [attention_by_einsum, lambda *given: tuple(one.double() for one in attention_by_einsum(*given))],
     "count_weights": [
-        lambda num_hiddens, num_heads, bias: sum(
-            p.numel() for _ in range(4) for p in torch.nn.Linear(num_hiddens, num_hiddens, bias).parameters()
-        ),
         lambda num_hiddens, num_heads, bias: np.int64(4 * num_hiddens * (num_hiddens + int(bias))),
         lambda num_hiddens, num_heads, bias: torch.tensor(4 * num_hiddens * (num_hiddens + bias)),
     ],
@@ -1756,8 +1754,8 @@ VARIANTS = {
         lambda num_tokens, num_hiddens, num_heads: np.int32(4 * num_tokens * num_tokens * num_hiddens),
     ],
     "cache_numbers": [
-        lambda num_layers, num_tokens, num_hiddens, num_heads, num_kv_heads: sum(
-            torch.empty(num_kv_heads, num_tokens, num_hiddens // num_heads).numel() for _ in range(2 * num_layers)
+        lambda num_layers, num_tokens, num_hiddens, num_heads, num_kv_heads: (
+            2 * num_layers * num_tokens * math.prod([num_kv_heads, num_hiddens // num_heads])
         ),
     ],
     "split_heads": [
@@ -1782,7 +1780,7 @@ VARIANTS = {
     ],
     "strides_of_heads": [
         lambda shape, num_heads: (shape[1] * shape[2], shape[2] // num_heads, shape[2], 1),
-        lambda shape, num_heads: list(torch.empty(shape).view(*shape[:2], num_heads, -1).transpose(1, 2).stride()),
+        lambda shape, num_heads: [np.prod(shape[1:]).item(), int(shape[2] / num_heads), shape[-1], True + 0],
     ],
     "multi_head": [layer_head_by_head, layer_of_torch],
     "mended_layer": [layer_head_by_head, layer_of_torch],
@@ -1945,6 +1943,106 @@ def test_no_right_variant_is_rejected(name):
         for seed in SEEDS:
             finding = EXERCISES[name].examine(variant, seed)
             assert finding.solved, finding.message
+
+
+def strides_by_import(shape, num_heads):
+    import torch as anything
+
+    return anything.empty(shape).unflatten(-1, (num_heads, -1)).transpose(1, 2).stride()
+
+
+def strides_of_numpy(shape, num_heads):
+    from numpy import empty
+
+    array = empty(shape, dtype=np.int8).reshape(*shape[:2], num_heads, -1).swapaxes(1, 2)
+    return array.strides
+
+
+def strides_behind_a_broad_except(shape, num_heads):
+    try:
+        return tuple(helper_with_torch(shape, num_heads))
+    except TypeError:
+        return None
+
+
+def helper_with_torch(shape, num_heads):
+    return mhalib.split_heads(torch.empty(shape, device="meta"), num_heads).stride()
+
+
+class CountsWeights:
+    def __call__(self, num_hiddens, num_heads, bias):
+        return sum(p.numel() for p in mhalib.MultiHeadAttention(num_hiddens, num_heads, bias=bias).parameters())
+
+
+READ_OFF = {  # right, and no prediction
+    "count_weights": [
+        lambda num_hiddens, num_heads, bias: sum(
+            p.numel() for _ in range(4) for p in torch.nn.Linear(num_hiddens, num_hiddens, bias).parameters()
+        ),
+        CountsWeights(),
+    ],
+    "count_flops": [lambda n, D, h: 4 * torch.zeros(n, n, device="meta").numel() * D],
+    "cache_numbers": [
+        lambda num_layers, num_tokens, num_hiddens, num_heads, num_kv_heads: sum(
+            torch.empty(num_kv_heads, num_tokens, num_hiddens // num_heads).numel() for _ in range(2 * num_layers)
+        ),
+    ],
+    "row_of_fold": [lambda row, num_heads: tuple(torch.arange(row + 1).view(-1).unravel_index([row + 1, num_heads]))],
+    "strides_of_heads": [
+        lambda shape, num_heads: list(torch.empty(shape).view(*shape[:2], num_heads, -1).transpose(1, 2).stride()),
+        lambda shape, num_heads: mhalib.split_heads(torch.empty(shape), num_heads).stride(),
+        functools.partial(functools.lru_cache(helper_with_torch)),
+        strides_by_import,
+        strides_of_numpy,
+        strides_behind_a_broad_except,
+    ],
+    "cross_shapes": [
+        lambda t, m, h: (
+            t,
+            tuple(F.linear(torch.zeros(t), torch.zeros(m[1], t[2]))[:, None].expand(-1, h, -1, -1).shape),
+        )
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "place"), [(name, place) for name, them in READ_OFF.items() for place in range(len(them))]
+)
+def test_a_prediction_is_worked_out_and_not_read_off(name, place):
+    submission, before = READ_OFF[name][place], dict(globals())
+    finding = EXERCISES[name].examine(submission)
+    assert (finding.kind, finding.solved) == ("computed", False), finding.message
+    assert finding.message.startswith("this is a prediction, and your code asks ")
+    assert re.search(r"asks (torch|numpy|mhalib)\.[\w.]+\. Work the answer out from the arguments", finding.message)
+    assert len(finding.message) < LONGEST
+    assert {one: value for one, value in globals().items() if value is not before.get(one)} == {}
+    assert torch.empty(2).shape == (2,)
+
+
+def test_what_is_read_off_would_be_right_but_for_that(monkeypatch):
+    """So the test above refuses no function for another reason."""
+    for name, submissions in READ_OFF.items():
+        monkeypatch.setattr(EXERCISES[name], "is_prediction", False)
+        right = [EXERCISES[name].examine(submission).solved for submission in submissions]
+        assert all(right) or name in ("row_of_fold", "strides_of_heads"), name
+        assert any(right) or name == "row_of_fold"
+
+
+def test_the_predicted_strides_are_those_of_a_real_split():
+    for case in cases_of(EXERCISES["strides_of_heads"]):
+        real = torch.empty(case["shape"]).unflatten(-1, (case["num_heads"], -1)).transpose(1, 2).stride()
+        assert EXERCISES["strides_of_heads"].reference(**case) == real
+
+
+def test_an_import_during_a_prediction_is_another_s_own_affair():
+    def slow(row, num_heads):
+        importlib.import_module("colorsys")
+        return divmod(row, num_heads)
+
+    imports = __builtins__["__import__"]
+    assert EXERCISES["row_of_fold"].examine(slow).solved
+    assert EXERCISES["row_of_fold"].examine(raising(KeyError("x"))).kind == "raised"
+    assert __builtins__["__import__"] is imports
 
 
 @every_exercise
@@ -2210,6 +2308,21 @@ def test_a_difference_in_late_digits_is_seen():
     finding = EXERCISES["weighted_average"].examine(lambda weights, values: weights @ values + 0.003)
     expected, got = (line.split(None, 1)[1] for line in finding.message.splitlines()[-2:])
     assert expected != got
+
+
+def test_who_reads_the_last_axis_of_a_ledger_only_is_told_so():
+    """On any seed: in one ledger the first wrong step leaves the last axis whole."""
+
+    def last_axis_only(steps):
+        for number, (operation, axes) in enumerate(steps):
+            if "~" in "".join(axes[-1:]) or ":" in "".join(axes[-1:]):
+                return number
+            if "softmax" in operation and not operation.endswith(" K"):
+                return number
+        return -1
+
+    accepted = [seed for seed in range(12) if checks.first_wrong_step.examine(last_axis_only, seed).solved]
+    assert not accepted
 
 
 def test_of_a_large_result_the_first_wrong_row_is_shown():

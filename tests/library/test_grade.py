@@ -29,10 +29,12 @@ from mhalib.classroom.grade import (
     __main__,
     _class,
     _feedback,
+    _journal,
     _launch,
     _notebook,
     _roster,
     _sandbox,
+    _stamp,
     _students,
     _submissions,
     _table,
@@ -675,6 +677,35 @@ def test_a_changed_notebook_or_seed_or_a_damaged_entry_is_graded_anew(counted, t
     assert sorted(done[7:]) == ["a", "b"]
 
 
+def test_a_mended_checker_grades_anew_and_the_teacher_is_told(counted, tmp_path, monkeypatch, capsys):
+    """Also where the version is the same, as between two releases."""
+    folder, out, done = hand_in(tmp_path / "s", {"a": HONEST}), tmp_path / "grades.csv", []
+    real = _class._grade
+    monkeypatch.setattr(_class, "_grade", lambda task, how: done.append(task) or real(task, how))
+    grade(folder, out)
+    grade(folder, out)
+    assert len(done) == 1
+    assert "graded anew" not in capsys.readouterr().err
+    with monkeypatch.context() as mended:
+        mended.setattr(_journal, "stamp", lambda: "0.3.0 (12345678)")
+        grade(folder, out)
+        grade(folder, out)
+    assert len(done) == 2
+    assert capsys.readouterr().err.count("mhalib has changed since the last run: every notebook is graded anew") == 1
+
+
+@pytest.mark.parametrize("changed", ["classroom/checks/chapter_01.py", "attention/core.py", "classroom/texts.md"])
+def test_a_stamp_changes_with_every_checker_and_with_what_checkers_compare_with(tmp_path, monkeypatch, changed):
+    for name in ("classroom/grade/_stamp.py", "classroom/checks/chapter_01.py", "attention/core.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x = 1\n", encoding="ascii")
+    monkeypatch.setattr(_stamp, "__file__", str(tmp_path / "classroom/grade/_stamp.py"))
+    before = _stamp.stamp.__wrapped__()
+    (tmp_path / changed).write_text("x = 2\n", encoding="ascii")
+    assert _stamp.stamp.__wrapped__() != before
+    assert _stamp.stamp.__wrapped__() == _stamp.stamp.__wrapped__()
+
+
 OTHER_CHAPTER = ["checks.split_heads(split_heads)\nchecks.merge_heads(merge_heads)"]
 
 
@@ -1043,11 +1074,13 @@ def test_all_cells_together_end_in_time(sandboxed, tmp_path):
     }
 
 
-def test_an_interrupt_is_heard_at_once(sandboxed, tmp_path):
-    """While a cell sleeps that has minutes left; nothing is said of that notebook."""
+@pytest.mark.parametrize("started", [signal.SIG_DFL, signal.SIG_IGN], ids=["by hand", "in a shell's background"])
+def test_an_interrupt_is_heard_at_once(sandboxed, tmp_path, started):
+    """While a cell sleeps that has minutes left; nothing is said of that notebook. A shell's job in the background is
+    started with interrupts ignored, and `kill -INT` is to stop it nevertheless."""
     folder, out, memory_mb = hand_in(tmp_path / "s", {"a": in_a_cell("import time\ntime.sleep(200)")}), "g.csv", 1500
     given = [*command(folder, tmp_path / out, "--cell-seconds", "300"), "--memory-mb", str(MEMORY_MB + memory_mb)]
-    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's job in the background ignores it
+    heard = partial(signal.signal, signal.SIGINT, started)
     with subprocess.Popen(
         given, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, preexec_fn=heard
     ) as process:
@@ -1062,6 +1095,8 @@ def test_an_interrupt_is_heard_at_once(sandboxed, tmp_path):
     assert process.returncode == 130
     assert "Stopping. The same command goes on from here." in said
     assert not list((tmp_path / f"{out}.progress").glob("*.json"))
+    while left_running(MEMORY_MB + memory_mb) and time.monotonic() - sent < 60:  # the system takes its time, if busy
+        time.sleep(0.05)
     assert not left_running(MEMORY_MB + memory_mb)
 
 
@@ -1085,6 +1120,57 @@ class FakeSandbox:
         return [print]
 
     def close(self): ...
+
+
+MERGE_TO_MEND = """
+def mended_merge(x, num_heads):
+    \'\'\'(h * B, N, d), head first -> (B, N, h * d).\'\'\'
+    N, d = x.shape[1:]
+    x = x.view(num_heads, -1, N, d)
+    return x.permute(0, 2, 1, 3).reshape(-1, N, num_heads * d)
+"""
+STRIDES_READ_OFF = """
+def strides_of_heads(shape, num_heads):
+    return torch.empty(shape).unflatten(-1, (num_heads, -1)).transpose(1, 2).stride()
+"""
+STRIDES = """
+def strides_of_heads(shape, num_heads):
+    return shape[1] * shape[2], shape[2] // num_heads, shape[2], 1
+"""
+BOTH = """from mhalib.classroom import checks
+checks.mended_merge(mended_merge, tell=True)
+checks.strides_of_heads(strides_of_heads)"""
+
+
+def test_code_to_mend_and_predictions_are_known_in_the_sandbox_too(sandboxed, tmp_path):
+    """Neither page nor commented notebook has the diagnosis of code that nobody touched."""
+    mine = MERGE_TO_MEND.replace("N, d = x", "N, d = y = x")
+    work = {
+        "untouched": ["import torch", f"%%time\n# mine\n{STRIDES}", f"# here\n{MERGE_TO_MEND}", STRIDES_READ_OFF, BOTH],
+        "tried": ["import torch", MERGE_TO_MEND, mine, STRIDES, BOTH],
+        "hidden": ["import torch", f"%%time\n{mine}", f"{STRIDES}\nalso = torch.empty(1)\nimport numpy as np", BOTH],
+    }
+    exercises = ("mended_merge", "strides_of_heads")
+    exercise = checks.EXERCISES["mended_merge"]
+    out = tmp_path / "out" / "grades.csv"
+    folder = hand_in(tmp_path / "in", work)
+    rows = {(row.student, row.exercise): row for row in grade(folder, out, chapters=[5]) if row.exercise in exercises}
+    kinds = {name: [rows[name, one].kind for one in exercises] for name in work}
+    assert kinds == {
+        "untouched": ["not started", "computed"],
+        "tried": ["value", "solved"],
+        "hidden": ["not started", "solved"],
+    }
+    assert {row.mistake for row in rows.values() if row.exercise == "mended_merge"} == {exercise.given}
+    assert [row.points for row in rows.values() if row.exercise == "mended_merge"] == [0, 0, 0]
+    assert "your code asks torch.empty. Work" in rows["untouched", "strides_of_heads"].diagnosis
+    diagnosis = exercise.mistakes[0].message
+    for name in work:
+        row = rows[name, "mended_merge"]
+        handed_back = _feedback.page(name, [row]) + _feedback.comment(
+            notebook(work[name]).encode(), {row.exercise: row}
+        )
+        assert ("swaps examples and tokens" in handed_back) == (name == "tried") == (diagnosis in row.diagnosis)
 
 
 def test_what_was_too_slow_is_tried_again_once(tmp_path, monkeypatch):

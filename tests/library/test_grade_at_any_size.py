@@ -221,7 +221,15 @@ def below(worker: int) -> list[int]:
     return [one for one in _sandbox.processes_of(worker) if one != worker]
 
 
-def test_a_cluster_loses_nothing_with_a_worker(tmp_path, capsys):
+@pytest.fixture
+def interrupts():
+    """Heard, also where the tests run in a shell's background, which ignores them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_cluster_loses_nothing_with_a_worker(interrupts, tmp_path, capsys):
     """Scheduler and workers are processes of their own. One is killed while it grades; then a run is interrupted."""
     try:
         _sandbox.require_working(bubblewrap, Limits())

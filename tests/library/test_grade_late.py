@@ -64,16 +64,16 @@ def test_each_system_is_believed_what_it_can_know(all_right, tmp_path):
     hand_in(folder, "coben_LATE_13_35_a", DUE - timedelta(days=9))
     local = after.astimezone(zone).strftime("%Y-%m-%d-%H-%M-%S")
     hand_in(folder, f"Part 1_zed_attempt_{local}_a", DUE - timedelta(days=9))
-    hand_in(folder, "submitted/eve/a", DUE)
-    (folder / "submitted/eve/timestamp.txt").write_text("2026-12-01 06:00:00.000000 UTC", encoding="ascii")
+    hand_in(folder, "submitted/eve/one/a", DUE)
+    (folder / "submitted/eve/one/timestamp.txt").write_text("2026-12-01 06:00:00.000000 UTC", encoding="ascii")
     hand_in(folder, "kim/a", DUE - timedelta(seconds=1))
     hand_in(folder, "max/a", DUE + timedelta(days=3))
-    rows = grade(folder, tmp_path / "grades.csv", _late.Deadlines({None: DUE}))
+    rows = grade(folder, tmp_path / "grades.csv", _late.Deadlines({None: DUE}), noted=True)
     assert of(rows) == {
         "leeann_12_34_a": ("Canvas", "no", None),
         "coben_LATE_13_35_a": ("Canvas", "yes", None),
         f"Part 1_zed_attempt_{local}_a": ("Blackboard", "yes", 1.5),
-        "submitted/eve/a": ("nbgrader", "yes", 0.5),
+        "submitted/eve/one/a": ("nbgrader", "yes", 0.5),
         "kim/a": ("file", "no", None),
         "max/a": ("file", "yes", 3.0),
     }
@@ -236,10 +236,11 @@ def test_a_day_ends_at_midnight(all_right, tmp_path):
 
 def test_a_time_that_no_clock_shows_costs_nobody_the_table(all_right, tmp_path):
     """nbgrader's note of the time lies among the student's files."""
-    hand_in(tmp_path / "s", "ann/a", DUE)
-    (tmp_path / "s/ann/timestamp.txt").write_text("0001-01-01 00:00+14:00", encoding="ascii")
-    rows = grade(tmp_path / "s", tmp_path / "grades.csv", _late.Deadlines({None: DUE}))
-    assert of(rows) == {"ann/a": ("file", "no", None)}
+    folder = tmp_path / "submitted"
+    hand_in(folder, "ann/one/a", DUE)
+    (folder / "ann/one/timestamp.txt").write_text("0001-01-01 00:00+14:00", encoding="ascii")
+    rows = grade(folder, tmp_path / "grades.csv", _late.Deadlines({None: DUE}), noted=True)
+    assert of(rows) == {"ann/one/a": ("file", "no", None)}
 
 
 def test_points_are_taken_off_for_each_day_begun_and_the_better_attempt_counts(all_right, tmp_path):

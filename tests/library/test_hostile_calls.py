@@ -23,7 +23,20 @@ from torch import nn
 
 import mhalib
 from mhalib import attention as A
-from mhalib import bench, data, decoding, evaluation, measures, models, plots, pretrained, reference, saved, train
+from mhalib import (
+    bench,
+    data,
+    decoding,
+    evaluation,
+    measures,
+    models,
+    plots,
+    pretrained,
+    reference,
+    saved,
+    tables,
+    train,
+)
 from mhalib import variants as V
 from mhalib.attention import Band
 
@@ -855,6 +868,16 @@ PLACES = {
             "layers": ["x", "y"],
         },
     ),
+    "tables.number_table": (
+        tables.number_table,
+        lambda: {
+            "rows": {"a": (1, 2.5), "b": (3, "4")},
+            "of": "x",
+            "columns": ["y", "z"],
+            "bars": {"y": 3.0},
+            "caption": "x",
+        },
+    ),
     "plots.number_grid": (
         _on_all_axes(plots.number_grid),
         lambda: {
@@ -876,9 +899,12 @@ HARMLESS = {
     ),
     "Arrays": "a type",
     **dict.fromkeys(
-        ("Ledger", "Step", "Results", "Reading", "About", "Pin", "Pretrained", "Memory", "PairReading"), "a record"
+        ("Ledger", "Step", "Results", "Reading", "About", "Pin", "Pretrained", "Memory", "PairReading", "NumberTable"),
+        "a record",
     ),
-    **dict.fromkeys(("Digits", "Meetings", "Pairs", "Repeats", "Sentences", "Sums", "Translations"), "a record"),
+    **dict.fromkeys(
+        ("Digits", "Meetings", "Pairs", "Repeats", "Sentences", "Sums", "Translations", "NumberTable"), "a record"
+    ),
     **dict.fromkeys(("names", "deviations", "times"), "a function without arguments"),
     **dict.fromkeys(("History", "StepCost"), "a record"),
 }
@@ -953,7 +979,7 @@ PLACES |= {
 }
 MODULES = (
     *("attention", "bench", "data", "decoding", "evaluation", "measures", "models", "plots", "pretrained"),
-    *("reference", "results", "roofline", "saved", "shapes", "train", "variants"),
+    *("reference", "results", "roofline", "saved", "shapes", "tables", "train", "variants"),
 )
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 
-from mhalib import head_heatmap, head_heatmaps, head_wall, number_grid, score_grid
+from mhalib import head_heatmap, head_heatmaps, head_wall, number_grid, score_grid, style
 from mhalib.plots import OWNER_COLOURS
 
 QUERIES = "the small cat sleeps now".split()
@@ -44,6 +44,17 @@ def _mesh(ax):
     """The cells that seaborn drew, (Q, K), and what they are drawn with."""
     (mesh,) = [artist for artist in ax.collections if hasattr(artist, "get_coordinates")]
     return mesh
+
+
+def _hatched(ax):
+    """The (row, column) of all cells under hatched patches, in order; a cell under two of them is there twice."""
+    cells = []
+    for patch in ax.patches:
+        assert patch.get_hatch()
+        assert patch.get_height() == 1
+        assert float(patch.get_width()).is_integer()
+        cells += [(patch.get_y(), patch.get_x() + i) for i in range(int(patch.get_width()))]
+    return sorted(cells)
 
 
 def _names(axis):
@@ -113,9 +124,14 @@ def test_hidden_cells_are_hatched_and_not_coloured(kind):
     seen = np.tri(5, 7, dtype=bool)
     ax = head_heatmap(_weights(5, 7), mask=kind(seen))
     assert (_mesh(ax).get_array().mask.reshape(5, 7) == ~seen).all()
-    hatched = {(patch.get_y(), patch.get_x()) for patch in ax.patches if patch.get_hatch()}
-    assert hatched == {(row, column) for row, column in np.argwhere(~seen)}
-    assert {(patch.get_width(), patch.get_height()) for patch in ax.patches} == {(1, 1)}
+    assert _hatched(ax) == [(row, column) for row, column in np.argwhere(~seen)]
+
+
+def test_neighbours_that_are_hidden_are_one_piece_and_others_are_not():
+    seen = torch.tensor([[False, False, True, False], [True, True, True, True], [False, True, False, False]])
+    ax = head_heatmap(_weights(3, 4), mask=seen)
+    assert _hatched(ax) == [(0, 0), (0, 1), (0, 3), (2, 0), (2, 2), (2, 3)]
+    assert len(ax.patches) == 4
 
 
 def test_a_weight_of_0_that_is_seen_is_not_hatched():
@@ -147,8 +163,8 @@ def test_all_heads_share_one_scale_which_one_bar_states(vmax):
     axes = head_heatmaps(weights, vmax=vmax)
     assert {_mesh(ax).get_clim() for ax in axes} == {(0, vmax)}
     (bar,) = [other for other in axes[0].figure.axes if other not in axes]
-    assert bar.get_ylabel() == f"attention weight, one scale for all heads: 0 to {vmax:g}"
-    assert bar.get_ylim() == (0, vmax)
+    assert bar.get_xlabel() == f"attention weight, one scale for all heads: 0 to {vmax:g}"
+    assert bar.get_xlim() == (0, vmax)
 
 
 @pytest.mark.parametrize(("num_heads", "ncols"), [(1, None), (3, 2), (5, None)])
@@ -165,9 +181,25 @@ def test_each_head_has_its_own_picture_in_order(num_heads, ncols):
     assert ncols is None or axes[0].get_gridspec().ncols == ncols
 
 
+def test_each_head_keeps_its_colour_and_the_ninth_begins_anew():
+    axes = head_heatmaps(_weights(9, 2, 3))
+    for head, ax in enumerate(axes):
+        assert _mesh(ax).cmap == style.head_map(head)
+        assert _mesh(head_heatmap(_weights(2, 3), head=head)).cmap == style.head_map(head)
+    ninth, first = (to_hex(_mesh(axes[i]).cmap(0.5)) for i in (8, 0))
+    assert ninth == first
+    assert len({to_hex(_mesh(ax).cmap(0.5)) for ax in axes}) == 8
+    assert _mesh(head_heatmap(_weights(2, 3))).cmap.name == "weights"
+
+
 def test_titles_replace_the_numbers():
     axes = head_heatmaps(_weights(2, 2, 3), titles=["previous", "next"], mask=torch.ones(2, 3) > 0)
     assert [ax.get_title() for ax in axes] == ["previous", "next"]
+
+
+def _coloured(weights, head, vmax):
+    """(Q, K, 4): weights in their head's colours."""
+    return style.head_map(head)(np.clip(np.asarray(weights, dtype=float) / vmax, 0, 1))
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 5, 7), (3, 7, 5), (1, 1, 1, 1), (2, 3, 13, 17)])
@@ -183,9 +215,10 @@ def test_the_wall_shows_layers_from_top_to_bottom_and_heads_from_left_to_right(s
         for head, x in enumerate(ax.get_xticks()):
             top, left = round(y - (num_queries - 1) / 2), round(x - (num_kvpairs - 1) / 2)
             cells = mosaic[top : top + num_queries, left : left + num_kvpairs]
-            np.testing.assert_allclose(cells.filled(np.nan), layers[layer, head], rtol=1e-6)
-    assert mosaic.count() == weights.numel()  # what is left are gaps
-    assert image.get_clim() == (0, 0.5)
+            np.testing.assert_array_equal(cells, _coloured(layers[layer, head], head, vmax=0.5))
+    assert (mosaic[..., 3] == 1).sum() == weights.numel()
+    assert set(mosaic[..., 3].ravel()) <= {0, 1}  # what is left are gaps, which show the ground
+    assert ax.figure.axes[1].get_ylim() == (0, 0.5)
     assert ax.get_ylim()[0] > ax.get_ylim()[1]
     assert ax.get_title() == "all heads"
     assert ax.figure.axes[1].get_ylabel() == "attention weight"
@@ -209,7 +242,7 @@ def test_marked_heads_of_a_wall_have_frames_around_their_cells():
         rows, columns = slice(int(top), int(top + patch.get_height())), slice(int(left), int(left + patch.get_width()))
         framed.append(mosaic[rows, columns])
     for (layer, head), cells in zip([(0, 2), (1, 0)], framed, strict=True):
-        np.testing.assert_allclose(cells.filled(np.nan), weights[layer, head], rtol=1e-6)
+        np.testing.assert_array_equal(cells, _coloured(weights[layer, head], head, vmax=1.0))
     assert not head_wall(weights).patches
 
 
@@ -243,17 +276,42 @@ def test_scores_stand_at_their_layer_and_head(kind):
     assert ax.figure.axes[1].get_ylabel() == "mean weight"
 
 
-def test_scores_can_be_read_on_their_colours():
-    ax = score_grid(torch.linspace(-1, 3, 60).view(5, 12), vmin=-1)
+READABLE = {
+    "scores": lambda: score_grid(torch.linspace(-1, 3, 60).view(5, 12), vmin=-1),
+    "lost": lambda: score_grid(torch.linspace(-1, 3, 60).view(5, 12), vmin=-1, colours="lost"),
+    "kept": lambda: score_grid(torch.linspace(-1, 3, 60).view(5, 12), vmin=-1, colours="kept"),
+    "weights": lambda: head_heatmap(torch.linspace(0, 0.7, 60).view(10, 6), vmax=0.7, annotate=True),
+    **{
+        f"head {i}": lambda i=i: head_heatmap(torch.linspace(0, 1, 60).view(10, 6), annotate=True, head=i)
+        for i in range(8)
+    },
+}
+
+
+@pytest.mark.parametrize("name", READABLE)
+def test_numbers_can_be_read_on_their_colours(name):
+    ax = READABLE[name]()
     mesh = _mesh(ax)
     cells = mesh.to_rgba(mesh.get_array().ravel())[:, :3]
-    assert mesh.get_clim() == (-1, 3)
+    assert len(ax.texts) == 60
     for text, cell in zip(ax.texts, cells, strict=True):
         linear = np.where(cell <= 0.04045, cell / 12.92, ((cell + 0.055) / 1.055) ** 2.4)
         luminance = np.dot([0.2126, 0.7152, 0.0722], linear)
-        ink = {"black": 0.0, "white": 1.0}[text.get_color()]
+        ink = {style.ON_PALE: 0.0006, style.ON_DARK: 0.991}[text.get_color()]  # by WCAG 2.2
         light, dark = max(luminance, ink), min(luminance, ink)
         assert (light + 0.05) / (dark + 0.05) > 4.3, text.get_text()
+
+
+def test_a_score_loses_its_0_where_cells_are_narrow_and_only_where_it_leads():
+    written = [text.get_text() for text in score_grid(torch.tensor([[0.25, 10.25, 1.0] * 3]), vmax=11).texts]
+    assert written == [".25", "10.25", "1.00"] * 3
+    assert [text.get_text() for text in head_heatmap(torch.tensor([[0.5] * 9]), annotate=True).texts] == [".50"] * 9
+    assert [text.get_text() for text in head_heatmap(torch.tensor([[0.5] * 8]), annotate=True).texts] == ["0.50"] * 8
+
+
+def test_losses_are_drawn_in_the_colours_that_are_asked_for():
+    assert _mesh(score_grid(_weights(2, 3), colours="lost")).cmap.name == "lost"
+    assert _mesh(score_grid(_weights(2, 3))).cmap.name == "weights"
 
 
 def test_a_head_without_a_score_is_hatched():
@@ -278,9 +336,9 @@ def test_each_number_stands_on_the_colour_of_its_owner():
     assert (ax.get_title(), ax.get_xlabel(), ax.get_ylabel()) == ("t", "x", "y")
 
 
-@pytest.mark.parametrize("colours", [lambda: _mesh(DRAW["head_heatmap"]()), lambda: DRAW["head_wall"]().images[0]])
-def test_more_weight_is_darker_in_grey_in_even_steps(colours):
-    red, green, blue = colours().cmap(np.linspace(0, 1, 11))[:, :3].T
+@pytest.mark.parametrize("head", [None, 0, 5])
+def test_more_weight_is_darker_in_grey_in_even_steps(head):
+    red, green, blue = _mesh(head_heatmap(_weights(2, 3), head=head)).cmap(np.linspace(0, 1, 11))[:, :3].T
     linear = [np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) for c in (red, green, blue)]
     lightness = 116 * np.cbrt(np.dot([0.2126, 0.7152, 0.0722], linear)) - 16  # CIE L*, 100 is white
     steps = -np.diff(lightness)
@@ -373,9 +431,12 @@ BAD = [
     (score_grid, {"scores": torch.full((5, 7), torch.nan)}, ValueError, "scores holds no number"),
     (score_grid, {"scores": torch.zeros(5, 7)}, ValueError, "vmin=0 must be below vmax=0"),
     (score_grid, {"vmax": -1.0}, ValueError, "vmin=0 must be below vmax=-1"),
+    (score_grid, {"colours": "mint"}, ValueError, "colours='mint' is no colour map that matplotlib knows"),
+    (score_grid, {"colours": 1}, TypeError, "colours must be a string, got int: 1"),
+    (head_heatmap, {"head": -1}, ValueError, "head=-1 must be at least 0"),
     (score_grid, {"layers": ["a"]}, ValueError, "layers has 1 entries, but the weights need 5"),
     (number_grid, {"owners": torch.ones(7, 5)}, ValueError, "owners has shape (7, 5), but numbers has (5, 7)"),
-    (number_grid, {"owners": torch.full((5, 7), 6)}, ValueError, "owners must lie in 0..5, got 6..6"),
+    (number_grid, {"owners": torch.full((5, 7), 8)}, ValueError, "owners must lie in 0..7, got 8..8"),
     (number_grid, {"numbers": torch.ones(7)}, ValueError, "numbers must have 2 axes, got shape (7,)"),
 ]
 

@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import types
 from pathlib import Path
 
@@ -376,6 +377,74 @@ def test_what_our_blocks_cannot_hold_is_refused_by_name(checkpoint, changed, mes
     checkpoint.write()
     with pytest.raises(ValueError, match=re.escape(message)):
         pretrained.load(checkpoint.folder)
+
+
+HOSTILE = {  # what a config.json may claim of weights of a few kilobytes
+    "layers": {"num_hidden_layers": 10**6},
+    "many layers": {"num_hidden_layers": 10**9},
+    "as many layers as are thinkable": {"num_hidden_layers": 900},
+    "width": {"hidden_size": 2**40},
+    "network": {"intermediate_size": 2**23},
+    "vocabulary": {"vocab_size": 2**62},
+    "positions": {"max_position_embeddings": 2**62},
+    "heads": {"num_attention_heads": 2**62},
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_config_that_claims_more_than_the_weights_hold_is_refused_at_once(checkpoint, name):
+    ((key, value),) = HOSTILE[name].items()
+    checkpoint.config |= HOSTILE[name]
+    checkpoint.write()
+    pretrained.supported()  # what is imported late is imported
+    start = time.process_time()
+    with pytest.raises(ValueError, match=f"{key}={value} in config.json"):
+        pretrained.load(checkpoint.folder)
+    assert time.process_time() - start < 0.5
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in HOSTILE if name not in ("network", "as many layers as are thinkable")]
+)
+@pytest.mark.parametrize("kind", ["bert", "llama", "bart", "vit"])
+def test_what_no_model_has_is_not_counted(tmp_path, kind, name):
+    """`memory` reads config.json alone: the hub's weights are not there yet."""
+    sizes = {"vocab_size": 30, "hidden_size": 24, "intermediate_size": 40, "max_position_embeddings": 16}
+    sizes |= {"num_hidden_layers": 2, "num_attention_heads": 6, "type_vocab_size": 2, "num_labels": 3}
+    bart = {"d_model": 24, "vocab_size": 30, "max_position_embeddings": 16, "model_type": "bart"}
+    for side in ("encoder", "decoder"):
+        bart |= {f"{side}_attention_heads": 6, f"{side}_layers": 2, f"{side}_ffn_dim": 40}
+    names = {"num_hidden_layers": "decoder_layers", "hidden_size": "d_model", "intermediate_size": "encoder_ffn_dim"}
+    names |= {"num_attention_heads": "decoder_attention_heads"}
+    ((key, value),) = HOSTILE[name].items()
+    key = names.get(key, key) if kind == "bart" else key
+    told = bart if kind == "bart" else {**sizes, "model_type": kind}
+    (tmp_path / "config.json").write_text(json.dumps(told), encoding="utf-8")
+    assert pretrained.memory(tmp_path).parameters > 1000
+    (tmp_path / "config.json").write_text(json.dumps({**told, key: value}), encoding="utf-8")
+    if kind == "vit" and key in ("vocab_size", "max_position_embeddings"):
+        return  # a picture has neither
+    start = time.process_time()
+    with pytest.raises(ValueError, match=f"{key}={value} in config.json"):
+        pretrained.memory(tmp_path)
+    assert time.process_time() - start < 0.5
+
+
+def test_sizes_that_overflow_only_together_are_named(tmp_path):
+    sizes = {"vocab_size": 30, "hidden_size": 2**24, "intermediate_size": 40, "max_position_embeddings": 16}
+    sizes |= {"num_hidden_layers": 2, "num_attention_heads": 2**23, "head_dim": 2**22, "model_type": "llama"}
+    (tmp_path / "config.json").write_text(json.dumps(sizes), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"hidden_size=16777216.* num_attention_heads=8388608, head_dim=4194304"):
+        pretrained.memory(tmp_path)
+
+
+def test_a_config_that_is_nested_too_deep_is_damaged(checkpoint):
+    deep = '{"model_type": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    for text in (deep, '{"vocab_size": 1' + "0" * 5000 + "}"):
+        (checkpoint.folder / "config.json").write_text(text, encoding="utf-8")
+        for read in (pretrained.load, pretrained.memory):
+            with pytest.raises(ValueError, match=r"config.json' is damaged: "):
+                read(checkpoint.folder)
 
 
 def test_a_config_must_be_an_object(checkpoint):

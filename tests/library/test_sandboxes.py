@@ -61,6 +61,7 @@ def said(request, user, tmp_path_factory):
     else:  # this process has what a new one would have to load
         return sandbox_probes.tried(launcher, memory_mb)
     settings = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/tmp"}
+    settings["PYTHONPATH"] = str(Path(mhalib.__file__).parents[1])  # of the package that is tested, and no other
     ran = subprocess.run(command, capture_output=True, text=True, env=settings, timeout=300)
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)

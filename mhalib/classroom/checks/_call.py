@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from ._gradients import gradients_here
+from ._prediction import without_libraries
 
 LONGEST_MESSAGE = 300
 PAUSES = [microseconds * 1e-6 for microseconds in range(1, 60)]  # some as long as it takes to leave a `try`
@@ -49,15 +50,20 @@ class TooSlow(BaseException):
     seconds, where that was another's limit."""
 
 
-def call(function: Callable[..., Any], case: dict[str, Any], seconds: float | None) -> Outcome:
-    """Call `function` with copies of the arguments in `case`, in their order.
+def call(
+    function: Callable[..., Any], case: dict[str, Any], seconds: float | None, *, predicts: bool = False
+) -> Outcome:
+    """Call `function` with copies of the arguments in `case`, in their order; `predicts`: without torch and its like.
 
-    An exception with a true attribute `stops_the_check` is raised on: it is not the student's.
+    An exception with a true attribute `stops_the_check` is raised on: it is not the student's. A function that runs
+    elsewhere has a method `predicted` for a call without libraries.
     """
     given = {name: _copied(value) for name, value in case.items()}
+    elsewhere = getattr(function, "predicted", None) if predicts else None
+    away = without_libraries(function) if predicts and elsewhere is None else contextlib.nullcontext()
     try:
-        with _silence():
-            value = _within(seconds, function, *given.values())
+        with _silence(), away:
+            value = _within(seconds, elsewhere or function, *given.values())
     except NotImplementedError:
         return Outcome("not started", error="NotImplementedError", error_type="NotImplementedError")
     except TooSlow as slow:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from ._call import Outcome, call, gradients
 from ._compare import compare
+from ._given import is_untouched
+from ._prediction import Computed
 from ._show import kind_of, show_call, show_difference, show_value
 
 SEED = 0
@@ -39,7 +41,7 @@ class Finding:
 
     solved: whether all is right.
     kind: "solved", "not started", "missing", "raised", "too slow", "nothing returned", "type", "dtype", "device",
-        "shape", "nan", "input changed", "value", or "unsteady".
+        "shape", "nan", "input changed", "value", "gradient", "computed", or "unsteady".
     mistake: the name of the known mistake that it is, or `None`.
     message: for the student.
     """
@@ -67,6 +69,7 @@ class Exercise:
         seconds: how long one call may take.
         given: the name of the mistake that the code makes which a student is given to mend, if there is such code.
         has_gradients: whether the result is to be trained through, so that its gradients are looked at, too.
+        is_prediction: whether it is to be worked out from the arguments, without torch and its like.
     """
 
     def __init__(
@@ -85,40 +88,54 @@ class Exercise:
         seconds: float = 10.0,
         given: str | None = None,
         has_gradients: bool = False,
+        is_prediction: bool = False,
     ) -> None:
         self.name, self.chapter, self.title = name, chapter, title
         self.reference, self.cases, self.mistakes = reference, cases, tuple(mistakes)
         self.verified, self.parts = verified, tuple(parts)
         self.points, self.is_value, self.seconds = points, is_value, seconds
-        self.given, self.has_gradients = given, has_gradients
+        self.given, self.has_gradients, self.is_prediction = given, has_gradients, is_prediction
 
     def __repr__(self) -> str:
         return f"checks.{self.name}: {self.title} (chapter {self.chapter})"
 
-    def __call__(self, submission: Any, *, seed: int | str = SEED) -> None:
+    def __call__(self, submission: Any, *, seed: int | str = SEED, tell: bool = False) -> None:
         """Check a submission, and say what was verified or raise `CheckFailed` with what is wrong.
 
         Args:
             submission: the student's function or value.
             seed: what the inputs are drawn from.
+            tell: whether to name the mistake of code to mend, too, while nobody has touched it.
         """
-        finding = self.examine(submission, seed)
+        finding = self.examine(submission, seed, tell=tell)
         if not finding.solved:
             raise CheckFailed(f"{self.name}: {finding.message}")
         print(f"{self.name}: right. {finding.message}")
 
-    def examine(self, submission: Any, seed: int | str = SEED) -> Finding:
-        """What there is to say about a submission; nothing is raised for what a student can do wrong."""
+    def examine(
+        self, submission: Any, seed: int | str = SEED, *, tell: bool = False, cells: Iterable[str] | None = None
+    ) -> Finding:
+        """What there is to say about a submission; nothing is raised for what a student can do wrong.
+
+        Args:
+            submission: the student's function or value.
+            seed: what the inputs are drawn from.
+            tell: whether to name the mistake of code to mend, too, while nobody has touched it.
+            cells: the code that the submission comes from, where it runs elsewhere.
+        """
         if not self.is_value and not callable(submission):
             return Finding(False, "type", None, f"hand in the function itself, not {show_value(submission)}")
         function = (lambda: submission) if self.is_value else submission
         with _float32():
-            return self._examined(function, list(self.cases(random.Random(f"{self.name}:{seed}"))))
+            finding = self._examined(function, list(self.cases(random.Random(f"{self.name}:{seed}"))))
+        if self.given is None or finding.mistake != self.given:
+            return finding
+        return self._of_the_given(finding, is_untouched(self.name, submission, cells), tell)
 
     def _examined(self, function: Callable[..., Any], drawn: list[Case]) -> Finding:
         outcomes: list[Outcome] = []
         for case in drawn:
-            outcomes.append(call(function, case, self.seconds))
+            outcomes.append(call(function, case, self.seconds, predicts=self.is_prediction))
             if outcomes[-1].kind in ("too slow", "not started"):
                 break
         right = [call(self.reference, case, None) for case in drawn[: len(outcomes)]]
@@ -126,7 +143,7 @@ class Exercise:
             finding = self._judge(number, drawn, outcomes, right)
             if finding is not None:
                 return finding
-        again = call(function, drawn[-1], self.seconds)
+        again = call(function, drawn[-1], self.seconds, predicts=self.is_prediction)
         if again.error or compare(outcomes[-1].value, again.value) is not None:
             return Finding(False, "unsteady", None, "the same input gave two results; draw no random numbers here")
         for case in drawn if self.has_gradients else ():
@@ -148,6 +165,13 @@ class Exercise:
         if outcome.kind == "too slow":
             text = f"no result after {outcome.seconds:g} seconds. Does a loop never end?\n{self._shown(case)}"
             return Finding(False, "too slow", None, text)
+        if self.is_prediction and outcome.error_type == Computed.__name__:
+            asked = outcome.error.removeprefix(f"{Computed.__name__}: ")
+            text = (
+                f"this is a prediction, and your code asks {asked}. Work the answer out from the arguments, with "
+                f"arithmetic alone: while it is checked, torch, NumPy and mhalib are away.\n{self._shown(case)}"
+            )
+            return Finding(False, "computed", None, text)
         difference = None if outcome.error else compare(expected, outcome.value, parts=self.parts)
         if difference is None and not outcome.error and not outcome.changed:
             return None
@@ -156,8 +180,6 @@ class Exercise:
         if known is not None:
             detail = "" if outcome.error else f"{where}\n{show_difference(expected, outcome.value, self.parts)}"
             kind = "raised" if outcome.error else difference.kind if difference else "input changed"
-            if known.name == self.given:
-                kind, detail = "not started", f"\nThe code that you were given does just this.{detail}"
             return Finding(False, kind, known.name, f"{known.message}{detail}")
         if outcome.error:
             text = f"your code raised {outcome.error}{outcome.line}"
@@ -171,6 +193,21 @@ class Exercise:
             return Finding(False, "type", None, text)
         text = f"{difference.message}{where}\n{show_difference(expected, outcome.value, self.parts)}"
         return Finding(False, difference.kind, None, text)
+
+    def _of_the_given(self, finding: Finding, untouched: bool, tell: bool) -> Finding:
+        """Of what does as the code to mend did: its mistake is named after an own change, or when that is asked for."""
+        (message,) = (mistake.message for mistake in self.mistakes if mistake.name == self.given)
+        shown = finding.message.removeprefix(message)
+        if not untouched:
+            return replace(finding, message=f"{message}\nThe code that you were given does just this, too.{shown}")
+        if tell:
+            text = f"{message}\nThe code that you were given does just this.{shown}"
+        else:
+            text = (
+                f"this is still the code that you were given, and its result is not right.{shown}\nChange it, and what "
+                f"is wrong then gets a name. To be told now:  checks.{self.name}({self.name}, tell=True)"
+            )
+        return replace(finding, kind="not started", message=text)
 
     def _recognise(self, drawn: list[Case], outcomes: list[Outcome], right: list[Outcome]) -> Mistake | None:
         """The known mistake that does just what the submission did, in every case that has been tried."""

@@ -38,6 +38,7 @@ def _numbers(*names: str) -> Callable[[random.Random], Iterator[Case]]:
 count_weights = Exercise(
     "count_weights",
     chapter=4,
+    is_prediction=True,
     title="how many weights a layer has",
     reference=lambda num_hiddens, num_heads, bias: parameters(Sizes(num_hiddens, num_heads), bias=bias),
     cases=_numbers("num_hiddens", "num_heads", "bias"),
@@ -76,6 +77,7 @@ count_weights = Exercise(
 count_flops = Exercise(
     "count_flops",
     chapter=4,
+    is_prediction=True,
     title="operations of scores and weighted sums",
     reference=lambda num_tokens, num_hiddens, num_heads: pair_flops(Sizes(num_hiddens, num_heads), num_tokens),
     cases=_numbers("num_tokens", "num_hiddens", "num_heads"),
@@ -117,6 +119,7 @@ _CACHE = ("num_layers", "num_tokens", "num_hiddens", "num_heads", "num_kv_heads"
 cache_numbers = Exercise(
     "cache_numbers",
     chapter=4,
+    is_prediction=True,
     title="numbers in a cache of keys and values",
     reference=lambda num_layers, num_tokens, num_hiddens, num_heads, num_kv_heads: (
         num_layers * cache_bytes(Sizes(num_hiddens, num_heads, num_kv_heads), num_tokens, bytes_per_number=1)

@@ -146,6 +146,7 @@ def _rows(rng: random.Random) -> Iterator[Case]:
 row_of_fold = Exercise(
     "row_of_fold",
     chapter=5,
+    is_prediction=True,
     title="which example and head a folded row holds",
     reference=lambda row, num_heads: (row // num_heads, row % num_heads),
     cases=_rows,
@@ -184,6 +185,7 @@ def _strides(shape: tuple[int, int, int], num_heads: int) -> tuple[int, ...]:
 strides_of_heads = Exercise(
     "strides_of_heads",
     chapter=5,
+    is_prediction=True,
     title="strides after the split",
     reference=_strides,
     cases=_strided,

@@ -125,6 +125,7 @@ def _in_another_order(
 cross_shapes = Exercise(
     "cross_shapes",
     chapter=8,
+    is_prediction=True,
     title="shapes of a cross-attention's output and weights",
     reference=lambda target_shape, memory_shape, num_heads: (
         target_shape,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import secrets
+import signal
 import sys
+import threading
 from pathlib import Path
 
 from ._class import grade_class
@@ -12,6 +14,7 @@ from ._late import deadlines
 from ._launch import Limits, bubblewrap, no_sandbox
 from ._oci import crun, runc
 from ._roster import filled
+from ._sandbox import NotStarted
 from ._table import asked, counted, harmless, totals, write
 
 DESCRIPTION = """Grade a folder of notebooks: one row per student and exercise, with points and the diagnosis.
@@ -22,6 +25,7 @@ LAUNCHERS = {one.__name__: one for one in (bubblewrap, runc, crun)}
 UBUNTU = (
     "Ubuntu 24.04 forbids users to make one, until: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 . "
 )
+UNSAFE = "Without a sandbox, students' code could do all that you can; --unsafe allows that"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -51,6 +55,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--extensions", type=Path, help="a file of lines  student,time  or  student,+days")
     parser.add_argument("--times", type=Path, help="a file of lines  student,time , when they handed in")
     parser.add_argument(
+        "--times-from",
+        choices=["nbgrader"],
+        help="believe timestamp.txt in submitted/STUDENT/ASSIGNMENT, which students can write, too",
+    )
+    parser.add_argument(
         "--late-percent", type=float, default=0, help="of the points, off for each day begun; default: 0"
     )
     parser.add_argument("--points", type=Path, help="a file of lines  exercise,points  in place of the book's own")
@@ -63,6 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--unsafe", action="store_true", help="without a sandbox: the students' code runs with your rights"
     )
     given = parser.parse_args(arguments)
+    _hear_interrupts()
     if not given.submissions.is_dir():
         parser.error(f"submissions={str(given.submissions)!r} is not a folder")
     if given.out.is_dir():
@@ -73,6 +83,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("--jobs is for this machine; with --scheduler, the workers' threads say how many at a time")
     if given.due is None and (given.extensions or given.times or given.late_percent):
         parser.error("--extensions, --times and --late-percent need --due: late for what?")
+    if given.times_from and given.due is None and not given.last:
+        parser.error("--times-from needs --due or --last: without them, no time is looked at")
     launcher = no_sandbox if given.unsafe else LAUNCHERS[given.launcher]
     limits = Limits(memory_mb=given.memory_mb, call_seconds=given.call_seconds, cell_seconds=given.cell_seconds)
     try:
@@ -93,18 +105,20 @@ def main(arguments: list[str] | None = None) -> int:
             points=points_of,
             deadlines=given.due
             and deadlines(given.due, given.extensions, given.times, percent_per_day=given.late_percent),
+            noted=given.times_from == "nbgrader",
         )
     except ValueError as error:
         parser.error(str(error))
     except KeyboardInterrupt:
         return 130
-    except (FileNotFoundError, RuntimeError) as error:
-        if given.unsafe or given.scheduler is not None:
-            parser.error(str(error))
-        hint = UBUNTU if "uid map" in str(error) else ""
-        parser.error(
-            f"{error}. {hint}Without a sandbox, students' code could do all that you can; --unsafe allows that"
-        )
+    except NotStarted as error:
+        parser.error(str(error) if given.unsafe else f"{error}. {_without_a_sandbox(error)}")
+    except RecursionError:
+        raise  # a mistake of ours
+    except RuntimeError as error:  # of a cluster
+        parser.error(str(error))
+    except OSError as error:  # a full disk, say
+        parser.error(f"{error}. What was graded until then is kept: the same command goes on from there")
     sums = totals(counted(rows, last=given.last), asked(given.chapter, points_of))
     if given.roster is not None:
         try:
@@ -120,6 +134,17 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"Exercises: {', '.join(dict.fromkeys(row.exercise for row in rows if row.exercise))}")
     print(f"{len(rows)} rows in {given.out}, the gradebook in {given.out}.students.csv")
     return 0
+
+
+def _hear_interrupts() -> None:
+    """A shell that starts a job in the background has it ignore SIGINT. But then nobody could stop the grader cleanly,
+    and nothing is lost by an interrupt: the same command goes on from there."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _without_a_sandbox(error: NotStarted) -> str:
+    return (UBUNTU if "uid map" in str(error) else "") + UNSAFE
 
 
 def _points(path: Path) -> dict[str, int]:

@@ -45,6 +45,7 @@ def grade_class(
     points: Mapping[str, int] | None = None,
     feedback: bool = False,
     deadlines: Deadlines | None = None,
+    noted: bool = False,
     progress: bool = True,
 ) -> list[Row]:
     """Grade every notebook below `folder`, and write `out`; beside it, `out` + ".students.csv" is the gradebook.
@@ -71,6 +72,8 @@ def grade_class(
         feedback: write a folder for each student into `out` + ".feedback": a page with the results, and the notebooks
             with comments.
         deadlines: what is due when, as `deadlines` reads it; `None` looks at no time.
+        noted: believe what `timestamp.txt` says of time in submitted/STUDENT/ASSIGNMENT, where nbgrader writes it; a
+            student can write it, too.
         progress: say how far it is, and how long it will take.
 
     Raises:
@@ -91,11 +94,13 @@ def grade_class(
     if not submissions:
         raise ValueError(f"there is no notebook below folder={str(folder)!r}")
     if last:
-        submissions.sort(key=lambda one: (one.student, _late.order(one, folder), one.notebook))
+        submissions.sort(key=lambda one: (one.student, _late.order(one, folder, noted), one.notebook))
     tasks = [task_of(one, chapters) for one in submissions]
     if not any(task.exercises for task in tasks):
         raise ValueError("no checker is called in these notebooks; name the chapters")
     journal = Journal(out.with_name(out.name + ".progress"), seed, limits, retry=retry)
+    if journal.is_of_another:
+        tqdm.write("mhalib has changed since the last run: every notebook is graded anew", file=sys.stderr)
     rows = {task.submission.path: done for task in tasks if (done := _done_before(task, journal)) is not None}
     left = [task for task in tasks if task.submission.path not in rows]
     how = _How(seed, launcher, limits)
@@ -116,7 +121,7 @@ def grade_class(
     ordered = [_weighed(row, points or {}) for one in submissions for row in rows[one.path]]
     told: list[str] = []
     if deadlines is not None:
-        ordered, told = _late.judged(ordered, submissions, folder, deadlines)
+        ordered, told = _late.judged(ordered, submissions, folder, deadlines, noted)
     if pattern is not None:
         told += _unnamed(submissions, folder, pattern)
     out_of = asked(chapters, points or {})
@@ -124,15 +129,7 @@ def grade_class(
     write(out.with_name(out.name + ".students.csv"), gradebook(counted(ordered, last=last), out_of))
     if feedback:
         hand_back(out.with_name(out.name + ".feedback"), submissions, ordered, last=last, out_of=out_of)
-    left_out = []
-    for path in others:
-        if out.parent in path.parents and path.relative_to(out.parent).parts[0].startswith(out.name):
-            continue  # what this program has written
-        why = "a link" if path.is_symlink() else "no notebook"
-        left_out.append(f"Not graded, {why}: {harmless(str(path.relative_to(folder)))}")
-    if len(left_out) > MOST_LEFT_OUT:  # a student's repository may have thousands
-        left_out[MOST_LEFT_OUT:] = [f"Not graded: {len(left_out) - MOST_LEFT_OUT} files more that are no notebooks"]
-    for text in left_out:
+    for text in _left_out(others, folder, out, noted):
         tqdm.write(text, file=sys.stderr)
     for text in without_points(ordered):
         tqdm.write(text, file=sys.stderr)
@@ -146,6 +143,21 @@ def _done_before(task: Task, journal: Journal) -> list[Row] | None:
     if task.why is not None:  # soon found out again, so it is not kept
         return rows_of(task, [task.why] * max(1, len(task.exercises)), "")
     return journal.rows(task)
+
+
+def _left_out(others: Sequence[Path], folder: Path, out: Path, noted: bool) -> list[str]:
+    """What is to be told of files that are no notebooks."""
+    told = []
+    for path in others:
+        if out.parent in path.parents and path.relative_to(out.parent).parts[0].startswith(out.name):
+            continue  # what this program has written
+        if noted and path.name == _late.NOTED and _late.is_of_nbgrader(path, folder):
+            continue
+        why = "a link" if path.is_symlink() else "no notebook"
+        told.append(f"Not graded, {why}: {harmless(str(path.relative_to(folder)))}")
+    if len(told) > MOST_LEFT_OUT:  # a student's repository may have thousands
+        told[MOST_LEFT_OUT:] = [f"Not graded: {len(told) - MOST_LEFT_OUT} files more that are no notebooks"]
+    return told
 
 
 def _unnamed(submissions: Sequence[Submission], folder: Path, pattern: re.Pattern[str]) -> list[str]:

@@ -9,8 +9,6 @@ work is printed in a worker's log or shown on a dashboard, for both are in the f
 from __future__ import annotations
 
 import contextlib
-import functools
-import hashlib
 import ipaddress
 import itertools
 import pickle
@@ -19,13 +17,12 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterable
-from pathlib import Path
 from typing import Any, TypeVar
 
-from ... import __version__
 from ..checks import Finding
 from ._notebook import Found, Job, examined
 from ._sandbox import Abandoned, NotStarted, require_working
+from ._stamp import stamp
 
 try:
     from distributed import Client, Future, KilledWorker, Reschedule, as_completed, get_worker
@@ -181,16 +178,6 @@ def _found(future: Future, job: Job) -> Found:
     if kind != "found":
         raise RuntimeError(f"a worker {text}")
     return Found([Finding(*one) for one in findings], text)
-
-
-@functools.cache
-def stamp() -> str:
-    """Which mhalib this is: its version, and eight digits that change with every change of the classroom's code."""
-    told = hashlib.sha256()
-    folder = Path(__file__).parents[1]
-    for path in sorted(folder.rglob("*.py")):
-        told.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return f"{__version__} ({told.hexdigest()[:8]})"
 
 
 class _Withdrawn:

@@ -8,14 +8,17 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from ... import __version__
 from ._launch import Limits
+from ._stamp import stamp
 from ._table import Row, write
 from ._tasks import Task
 
 
 class Journal:
-    """The rows of each notebook, by its content, its exercises, the seed and the limits: an entry is a file.
+    """The rows of each notebook, by its content, exercises, seed, limits and mhalib: an entry is a file.
+
+    What another mhalib has graded is graded anew, since a checker may have been mended; `is_of_another` says whether
+    there is such work.
 
     Args:
         folder: where the files are; it is made, and nobody else may read it.
@@ -28,6 +31,11 @@ class Journal:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
         self._folder, self._seed, self._limits, self._retry = folder, seed, limits, retry
+        noted, before = folder / "mhalib.txt", ""
+        with contextlib.suppress(OSError, ValueError):
+            before = noted.read_text(encoding="utf-8")
+        self.is_of_another = before != stamp() and any(folder.glob("*.json"))
+        write(noted, stamp())
 
     def rows(self, task: Task) -> list[Row] | None:
         """The rows of a task that is done; `None` if it is not."""
@@ -44,7 +52,7 @@ class Journal:
     def _entry(self, task: Task) -> Path:
         one = task.submission
         names = (each.name for each in task.exercises)
-        told = (__version__, one.student, one.notebook, self._seed, repr(self._limits), *names)
+        told = (stamp(), one.student, one.notebook, self._seed, repr(self._limits), *names)
         parts = (task.digest, *(part.encode() for part in told))
         key = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
         return self._folder / f"{key}.json"

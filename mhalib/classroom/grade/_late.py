@@ -2,7 +2,9 @@
 
 What a download says of time differs by system, and little of it is proof:
 
-- Blackboard writes the time of an attempt into the file's name, and nbgrader into `timestamp.txt` beside the notebook.
+- Blackboard writes the time of an attempt into the file's name.
+- nbgrader writes it into `timestamp.txt` beside the notebook. Any student can write such a file, so it is believed only
+  where the teacher says that nbgrader has collected the work, and where nbgrader puts that file.
 - Canvas writes LATE into the name, by its own deadline, and no time. Its files have the time of the download.
 - Moodle streams its files without a time, so that they have that of the download, too.
 - A commit has the time of the student's own clock, and so has a file that a student has packed.
@@ -23,12 +25,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path, PurePath
 
+from ._files import start_of
 from ._roster import plain
 from ._students import DOWNLOADS, text_of
 from ._submissions import Submission
 from ._table import Row
 
 ONE_DOWNLOAD = timedelta(minutes=5)
+NOTED, LONGEST_NOTE = "timestamp.txt", 64
 _GIT_SECONDS = 20
 
 
@@ -146,22 +150,34 @@ def _of(held: Mapping[Key, object], student: str, chapter: int | None) -> object
     return held.get((name, chapter), held.get((name, None)))
 
 
-def handed_in(one: Submission, folder: Path) -> Handed:
+def is_of_nbgrader(path: Path, folder: Path) -> bool:
+    """Whether a path is one of nbgrader's, submitted/STUDENT/ASSIGNMENT/FILE, where `folder` is its `submitted`, or the
+    folder above that."""
+    parts = path.relative_to(folder).parts
+    parts = parts if len(parts) == 4 else (folder.resolve().name, *parts)
+    return len(parts) == 4 and parts[0] == "submitted"
+
+
+def handed_in(one: Submission, folder: Path, noted: bool = False) -> Handed:
     """What the download says of when a notebook was handed in.
 
     Args:
         one: the notebook.
         folder: with all submissions; nothing above it is looked at.
+        noted: whether nbgrader has collected them, and its notes of the time are believed.
     """
+    if one.unread:
+        return Handed(None, "file")
     written = DOWNLOADS[one.system].fullmatch(text_of(PurePath(one.path.name))) if one.system else None
     if written is not None and one.system == "Canvas":
         return Handed(None, "Canvas", written["late"] is not None)
     if written is not None and one.system == "Blackboard":
         with contextlib.suppress(OverflowError, ValueError):  # the 31st of February
             return Handed(datetime.strptime(written["when"], "%Y-%m-%d-%H-%M-%S").astimezone(), "Blackboard")
-    with contextlib.suppress(OSError, ValueError):
-        noted = (one.path.parent / "timestamp.txt").read_text(encoding="ascii")[:40].strip()
-        return Handed(_moment(noted.removesuffix(" UTC") + "+00:00" * noted.endswith(" UTC"), ""), "nbgrader")
+    if noted and is_of_nbgrader(one.path, folder):
+        with contextlib.suppress(OSError, ValueError):
+            text = start_of(one.path.with_name(NOTED), LONGEST_NOTE).decode("ascii").strip()
+            return Handed(_moment(text.removesuffix(" UTC") + "+00:00" * text.endswith(" UTC"), ""), "nbgrader")
     top = next((place for place in one.path.parents if _is_repository(place) and place.is_relative_to(folder)), None)
     if top is not None:
         return Handed(_committed(top, one.path.relative_to(top)), "commit")
@@ -171,10 +187,10 @@ def handed_in(one: Submission, folder: Path) -> Handed:
         return Handed(None, "file")
 
 
-def order(one: Submission, folder: Path) -> tuple[float, int]:
+def order(one: Submission, folder: Path, noted: bool = False) -> tuple[float, int]:
     """What sorts a student's attempts by time: when they were handed in, or where that is not known, their files."""
-    written = one.path.lstat().st_mtime_ns
-    when = handed_in(one, folder).when
+    written = 0 if one.unread else one.path.lstat().st_mtime_ns
+    when = handed_in(one, folder, noted).when
     return (written / 1e9 if when is None else when.timestamp()), written
 
 
@@ -221,10 +237,10 @@ def _head(git: Path) -> str | None:
 
 
 def _start_of(path: Path, most: int = 1000) -> str:
-    if path.is_symlink() or not path.is_file():
+    try:
+        return start_of(path, most).decode("ascii", errors="replace")
+    except (OSError, ValueError):
         return ""
-    with path.open("rb") as file:
-        return file.read(most).decode("ascii", errors="replace")
 
 
 def _git(own: str, arguments: Sequence[str | bytes]) -> str:
@@ -248,14 +264,14 @@ def _git(own: str, arguments: Sequence[str | bytes]) -> str:
 
 
 def judged(
-    rows: Iterable[Row], submissions: Sequence[Submission], folder: Path, given: Deadlines
+    rows: Iterable[Row], submissions: Sequence[Submission], folder: Path, given: Deadlines, noted: bool = False
 ) -> tuple[list[Row], list[str]]:
     """The rows, each with when its notebook was handed in and how late that is; and what the teacher should know.
 
     Where the files of three students or more are all of the same five minutes, that is when they were downloaded or
     unpacked, and says nothing: `late` is then "unknown".
     """
-    of = {one.notebook: handed_in(one, folder) for one in submissions}
+    of = {one.notebook: handed_in(one, folder, noted) for one in submissions}
     students = {one.notebook: one.student for one in submissions}
     told = []
     alike = {name: one.when for name, one in of.items() if one.source == "file" and one.when is not None}

@@ -15,7 +15,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 WORKER = HERE / "worker.py"
-FILES = [WORKER, HERE / "wire.py", HERE.parent / "checks" / "_gradients.py"]
+FILES = [WORKER, HERE / "wire.py", *(HERE.parent / "checks" / name for name in ("_gradients.py", "_prediction.py"))]
 INSIDE, HOME = "/sandbox", "/tmp"  # where a sandbox has these files, and where it may write
 LINKS = ("/bin", "/sbin", "/lib", "/lib64")  # of newer systems, into /usr
 ENVIRONMENT = {

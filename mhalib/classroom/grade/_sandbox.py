@@ -17,7 +17,9 @@ import torch
 
 from ..checks._call import TooSlow
 from . import wire
-from ._launch import HOME, Launcher, Limits
+from ._cgroup import Group, group_of
+from ._launch import Launcher, Limits
+from ._usage import processes_of, usage
 
 GRACE = 3.0  # seconds for a worker to stop itself
 LOOK_SECONDS = 0.2
@@ -96,6 +98,8 @@ class Sandbox:
         self._to, self._from = self._process.stdin.fileno(), self._process.stdout.fileno()
         os.set_blocking(self._to, False)
         os.set_blocking(self._from, False)
+        self._group: Group | None = None
+        self._has_lost_its_first = False
         self._next_look = math.inf  # nothing of a student runs before it is ready, and a look costs 4 ms
         try:
             ready, _ = self._exchange(b"", limits.start_seconds)
@@ -108,6 +112,7 @@ class Sandbox:
         if "ready" not in ready:
             self.close()
             raise NotStarted("the sandbox does not start: it sent what is no answer")
+        self._group = group_of(processes_of(self._process.pid), limits)
         self._next_look = 0.0
 
     def run_cell(self, source: str) -> str:
@@ -139,6 +144,8 @@ class Sandbox:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        if self._group is not None:
+            self._group.remove()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 stream.close()
@@ -196,7 +203,7 @@ class Sandbox:
             try:
                 rest = rest[os.write(self._to, rest) :]
             except BrokenPipeError:
-                raise Stopped("its process died") from None
+                raise self._died() from None
 
         def read(count: int) -> bytes:
             held = bytearray()
@@ -204,7 +211,7 @@ class Sandbox:
                 self._wait([self._from], [], end)
                 part = os.read(self._from, min(count - len(held), 1 << 20))
                 if not part:
-                    raise Stopped("its process died")
+                    raise self._died()
                 held += part
             return bytes(held)
 
@@ -227,14 +234,21 @@ class Sandbox:
             if any(select.select(readable, writable, [], min(left, LOOK_SECONDS))):
                 return
 
+    def _died(self) -> Stopped:
+        ran_out = self._group is not None and self._group.has_run_out_of_memory()
+        return Stopped("memory limit" if ran_out else "its process died")
+
     def _look(self) -> None:
-        memory, tasks, files = usage(self._process.pid)
-        if memory > self.limits.memory_mb << 20:
+        now = usage(self._process.pid)
+        if now.memory > self.limits.memory_mb << 20:
             raise Stopped("memory limit")
-        if tasks > self.limits.processes:
+        if now.tasks > self.limits.processes:
             raise Stopped("too many processes or threads")
-        if files > self.limits.files:
+        if now.files > self.limits.files:
             raise Stopped("too many files")
+        if now.has_lost_its_first and self._has_lost_its_first:  # and not just on its way out
+            raise Stopped("its first thread has ended")
+        self._has_lost_its_first = now.has_lost_its_first
         self._next_look = time.monotonic() + LOOK_SECONDS
 
 
@@ -247,6 +261,10 @@ class _Remote:
     def __call__(self, *arguments: Any) -> Any:
         return self._sandbox._call(self._name, self._place, arguments)
 
+    def predicted(self, *arguments: Any) -> Any:
+        """Its result without torch and its like, there."""
+        return self._sandbox._call(self._name, self._place, arguments, "predict")
+
     def gradients(self, *arguments: Any) -> Any:
         """As `gradients_here`, there."""
         return self._sandbox._call(self._name, self._place, arguments, "gradients")
@@ -257,37 +275,3 @@ def _student_error(name: str, text: str) -> BaseException:
         return NotImplementedError()
     name = name if name.isidentifier() and len(name) <= 60 else "Error"
     return type(name, (StudentError,), {})(text[:500])
-
-
-def processes_of(pid: int) -> dict[int, int]:
-    """A process and all that it has started, each with its number of threads; nothing where the system is silent."""
-    found: dict[int, int] = {}
-    waiting = [pid]
-    while waiting and sum(found.values()) < 10_000:
-        process = waiting.pop()
-        try:
-            threads = os.listdir(f"/proc/{process}/task")
-            found[process] = len(threads)
-            for thread in threads[:100]:
-                with open(f"/proc/{process}/task/{thread}/children", encoding="ascii") as file:
-                    waiting += map(int, file.read().split())
-        except OSError:
-            continue
-    return found
-
-
-def usage(pid: int) -> tuple[int, int, int]:
-    """Bytes of memory and number of threads of a process and all that it has started, and the number of temporary
-    files of those that have a folder of their own for them; 0 where the system is silent."""
-    memory, files, found = 0, 0, processes_of(pid)
-    for process in found:
-        try:
-            with open(f"/proc/{process}/smaps_rollup", encoding="ascii") as file:
-                memory += sum(int(line.split()[1]) << 10 for line in file if line.startswith(("Pss:", "SwapPss:")))
-            inside = f"/proc/{process}/root{HOME}"
-            if os.stat(inside).st_dev != os.stat(HOME).st_dev:
-                system = os.statvfs(inside)
-                files = max(files, system.f_files - system.f_ffree)
-        except OSError:
-            continue
-    return memory, sum(found.values()), files

@@ -9,44 +9,47 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ._files import start_of, walk
 from ._students import student_of, text_of, told_apart
 
 LARGEST, MOST_VALUES = 20 << 20, 1_000_000
 SET_UP = "# Where all is installed, this does nothing."
-_NOT_A_SUBMISSION = {".git", ".ipynb_checkpoints", "__MACOSX"}
-_NOTED = "timestamp.txt"  # nbgrader's, see _late
 _CALLS = re.compile(r"\bchecks\.(\w+)\(")
 
 
 @dataclass(frozen=True)
 class Submission:
-    """One file. student: whose; notebook: its path below the folder, without the suffix; system: see `Owner`."""
+    """One file. student: whose; notebook: its path below the folder, without the suffix; system: see `Owner`; unread:
+    why this is a folder that was not looked into; empty for a file."""
 
     student: str
     notebook: str
     path: Path
     system: str = ""
+    unread: str = ""
 
 
 def find(folder: Path, pattern: re.Pattern[str] | None = None) -> tuple[list[Submission], list[Path]]:
-    """Every notebook below `folder`, by student; and all that is not graded.
+    """Every notebook below `folder`, by student, with one folder of each student that was not looked into; and all that
+    is not graded.
 
     pattern: what finds the student's name in a path, see `student_of`.
     """
     found, others = [], []
-    for path in sorted(folder.rglob("*")):
-        if _NOT_A_SUBMISSION.intersection(path.parts):
-            continue
+    unread: dict[Path, str] = {}
+    for path in sorted(walk(folder, unread.setdefault)):
         if path.suffix.lower() == ".ipynb" and not path.name.startswith("._"):
             found.append(path)
-        elif (path.is_file() or path.is_symlink()) and not path.name.startswith(".") and path.name != _NOTED:
+        elif (path.is_symlink() or path.is_file()) and not path.name.startswith("."):
             others.append(path)
+    of_owner = {student_of(path.relative_to(folder), pattern).key: path for path in sorted(unread, reverse=True)}
+    found += sorted({*of_owner.values()}.difference(found))
     below = [path.relative_to(folder) for path in found]
     owners = [student_of(path, pattern) for path in below]
     students = told_apart([one.name for one in owners], [one.key for one in owners])
     notebooks = told_apart([text_of(path.with_suffix("")) for path in below], [os.fsencode(path) for path in below])
-    systems = [one.system for one in owners]
-    made = [Submission(*one) for one in zip(students, notebooks, found, systems, strict=True)]
+    systems, whys = [one.system for one in owners], [unread.get(path, "") for path in found]
+    made = [Submission(*one) for one in zip(students, notebooks, found, systems, whys, strict=True)]
     return sorted(made, key=lambda one: (one.student, one.notebook)), others
 
 
@@ -57,15 +60,12 @@ def content(path: Path) -> bytes:
         ValueError: it cannot be read, and why. A link is not followed: it could lead to another student's work.
     """
     try:
-        if path.is_symlink():
-            raise ValueError("a link, not a file")
-        if not path.is_file():
-            raise ValueError("not a file")
-        if path.stat().st_size > LARGEST:
-            raise ValueError(f"larger than {LARGEST >> 20} MB")
-        return path.read_bytes()
+        held = start_of(path, LARGEST + 1)
     except OSError as error:
         raise ValueError(f"{type(error).__name__}: {error.strerror}") from error
+    if len(held) > LARGEST:
+        raise ValueError(f"larger than {LARGEST >> 20} MB")
+    return held
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,9 @@ class Task:
 
 def task_of(one: Submission, chapters: Sequence[int]) -> Task:
     """A notebook's task. chapters: whose exercises count; none means all."""
+    if one.unread:
+        finding = Finding(False, "unreadable", None, f"this folder and what is in it could not be read: {one.unread}")
+        return Task(one, b"", {}, [], finding)
     try:
         content = _submissions.content(one.path)
         notebook = _submissions.read(content)

@@ -1,7 +1,7 @@
 """Runs inside the sandbox: executes a submission's cells, then calls its functions when asked. It knows no checks.
 
-Started as a file, without the package: `python -I worker.py LIMITS`, with `wire.py` and the checks' `_gradients.py`
-beside it.
+Started as a file, without the package: `python -I worker.py LIMITS`, with `wire.py` and the checks' `_gradients.py` and
+`_prediction.py` beside it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import builtins
+import contextlib
 import ctypes
 import errno
 import gc
@@ -245,6 +246,7 @@ def main():
     import torch
     import wire
     from _gradients import gradients_here
+    from _prediction import without_libraries
 
     gc.freeze()
     gc.enable()
@@ -311,7 +313,9 @@ def main():
             else:
                 arguments = [wire.decode(one, sent) for one in message["arguments"]]
                 before = [copied(one) for one in arguments]
-                value = called()(*arguments)
+                function = called()
+                with without_libraries(function) if message["do"] == "predict" else contextlib.nullcontext():
+                    value = function(*arguments)
                 answer = {"value": wire.encode(value, blobs)}
                 answer["changed"] = [
                     [place, wire.encode(now, blobs)]

@@ -1,0 +1,146 @@
+"""The head of each chapter, and the code behind its figures, in a real browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import notebooks
+import pytest
+from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.browser
+
+CHAPTERS = sorted(notebooks.CHAPTERS.glob("[0-9]*.ipynb"))
+FIRST_SCREEN = 900
+FIRST_PICTURE = """() => {
+    const [first] = [...document.querySelectorAll("article img")].filter((image) => image.checkVisibility());
+    return first.getBoundingClientRect().top + scrollY;
+}"""
+HEAD = """() => {
+    const page = document.querySelector("article section"), parts = [...page.children];
+    const end = parts.findIndex((part) => part.localName === "section");
+    const head = end < 0 ? parts : parts.slice(0, end);
+    return {
+        names: head.map((part) => part.localName === "figure" ? "picture"
+            : part.querySelector("figure.captioned") ? "picture"
+            : part.matches("details.head-fold") ? "fold" : part.matches("div.cell") ? "cell" : part.localName),
+        bars: head.flatMap((part) => [...part.querySelectorAll("details.hide > summary")]).length,
+        folded: head.filter((part) => part.matches("details.head-fold")).map((fold) => fold.textContent).join(""),
+        hidden: head.filter((part) => part.matches("details.head-fold")).every((fold) => !fold.open),
+    };
+}"""
+OPENING = """() => [...document.querySelectorAll("figure.opening")].map((plate) => {
+    const [image] = [...plate.querySelectorAll("img")].filter((one) => one.checkVisibility());
+    const target = document.querySelector(plate.querySelector("figcaption a").hash);
+    const box = image.getBoundingClientRect();
+    return {
+        again: [...target.querySelectorAll("img")].some((one) => one.src === image.src),
+        height: box.height,
+        ratio: (box.width / box.height) / (image.naturalWidth / image.naturalHeight),
+        width: box.width,
+    };
+})"""
+LOADED = """() => Promise.all([...document.querySelectorAll("figure.opening img")].map((image) => {
+    image.loading = "eager";
+    return image.checkVisibility() ? image.decode() : null;
+}))"""
+CODE = """() => Object.fromEntries([...document.querySelectorAll("figure.captioned")].map((figure) => {
+    const cell = figure.closest("div.cell"), own = figure.querySelector("figcaption details.figure-code");
+    const answer = figure.closest("details.hide");
+    const seen = [...cell.querySelectorAll("div.cell_input")].filter((code) => !own?.contains(code));
+    const inside = [...(own ?? figure).querySelectorAll("div.cell_input pre")];
+    return [figure.id, {
+        name: own?.querySelector("summary").textContent ?? "",
+        behind_word: inside.map((code) => code.textContent).join(""),
+        beside: answer !== null || seen.some((code) => code.checkVisibility()),
+    }];
+}))"""
+BARS = """() => [...document.querySelectorAll("div.cell:has(figure.captioned) details.hide:not(:has(figure))")]
+    .map((bar) => bar.querySelector("summary").textContent.trim())"""
+
+
+@pytest.fixture(scope="module")
+def screen(browser: Browser) -> Iterator[Page]:
+    page = browser.new_page(viewport={"width": 1280, "height": FIRST_SCREEN})
+    yield page
+    page.close()
+
+
+@pytest.fixture(params=CHAPTERS, ids=lambda path: path.stem)
+def chapter(request: pytest.FixtureRequest, screen: Page, site: str) -> Path:
+    screen.goto(f"{site}chapters/{request.param.stem}.html")
+    return request.param
+
+
+def test_the_first_picture_begins_on_the_first_screen(chapter: Path, screen: Page) -> None:
+    assert screen.evaluate(FIRST_PICTURE) < FIRST_SCREEN
+
+
+def test_the_head_is_title_hook_picture_aims_and_one_fold(chapter: Path, screen: Page) -> None:
+    head = screen.evaluate(HEAD)
+    names = [name for name in head["names"] if name not in ("span", "noscript")]
+    assert names[:2] == ["h1", "p"]
+    assert names.index("picture") < names.index("ul") < names.index("fold")
+    assert names.count("picture") == names.count("fold") == 1
+    assert "cell" not in names
+    assert head["bars"] == 0
+    assert head["hidden"]
+    assert "find_spec" in head["folded"]
+    assert re.search(r"^(import|from) ", head["folded"], flags=re.MULTILINE)
+    assert "make lab" in head["folded"] or "Colab" in head["folded"]
+
+
+def test_the_picture_of_the_head_is_a_figure_of_the_page_in_small(chapter: Path, screen: Page) -> None:
+    screen.evaluate(LOADED)
+    for plate in screen.evaluate(OPENING):
+        assert plate["again"]
+        assert plate["height"] <= 380
+        assert plate["ratio"] == pytest.approx(1, abs=0.02)
+
+
+def test_the_code_of_each_figure_is_behind_a_word_of_its_caption_or_beside_it(chapter: Path, screen: Page) -> None:
+    cells = nbformat.read(chapter, as_version=4).cells
+    behind = [
+        cell
+        for cell in cells
+        if cell.cell_type == "code"
+        and "hide-input" in cell.metadata.get("tags", [])
+        and any("image/png" in output.get("data", {}) for output in cell.outputs)
+    ]
+    found = screen.evaluate(CODE)
+    assert screen.evaluate(BARS) == []
+    words = [figure for figure in found.values() if figure["name"]]
+    assert len(words) == len(behind)
+    for figure, cell in zip(words, behind, strict=True):
+        assert figure["name"] == f"code: {cell.metadata.mystnb.code_prompt_show}"
+        assert figure["behind_word"].strip() == cell.source.strip()
+    assert all(figure["name"] or figure["beside"] for figure in found.values())
+
+
+def test_what_a_cell_prints_beside_its_figure_is_behind_the_word_too(browser: Browser, screen: Page, site: str) -> None:
+    screen.goto(f"{site}chapters/07_per_head_heatmaps.html")
+    printed = screen.locator("#figure-7-4 .figure-text")
+    assert not printed.is_visible()
+    screen.locator("#figure-7-4 summary").press("Enter")
+    assert printed.is_visible()
+    assert "previous word" in printed.inner_text()
+    paper = browser.new_page()
+    paper.emulate_media(media="print")
+    paper.goto(screen.url)
+    assert paper.locator("#figure-7-4 .figure-text").is_visible()
+    assert "Show how Figure 7.4 is drawn" in paper.locator("#figure-7-4 summary").inner_text()
+    assert not paper.locator("figure.opening").is_visible()
+    paper.close()
+
+
+def test_on_a_phone_the_picture_of_the_head_fills_the_width(browser: Browser, site: str) -> None:
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    page.goto(f"{site}chapters/07_per_head_heatmaps.html")
+    page.evaluate(LOADED)
+    (plate,) = page.evaluate(OPENING)
+    assert plate["width"] > 320
+    assert plate["ratio"] == pytest.approx(1, abs=0.02)
+    page.close()
