@@ -154,7 +154,7 @@ def test_tags_are_known_and_most_cells_are_compared(path: Path, code: list[Noteb
 def test_at_most_one_figure_is_the_opening_one(notebook: NotebookNode) -> None:
     chosen = [cell for cell in notebook.cells if page_head.OPENING in cell.metadata.get("tags", [])]
     assert len(chosen) <= 1
-    assert all(any("image/png" in output.get("data", {}) for output in cell.outputs) for cell in chosen)
+    assert all(any(notebooks.pictures(cell.outputs)) for cell in chosen)
 
 
 def badly_stated(code: list[NotebookNode]) -> list[str]:
