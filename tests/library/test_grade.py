@@ -1108,6 +1108,31 @@ def test_gradients_are_looked_at_in_the_sandbox_too(sandboxed, tmp_path):
     assert found == {"a": "gradient", "b": "solved"}
 
 
+def test_what_torch_says_in_the_sandbox_is_not_believed(sandboxed, tmp_path):
+    """A notebook that makes torch say that nothing was changed, and that no gradient is NaN."""
+    lies = "import torch\ntorch.equal = torch.allclose = lambda *a, **k: True"
+    no_nan = "torch.autograd.grad = lambda *a, **k: [torch.zeros(1)] * 9"
+    changes = "def scores(q, k):\n    return q.div_(q.shape[-1] ** 0.5) @ k.mT"
+    work = {
+        "a": [lies, changes, "checks.scores(scores)"],
+        "b": [lies, no_nan, NO_GRADIENT, "checks.masked_softmax(masked_softmax)"],
+    }
+    rows = grade(hand_in(tmp_path / "s", work), tmp_path / "grades.csv")
+    found = {row.student: row.kind for row in rows if row.exercise in ("scores", "masked_softmax")}
+    assert found == {"a": "input changed", "b": "gradient"}
+
+
+def test_two_graders_that_write_one_table_do_not_meet(tmp_path):
+    """Each writes beside it under a name of its own."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    out = tmp_path / "grades.csv"
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda number: _table.write(out, f"{number}" * 5000), range(400)))
+    assert len(set(out.read_text(encoding="ascii")[:1000])) <= 3
+    assert [path.name for path in tmp_path.iterdir()] == ["grades.csv"]
+
+
 class FakeSandbox:
     """Runs nothing; every function is there."""
 

@@ -6,6 +6,7 @@ import csv
 import io
 import os
 import re
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,7 +142,11 @@ _FORMULA = re.compile(r"((?:\A|[;\n])[\s\"']*)(?=[=+\-@＝＋－＠|%])")  # the
 
 
 def write(path: Path, text: str) -> None:
-    """All or nothing. Half a letter, which no file can hold, is written as JSON does it."""
-    beside = path.with_name(path.name + ".part")
-    beside.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
-    os.replace(beside, path)
+    """All or nothing, also where another process writes the same. Half a letter, which no file can hold, is written as
+    JSON does it."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.part")
+    try:
+        beside.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
