@@ -157,7 +157,7 @@ def as_svg(figure: Figure) -> str:
     shown = figure.canvas
     file = io.StringIO()
     try:
-        _Canvas(figure).print_figure(file, format="svg", bbox_inches="tight", metadata={"Date": None})
+        _Canvas(figure).print_figure(file, format="svg", bbox_inches="tight")
     finally:
         figure.set_canvas(shown)
     text = file.getvalue()
