@@ -172,13 +172,15 @@ def with_table(page: str, written: str) -> str:
 
 
 def main() -> None:
+    from mhalib._write import write_whole  # here, since it takes torch along
+
     FOLDER.mkdir(exist_ok=True)
     wanted = set()
     chapters = sorted(notebooks.CHAPTERS.glob("[0-9]*.ipynb"))
     for chapter in chapters:
         notebook = student_notebook(chapter)
         if notebook is not None:
-            nbformat.write(notebook, FOLDER / chapter.name)
+            write_whole(FOLDER / chapter.name, nbformat.writes(notebook).rstrip("\n") + "\n")
             wanted.add(chapter.name)
     for path in FOLDER.glob("*.ipynb"):
         if path.name not in wanted:
@@ -187,7 +189,7 @@ def main() -> None:
     page = TABLE.read_text(encoding="utf-8")
     written = with_table(page, table(chapters))
     if written != page:  # what is newer than the pages makes them be built anew
-        TABLE.write_text(written, encoding="utf-8")
+        write_whole(TABLE, written)
     print(f"{len(wanted)} notebooks in {FOLDER.name}/")
 
 

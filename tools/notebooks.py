@@ -326,6 +326,8 @@ def store_front_picture(path: Path, notebook: NotebookNode) -> None:
 
 
 def main() -> None:
+    from mhalib._write import write_whole  # here, since it takes torch along
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", action="store_true", help="store what measuring cells print, too")
     parser.add_argument("--anew", action="store_true", help="store every output of this run but what is timed")
@@ -336,7 +338,7 @@ def main() -> None:
         for path in given(arguments.notebooks) or sorted(CHAPTERS.glob("*.ipynb")):
             start = time.perf_counter()
             notebook = execute(path, arguments.measure, arguments.anew)
-            nbformat.write(notebook, path)
+            write_whole(path, nbformat.writes(notebook).rstrip("\n") + "\n")
             store_front_picture(path, notebook)
             print(f"{here(path)}: {time.perf_counter() - start:.0f} s, {path.stat().st_size / 1000:.0f} kB")
     except ValueError as error:

@@ -171,6 +171,8 @@ def chapters() -> Iterator[tuple[Path, NotebookNode]]:
 
 
 def main() -> None:
+    from mhalib._write import write_whole  # here, since it takes torch along
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--one", nargs=2, type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--jobs", type=int, default=1, help="how many seeds run at once, on one processor's share each")
@@ -182,7 +184,7 @@ def main() -> None:
     try:
         for path in notebooks.given(arguments.notebooks) or [path for path, _ in chapters()]:
             stored = measure(path, arguments.jobs)
-            (FOLDER / f"{path.stem}.json").write_text(written(stored), encoding="utf-8")
+            write_whole(FOLDER / f"{path.stem}.json", written(stored))
             print(f"mhalib/results/{path.stem}.json")
     except ValueError as error:
         parser.exit(2, f"{error}\n")

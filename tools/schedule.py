@@ -51,6 +51,7 @@ SECONDS = {  # of what takes 10 or more, on one of two cores; the order is what 
     "chapters/09_positions.ipynb": 30,
     "tests/book/test_sphinx_book.py": 45,
     "tests/book/test_rehearse.py": 25,
+    "tests/book/test_look_formulas.py": 30,
     "tests/book/test_instruments.py": 25,
     "tests/book/test_colab.py": 25,
     "tests/book/test_open_a_model.py": 20,

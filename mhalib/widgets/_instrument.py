@@ -20,6 +20,7 @@ import anywidget
 
 from .._tokens import spelt
 from .._validate import as_path, require_text, require_title
+from .._write import write_whole
 
 FOLDER = Path(__file__).parent
 SHARED = FOLDER / "shared.js"
@@ -89,7 +90,7 @@ class Instrument(anywidget.AnyWidget):
         if path.is_dir() or not path.parent.is_dir():
             raise ValueError(f"path={str(path)!r} is a folder, or in one that does not exist")
         text = whole_page(self._html(), self.script, title or self._described())
-        path.write_text(text, encoding="utf-8", newline="\n")
+        write_whole(path, text)
 
     def _described(self) -> str:
         return f"{type(self).__name__}: {self.table()[0]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import posixpath
 import re
 import zipfile
@@ -12,6 +13,7 @@ from xml.etree import ElementTree
 import downloads
 import pytest
 import small_book
+from fontTools.ttLib import TTFont
 from test_paper import run
 
 pytestmark = [pytest.mark.browser, pytest.mark.tool]
@@ -56,6 +58,7 @@ def test_the_list_of_files_is_what_is_there(book: dict[str, bytes], trees: dict[
     fonts = re.findall(r'url\("([^"]+)"\)', book["EPUB/style.css"].decode())
     assert fonts
     assert set(fonts) <= {name for name, item in listed.items() if item.get("media-type") == "font/woff2"}
+    assert all(ord("√") in TTFont(io.BytesIO(book[f"EPUB/{font}"])).getBestCmap() for font in fonts)
     order = [item.get("idref") for item in trees["EPUB/package.opf"].iter(f"{OPF}itemref")]
     assert order == ["cover", "nav", "page-index", "page-01_first", "page-02_second"]
     facts = book["EPUB/package.opf"].decode()

@@ -23,6 +23,8 @@ import theme_words
 import weigh
 from accessibility import serious_findings
 from bs4 import BeautifulSoup
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
 from fontTools.ttLib import TTFont
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 from served import HTML
@@ -251,6 +253,20 @@ THEME = (
 )
 
 
+def write_font(path: Path) -> None:
+    """A font of three empty signs."""
+    names = {0xF00C: "check", 0xF00D: "x", 0xF00E: "y"}
+    glyphs = [".notdef", *names.values()]
+    font = FontBuilder(1000)
+    font.setupGlyphOrder(glyphs)
+    font.setupCharacterMap(names)
+    font.setupGlyf({name: TTGlyphPen(None).glyph() for name in glyphs})
+    font.setupHorizontalMetrics(dict.fromkeys(glyphs, (500, 0)))
+    font.setupHorizontalHeader()
+    font.setupPost()
+    font.save(path)
+
+
 @pytest.fixture
 def theme(tmp_path: Path) -> Iterator[Path]:
     """A folder with what THEME asks for, and with an icon library of version 6."""
@@ -263,9 +279,8 @@ def theme(tmp_path: Path) -> Iterator[Path]:
     for name, text in files.items():
         (tmp_path / "_static" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "_static" / name).write_text(text, encoding="utf-8")
-    (font,) = HTML.glob("_static/vendor/fontawesome/*/webfonts/fa-solid-900.ttf")
     (tmp_path / "_static/vendor/fontawesome/6.5.2/webfonts").mkdir()
-    shutil.copy(font, tmp_path / "_static/vendor/fontawesome/6.5.2/webfonts")
+    write_font(tmp_path / "_static/vendor/fontawesome/6.5.2/webfonts/fa-solid-900.ttf")
     icons.shape.cache_clear()
     yield tmp_path
     icons.shape.cache_clear()
@@ -314,6 +329,13 @@ def test_an_icon_library_that_moved_is_missed_by_a_sentence(theme: Path, gone: s
     made = icons.style if "js" not in gone else functools.partial(icons.drawn, THEME)
     with pytest.raises(theme_words.ThemeError, match=named):
         made(theme)
+
+
+def test_the_icons_style_is_the_same_at_any_time(theme: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a page that nobody changed keeps its bytes."""
+    first = icons.style(theme)
+    monkeypatch.setattr("fontTools.ttLib.tables._h_e_a_d.timestampNow", lambda: 3_900_000_000)
+    assert icons.style(theme) == first
 
 
 def test_a_style_that_names_no_icons_is_refused(theme: Path) -> None:

@@ -157,12 +157,18 @@ except RuntimeError: pass
 time.sleep(1)
 raise RuntimeError(f"started {started} threads")
 """
+KEYS = """
+import os, stat
+held = [one for one in ("/proc/keys", "/proc/key-users") if os.path.exists(one) and stat.S_ISREG(os.stat(one).st_mode)]
+raise RuntimeError(f"lists {held}")
+"""
 DESCRIPTORS = "import socket\npairs = [socket.socketpair() for _ in range(300)]"
 CELLS = {  # name: (code, what it must say, as a regular expression)
     "files": (READS, r"RuntimeError: saw \[\]"),
     "writing": (WRITES, r"RuntimeError: wrote \[\]"),
     "system calls": (CALLS, r"RuntimeError: did \[\]"),
     "rights": (RIGHTS, r"RuntimeError: has {'open': \[\], 'folder': '/tmp'}"),
+    "names of keys": (KEYS, r"RuntimeError: lists \[\]"),
     "leases": (LEASES, r"RuntimeError: holds \[\]"),
     "network": ("import socket\nsocket.create_connection(('1.1.1.1', 80), 1)", "PermissionError"),
     "processes": ("import os\nos.fork()", "PermissionError"),

@@ -22,6 +22,7 @@ import pytest
 import torch
 from sandbox_probes import left_running
 
+from mhalib._write import write_whole
 from mhalib.classroom import checks
 from mhalib.classroom.grade import (
     Limits,
@@ -37,7 +38,6 @@ from mhalib.classroom.grade import (
     _stamp,
     _students,
     _submissions,
-    _table,
     bubblewrap,
     grade_class,
     wire,
@@ -941,21 +941,6 @@ def test_another_cell_s_error_is_not_taken_for_why_a_function_is_missing(sandbox
     assert first.diagnosis == "nothing named weighted_average is defined in this notebook"
 
 
-def test_a_table_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    out = tmp_path / "grades.csv"
-    _table.write(out, "old")
-
-    def full(self, text, **_):
-        with open(self, "w", encoding="utf-8") as file:
-            file.write(text[:2])
-        raise OSError("no space left")
-
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(OSError, match="no space"):
-        _table.write(out, "new and longer")
-    assert out.read_bytes() == b"old"
-
-
 def test_printing_is_not_lost_when_two_are_graded_at_a_time(tmp_path, capsys):
     from concurrent.futures import ThreadPoolExecutor
 
@@ -1108,6 +1093,31 @@ def test_gradients_are_looked_at_in_the_sandbox_too(sandboxed, tmp_path):
     assert found == {"a": "gradient", "b": "solved"}
 
 
+def test_what_torch_says_in_the_sandbox_is_not_believed(sandboxed, tmp_path):
+    """A notebook that makes torch say that nothing was changed, and that no gradient is NaN."""
+    lies = "import torch\ntorch.equal = torch.allclose = lambda *a, **k: True"
+    no_nan = "torch.autograd.grad = lambda *a, **k: [torch.zeros(1)] * 9"
+    changes = "def scores(q, k):\n    return q.div_(q.shape[-1] ** 0.5) @ k.mT"
+    work = {
+        "a": [lies, changes, "checks.scores(scores)"],
+        "b": [lies, no_nan, NO_GRADIENT, "checks.masked_softmax(masked_softmax)"],
+    }
+    rows = grade(hand_in(tmp_path / "s", work), tmp_path / "grades.csv")
+    found = {row.student: row.kind for row in rows if row.exercise in ("scores", "masked_softmax")}
+    assert found == {"a": "input changed", "b": "gradient"}
+
+
+def test_two_graders_that_write_one_table_do_not_meet(tmp_path):
+    """Each writes beside it under a name of its own."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    out = tmp_path / "grades.csv"
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda number: write_whole(out, f"{number}" * 5000), range(400)))
+    assert len(set(out.read_text(encoding="ascii")[:1000])) <= 3
+    assert [path.name for path in tmp_path.iterdir()] == ["grades.csv"]
+
+
 class FakeSandbox:
     """Runs nothing; every function is there."""
 
@@ -1176,7 +1186,7 @@ def test_code_to_mend_and_predictions_are_known_in_the_sandbox_too(sandboxed, tm
 def test_what_was_too_slow_is_tried_again_once(tmp_path, monkeypatch):
     kinds = iter(["too slow", "too slow", "solved", "too slow"])
 
-    def examine(self, submitted, seed):
+    def examine(self, submitted, seed, *, cells):
         kind = next(kinds)
         return checks.Finding(kind == "solved", kind, None, "")
 
@@ -1442,7 +1452,7 @@ def test_a_notebook_that_cannot_be_handed_back_costs_nobody_the_feedback(counted
 def test_what_a_student_s_code_says_in_half_letters_is_written(tmp_path):
     row = Row("a", "a", 1, "scores", 0, 1, "raised", "", "raised \ud800", "code cell 1: \udfff")
     for text in (_feedback.page("a", [row]), _feedback.comment(notebook(HONEST).encode(), {"scores": row})):
-        _table.write(tmp_path / "written", text)
+        write_whole(tmp_path / "written", text)
         assert r"raised \ud800" in (tmp_path / "written").read_text(encoding="utf-8")
 
 

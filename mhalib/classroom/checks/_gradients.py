@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd import grad  # before a student's code can put another function in its place
 
 
 def gradients_here(function: Callable[..., Any], *arguments: Any) -> list[torch.Tensor | None]:
@@ -21,5 +22,5 @@ def gradients_here(function: Callable[..., Any], *arguments: Any) -> list[torch.
     sums = [one.sum() for one in parts if isinstance(one, torch.Tensor) and one.requires_grad]
     if not sums or not floats:
         return []
-    found = iter(torch.autograd.grad(sum(sums[1:], sums[0]), floats, allow_unused=True))
+    found = iter(grad(sum(sums[1:], sums[0]), floats, allow_unused=True))
     return [next(found) if any(one is other for other in floats) else None for one in arguments]

@@ -9,13 +9,14 @@ import sys
 import threading
 from pathlib import Path
 
+from ..._write import write_whole
 from ._class import grade_class
 from ._late import deadlines
 from ._launch import Limits, bubblewrap, no_sandbox
 from ._oci import crun, runc
 from ._roster import filled
 from ._sandbox import NotStarted
-from ._table import asked, counted, harmless, totals, write
+from ._table import asked, counted, harmless, totals
 
 DESCRIPTION = """Grade a folder of notebooks: one row per student and exercise, with points and the diagnosis.
 
@@ -125,7 +126,7 @@ def main(arguments: list[str] | None = None) -> int:
             text, left = filled(given.roster, given.column, {student: points for student, points, _ in sums})
         except ValueError as error:
             parser.error(f"{error}. The tables are written")
-        write(given.out.with_name(given.out.name + ".roster.csv"), text)
+        write_whole(given.out.with_name(given.out.name + ".roster.csv"), text)
         for student in left:
             print(f"Not in the roster: {harmless(student)}", file=sys.stderr)
     for student, points, out_of in sums:

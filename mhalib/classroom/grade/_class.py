@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from ..._write import write_whole
 from . import _late, _local, _submissions
 from ._feedback import hand_back
 from ._journal import Journal
@@ -23,7 +24,7 @@ from ._progress import Progress
 from ._sandbox import require_working
 from ._students import named, text_of
 from ._submissions import Submission
-from ._table import COLUMNS, Row, as_csv, asked, counted, gradebook, harmless, without_points, write
+from ._table import COLUMNS, Row, as_csv, asked, counted, gradebook, harmless, without_points
 from ._tasks import Task, require_known, rows_of, task_of
 
 MOST_LEFT_OUT = 20
@@ -125,8 +126,8 @@ def grade_class(
     if pattern is not None:
         told += _unnamed(submissions, folder, pattern)
     out_of = asked(chapters, points or {})
-    write(out, as_csv(COLUMNS, [asdict(row).values() for row in ordered]))
-    write(out.with_name(out.name + ".students.csv"), gradebook(counted(ordered, last=last), out_of))
+    write_whole(out, as_csv(COLUMNS, [asdict(row).values() for row in ordered]))
+    write_whole(out.with_name(out.name + ".students.csv"), gradebook(counted(ordered, last=last), out_of))
     if feedback:
         hand_back(out.with_name(out.name + ".feedback"), submissions, ordered, last=last, out_of=out_of)
     for text in _left_out(others, folder, out, noted):

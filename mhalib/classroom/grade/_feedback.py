@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
+from ..._write import write_whole
 from ..checks import EXERCISES
 from ._submissions import Submission, content, parsed
-from ._table import Row, counted, totals, write
+from ._table import Row, counted, totals
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -65,7 +66,7 @@ def hand_back(
         (folder / place).mkdir(exist_ok=True)
         for old in (folder / place).glob("*.ipynb"):
             old.unlink()
-        write(folder / place / "feedback.html", page(student, own[student], last=last, out_of=out_of))
+        write_whole(folder / place / "feedback.html", page(student, own[student], last=last, out_of=out_of))
     names = {student: _names(student, (row.notebook for row in of)) for student, of in own.items()}
     not_theirs = {row.notebook for row in rows if row.kind in ("a chapter", "other chapter")}
     for one in submissions:
@@ -76,7 +77,7 @@ def hand_back(
             commented = comment(content(one.path), of_notebook)
         except ValueError:
             continue  # the page says that it could not be read
-        write(folder / places[one.student] / f"{names[one.student][one.notebook]}.ipynb", commented)
+        write_whole(folder / places[one.student] / f"{names[one.student][one.notebook]}.ipynb", commented)
 
 
 def page(student: str, rows: Sequence[Row], *, last: bool = False, out_of: int | None = None) -> str:

@@ -8,9 +8,10 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from ..._write import write_whole
 from ._launch import Limits
 from ._stamp import stamp
-from ._table import Row, write
+from ._table import Row
 from ._tasks import Task
 
 
@@ -35,7 +36,7 @@ class Journal:
         with contextlib.suppress(OSError, ValueError):
             before = noted.read_text(encoding="utf-8")
         self.is_of_another = before != stamp() and any(folder.glob("*.json"))
-        write(noted, stamp())
+        write_whole(noted, stamp())
 
     def rows(self, task: Task) -> list[Row] | None:
         """The rows of a task that is done; `None` if it is not."""
@@ -47,7 +48,7 @@ class Journal:
 
     def keep(self, task: Task, rows: list[Row]) -> None:
         """Note the rows of a task that is done."""
-        write(self._entry(task), json.dumps([asdict(row) for row in rows]))
+        write_whole(self._entry(task), json.dumps([asdict(row) for row in rows]))
 
     def _entry(self, task: Task) -> Path:
         one = task.submission

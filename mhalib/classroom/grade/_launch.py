@@ -18,6 +18,7 @@ WORKER = HERE / "worker.py"
 FILES = [WORKER, HERE / "wire.py", *(HERE.parent / "checks" / name for name in ("_gradients.py", "_prediction.py"))]
 INSIDE, HOME = "/sandbox", "/tmp"  # where a sandbox has these files, and where it may write
 LINKS = ("/bin", "/sbin", "/lib", "/lib64")  # of newer systems, into /usr
+LISTS_OF_KEYS = ("/proc/keys", "/proc/key-users")
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "HOME": HOME,
@@ -84,6 +85,8 @@ def bubblewrap(limits: Limits) -> list[str]:
     ]
     command += ["--proc", "/proc"]
     command += _empty("/proc/1")  # or they could write into that first process, which has no filter
+    for listed in LISTS_OF_KEYS:  # the names of the teacher's keys
+        command += ["--ro-bind", "/dev/null", listed] if os.path.exists(listed) else []
     command += ["--remount-ro", "/proc"]  # for root, the machine's own settings lie in /proc/sys
     command += ["--dev", "/dev", *_empty("/dev/shm")]
     command += ["--size", str(limits.file_mb << 20), "--tmpfs", HOME]  # first: Python may lie below it

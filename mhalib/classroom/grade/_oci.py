@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ._launch import ENVIRONMENT, FILES, HOME, INSIDE, LINKS, Limits, hidden, shown, worker_inside
+from ._launch import ENVIRONMENT, FILES, HOME, INSIDE, LINKS, LISTS_OF_KEYS, Limits, hidden, shown, worker_inside
 
 NOBODY = 65534
 NAMESPACES = ("pid", "network", "ipc", "uts", "mount", "user")
@@ -126,7 +126,7 @@ def container(limits: Limits) -> dict[str, Any]:
             "namespaces": [{"type": kind} for kind in NAMESPACES],
             "uidMappings": [{"containerID": 0, "hostID": user, "size": 1}],
             "gidMappings": [{"containerID": 0, "hostID": group, "size": 1}],
-            "maskedPaths": [*hidden(), "/proc/keys", "/proc/kcore", "/proc/timer_list", "/proc/sched_debug"],
+            "maskedPaths": [*hidden(), *LISTS_OF_KEYS, "/proc/kcore", "/proc/timer_list", "/proc/sched_debug"],
             "readonlyPaths": ["/proc/sys", "/proc/sysrq-trigger"],
         },
     }

@@ -160,10 +160,18 @@ class Sandbox:
                 raise TooSlow(self.limits.call_seconds)
             raise _student_error(str(answer["error"]), str(answer.get("text", "")))
         value = self._decoded(answer["value"], received)
-        for place, changed in answer.get("changed", []):  # what was done to the arguments there is done to ours
-            if type(place) is int and 0 <= place < len(arguments) and isinstance(arguments[place], torch.Tensor):
-                arguments[place].data = self._decoded(changed, received)
+        if do == "call":
+            self._take_back(arguments, answer, received)
         return value
+
+    def _take_back(self, arguments: tuple[Any, ...], answer: dict[str, Any], received: Any) -> None:
+        """What was done to the tensors there is done to ours; whether they were changed is decided here."""
+        tensors = [place for place, one in enumerate(arguments) if isinstance(one, torch.Tensor)]
+        if [place for place, _ in answer.get("arguments", [])] != tensors:
+            self.close()
+            raise Stopped("it sent what is no answer")
+        for place, now in answer["arguments"]:
+            arguments[place].data = self._decoded(now, received)
 
     def _decoded(self, value: Any, blobs: Any) -> Any:
         try:

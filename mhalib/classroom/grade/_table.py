@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ..checks import EXERCISES
@@ -138,10 +136,3 @@ def harmless(text: str) -> str:
 
 
 _FORMULA = re.compile(r"((?:\A|[;\n])[\s\"']*)(?=[=+\-@＝＋－＠|%])")  # the wide ones, too
-
-
-def write(path: Path, text: str) -> None:
-    """All or nothing. Half a letter, which no file can hold, is written as JSON does it."""
-    beside = path.with_name(path.name + ".part")
-    beside.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
-    os.replace(beside, path)

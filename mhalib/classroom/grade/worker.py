@@ -247,6 +247,7 @@ def main():
     import wire
     from _gradients import gradients_here
     from _prediction import without_libraries
+    from torch import Tensor
 
     gc.freeze()
     gc.enable()
@@ -285,9 +286,6 @@ def main():
         handed_in, named = checked.get(name), space.get(name)
         return [one for one in (handed_in, None if named is handed_in else named) if one is not None]
 
-    def copied(value):
-        return value.clone() if isinstance(value, torch.Tensor) else value
-
     send({"ready": True}, [])
     while True:
         message, sent = wire.unpack(read)
@@ -312,16 +310,12 @@ def main():
                 answer = {"value": wire.encode(gradients_here(called(), *arguments), blobs)}
             else:
                 arguments = [wire.decode(one, sent) for one in message["arguments"]]
-                before = [copied(one) for one in arguments]
                 function = called()
                 with without_libraries(function) if message["do"] == "predict" else contextlib.nullcontext():
                     value = function(*arguments)
                 answer = {"value": wire.encode(value, blobs)}
-                answer["changed"] = [
-                    [place, wire.encode(now, blobs)]
-                    for place, (was, now) in enumerate(zip(before, arguments, strict=True))
-                    if isinstance(was, torch.Tensor)
-                    and (was.shape != now.shape or not torch.equal(was.nan_to_num(), now.nan_to_num()))
+                answer["arguments"] = [
+                    [place, wire.encode(one, blobs)] for place, one in enumerate(arguments) if isinstance(one, Tensor)
                 ]
             signal.setitimer(signal.ITIMER_REAL, 0)
             frame = (answer, blobs)

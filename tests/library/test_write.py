@@ -1,0 +1,72 @@
+"""A file that is replaced is whole: a full disk or a kill leaves what was there."""
+
+import importlib
+import os
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from mhalib import _write
+from mhalib.widgets import CostCalculator
+
+
+@pytest.fixture
+def full_disk(monkeypatch):
+    """Two letters fit."""
+
+    def full(self, text, **_):
+        with open(self, "w", encoding="utf-8") as file:
+            file.write(text[:2])
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "write_text", full)
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path, full_disk):
+    path = tmp_path / "kept"
+    path.write_bytes(b"old")
+    with pytest.raises(OSError, match="no space"):
+        _write.write_whole(path, "new and longer")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_has_the_text_and_keeps_its_rights(tmp_path):
+    path = tmp_path / "kept"
+    path.write_bytes(b"old")
+    path.chmod(0o640)
+    _write.write_whole(path, "é\r\nx\ud800")
+    assert path.read_bytes() == "é\r\nx\\ud800".encode()
+    assert os.name != "posix" or path.stat().st_mode & 0o777 == 0o640
+
+
+def test_an_instrument_is_saved_whole_or_not_at_all(tmp_path, full_disk):
+    path = tmp_path / "costs.html"
+    path.write_bytes(b"old")
+    with pytest.raises(OSError, match="no space"):
+        CostCalculator(8, 2).save_html(path)
+    assert path.read_bytes() == b"old"
+
+
+def test_a_link_is_written_through(tmp_path):
+    (tmp_path / "file").write_text("old", encoding="ascii")
+    (tmp_path / "link").symlink_to("file")
+    _write.write_whole(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_text(encoding="ascii") == "new"
+
+
+def test_make_notebooks_leaves_a_chapter_whole_on_a_full_disk(tmp_path, full_disk, monkeypatch):
+    """What was there before: 322,505 bytes of a chapter became unreadable."""
+    notebooks = importlib.import_module("notebooks")
+    path = tmp_path / "01_a.ipynb"
+    notebook = nbformat.v4.new_notebook()
+    path.write_bytes(nbformat.writes(notebook).encode())
+    before = path.read_bytes()
+    monkeypatch.setattr(notebooks, "execute", lambda *_: notebook)
+    monkeypatch.setattr(notebooks, "given", lambda _: [path])
+    monkeypatch.setattr("sys.argv", ["notebooks.py", str(path)])
+    with pytest.raises(OSError, match="no space"):
+        notebooks.main()
+    assert path.read_bytes() == before
