@@ -12,12 +12,12 @@ import matplotlib
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
-import seaborn as sns
 import torch
 from bench_case import AGAIN, FUSED, MASKS, OURS, OURS_WEIGHTS, PASSES, TORCH, TORCH_WEIGHTS, Case, Size
 from matplotlib.ticker import LogLocator
 from PIL import Image
 
+from mhalib import style
 from mhalib.bench import Machine
 from mhalib.costs import Sizes
 from mhalib.roofline import step_costs
@@ -222,7 +222,7 @@ def draw(cases: list[Case], path: Path) -> None:
     sizes = list(dict.fromkeys(case.size for case in cases))[1:]
     by_place = {(case.size, case.passes): case for case in cases if case.mask == MASKS[0]}
     names = [name for name in cases[0].seconds if name not in (FUSED, AGAIN)]
-    colours = dict(zip(PASSES, sns.color_palette("colorblind", 2), strict=True))
+    colours = dict(zip(PASSES, style.HEADS[: len(PASSES)], strict=True))
     figure, axes = plt.subplots(
         len(sizes) + 1, 1, figsize=(4.2, 1.0 + 1.9 * (len(sizes) + 1)), dpi=150, layout="constrained"
     )
