@@ -157,7 +157,7 @@ def as_svg(figure: Figure) -> str:
     shown = figure.canvas
     file = io.StringIO()
     try:
-        _Canvas(figure).print_figure(file, format="svg", bbox_inches="tight")
+        _Canvas(figure).print_figure(file, format="svg", bbox_inches="tight", pad_inches=0.03)
     finally:
         figure.set_canvas(shown)
     text = file.getvalue()

@@ -41,6 +41,8 @@ KEY = "results"
 NUM_SEEDS = 5
 LEFT_OUT = {"set-up", exercises.EXERCISE, exercises.SETUP, statements.TIMING, "remove-cell"}
 READS = "mhalib.results"
+DRAWS = {"ax", "axes", "figure", "plt", "sns"}
+"""Names by which a statement of a chapter draws."""
 DIGITS = 6
 
 
@@ -69,9 +71,49 @@ def program(notebook: NotebookNode) -> list[tuple[str, dict[str, str]]]:
 
 
 def code_key(notebook: NotebookNode) -> str:
-    """A hash of the code that runs, whatever its comments and layout, and of what is asked."""
-    told = [(ast.dump(ast.parse(source)), sorted(names.items())) for source, names in program(notebook)]
+    """A hash of the code that runs, whatever its comments, layout and figures, and of what is asked."""
+    told = [(dumped, sorted(names.items())) for dumped, names in without_drawing(notebook)]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+
+
+def without_drawing(notebook: NotebookNode) -> list[tuple[list[str], dict[str, str]]]:
+    """The statements of the program that can bear on what is asked, cell by cell: how a figure looks cannot.
+
+    What mentions an Axes draws. In a cell with a figure, only what later statements use is an experiment's.
+    """
+    drawn = {cell.source for cell in notebook.cells if any(notebooks.pictures(cell.get("outputs", [])))}
+    found: list[tuple[list[str], dict[str, str]]] = []
+    needed: set[str] = set()
+    for source, names in reversed(program(notebook)):
+        for expression in names.values():
+            needed |= names_of(ast.parse(expression))[1]
+        kept = []
+        for statement in reversed(ast.parse(source).body):
+            defined, used = names_of(statement)
+            draws = bool(DRAWS & (defined | used))
+            if draws or (source in drawn and not names and not defined & needed):
+                continue
+            needed = (needed - defined) | used
+            kept.append(ast.dump(statement))
+        if kept or names:
+            found.append((kept[::-1], names))
+    return found[::-1]
+
+
+def names_of(tree: ast.AST) -> tuple[set[str], set[str]]:
+    """The names that a piece of code defines, its arguments too, and those that it uses without defining them."""
+    defined: set[str] = set()
+    used: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            (used if isinstance(node.ctx, ast.Load) else defined).add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            defined.add(node.name)
+        elif isinstance(node, ast.arg):
+            defined.add(node.arg)
+        elif isinstance(node, ast.alias):
+            defined.add((node.asname or node.name).partition(".")[0])
+    return defined, used - defined
 
 
 def run(cells: list[tuple[str, dict[str, str]]], seed: int) -> dict[str, float]:

@@ -117,6 +117,31 @@ def test_the_key_follows_the_code_and_not_its_comments() -> None:
     assert key != results.code_key(chapter("SEED = 0\nx = 1", x="x + 1"))
 
 
+DRAWN = [nbformat.v4.new_output("display_data", data={"image/svg+xml": "<svg/>", "text/plain": "<Figure>"})]
+
+
+@pytest.mark.parametrize(
+    ("figure", "same"),
+    [
+        ("title = 'short'\nfigure, ax = plt.subplots(figsize=(3, 2))\nax.plot(x)\nfloor = min(x)", True),
+        ("figure, ax = plt.subplots()\nax.plot(x, color='C1')\nfloor = min(x)", True),
+        ("figure, ax = plt.subplots()\nax.plot(x)\nfloor = max(x)", False),  # a number that is used below
+    ],
+)
+def test_the_key_does_not_follow_how_a_figure_looks(figure: str, same: bool) -> None:
+    def key(source: str, compute: str = "x = [SEED, 3]") -> str:
+        cells = [
+            nbformat.v4.new_code_cell(f"import matplotlib.pyplot as plt\nSEED = 0\n{compute}"),
+            nbformat.v4.new_code_cell(source, outputs=DRAWN),
+            nbformat.v4.new_code_cell("low = floor", metadata={"results": {"low": "low"}}),
+        ]
+        return results.code_key(nbformat.v4.new_notebook(cells=cells))
+
+    plain = "figure, ax = plt.subplots()\nax.plot(x)\nfloor = min(x)"
+    assert (key(figure) == key(plain)) is same
+    assert key(plain, "x = [SEED, 4]") != key(plain)
+
+
 def test_results_are_read_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mhalib.results, "FOLDER", tmp_path)
     stored = {"seeds": [0, 1], "device": "cpu", "versions": {"torch": "2.13.0"}, "values": {"share": [0.91, 0.954]}}
