@@ -41,7 +41,7 @@ COLOUR_MAP = "weights"
 """From paper, 0, to dark: matplotlib's name of the colours of weights, which `mhalib.style` gives it."""
 DPI = 100
 """Dots per inch of the figures that the functions here open."""
-GAP = 0.15
+_GAP = 0.15
 """Inches between two heads side by side."""
 HIDDEN_STYLE: dict[str, Any] = {"facecolor": style.HIDDEN, "hatch": "////", "edgecolor": style.HATCH, "linewidth": 0.0}
 """How a cell is drawn that the mask hides."""
@@ -165,7 +165,7 @@ def head_heatmaps(
         require_text("each title", each)
     if ax is None:
         side_by_side, cell = _columns(num_heads, ncols, num_kvpairs, style.WIDEST - query_space - 0.3)
-        panel = cell * num_kvpairs + GAP, cell * num_queries + 0.45 + key_space
+        panel = cell * num_kvpairs + _GAP, cell * num_queries + 0.45 + key_space
         axes = _grid(num_heads, side_by_side, panel, query_space + 0.3)
     else:
         side_by_side = num_heads
@@ -377,7 +377,7 @@ def _columns(num_heads: int, ncols: int | None, num_kvpairs: int, width: float) 
     """How many heads stand side by side on `width` inches, no row nearly empty, and how wide a cell then is."""
 
     def cell(side_by_side: int) -> float:
-        return min(0.30, (width / side_by_side - GAP) / num_kvpairs)
+        return min(0.30, (width / side_by_side - _GAP) / num_kvpairs)
 
     if ncols is None:
         fitting = [n for n in range(1, num_heads + 1) if cell(n) >= 0.17]

@@ -121,14 +121,14 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "03_why_more_than_one_head": "head_heatmap",
         "04_mathematics": "OWNER_COLOURS",
         "05_reshape_trick": "number_grid",
-        "06_shape_checks": "COLOUR_MAP",
-        "07_per_head_heatmaps": "head_heatmaps HIDDEN_STYLE=hatched",
-        "16_what_heads_look_at": "head_wall score_grid MARK_STYLE=marked DPI=dpi",
+        "07_per_head_heatmaps": "head_heatmaps HIDDEN_STYLE=hatched COLOUR_MAP=colour",
+        "16_what_heads_look_at": "head_wall score_grid MARK_STYLE=marked DPI=figure",
     },
     "mhalib.style": {
         "07_per_head_heatmaps": (
             "use head_colour=colour head_map=colour HEADS=colour TINTS=colour head_stops=colour stops=colour "
-            "PAPER=pale ON_PALE=pale ON_DARK=dark INK=dark MUTED=dark LINE=scale FRAME=scale WIDEST=wide as_svg=picture"
+            "PAPER=pale ON_PALE=pale ON_DARK=dark INK=dark MUTED=dark LINE=scale FRAME=scale WIDEST=scale "
+            "as_svg=picture"
         ),
     },
     "mhalib.tables": {"24_counting": "number_table NumberTable=number_table"},

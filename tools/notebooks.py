@@ -48,16 +48,14 @@ WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 SETUP = """\
-# If everything is installed, this does nothing. Elsewhere, as in Colab, it installs
-# mhalib and what is missing, and leaves torch and numpy as they are.
+# Installs mhalib and what is missing, as in Colab; torch and numpy stay.
 from importlib.util import find_spec
 
 if find_spec("mhalib") is None:
     %pip install --quiet --no-deps {package}
 if find_spec("mhalib") is None:
     raise ModuleNotFoundError(
-        "pip found no mhalib there. Upload the book's folder, or mount a drive "
-        "that holds it, and run:  %pip install --no-deps /path/to/the/folder"
+        "Upload the book's folder, or mount it: %pip install --no-deps /its/path"
     )
 needs = {needs}.split()
 missing = " ".join(name for name in needs if find_spec(name) is None)

@@ -279,7 +279,7 @@ def test_make_notebooks_draws_again_when_the_code_has_changed(page: Path) -> Non
     notebook.cells[4].source += "\ntitle = ax.set_title('drawn anew')"
     nbformat.write(notebook, page)
     second = run_with(page, 0.94, 0.6)
-    pictures = [re.search(r'"image/png": "([^"]+)"', text)[1] for text in (first, second)]
+    pictures = [re.search(r'"image/svg\+xml": (\[.*?\])', text, re.DOTALL)[1] for text in (first, second)]
     assert pictures[0] != pictures[1]
     assert "share 0.93" in second  # confirmed, so the number on the page stays
 
