@@ -34,10 +34,7 @@ def made_from(contents: Path = CONTENTS, chapter: Path = CHAPTER) -> str:
     """A hash of the table of contents, and of the chapter's text, code and figures."""
     told = [contents.read_text(encoding="utf-8"), FIGURE]
     for cell in nbformat.read(chapter, as_version=4).cells:
-        told += [
-            cell.source,
-            *(one.data["image/png"] for one in cell.get("outputs", []) if "image/png" in one.get("data", {})),
-        ]
+        told += [cell.source, *(data[kind] for data, kind in notebooks.pictures(cell.get("outputs", [])))]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
 
 
@@ -68,7 +65,7 @@ def photograph(html: Path) -> Image.Image:
         figure = page.locator(f"figure#{book_extension.figure_id(FIGURE)}")
         if figure.count() != 1:
             raise ValueError(f"{page_file.name} has no Figure {FIGURE}: name one that it has, in tools/page_picture.py")
-        figure.locator("img").first.evaluate("image => image.decode()")
+        figure.locator("img.only-light").evaluate("image => { image.loading = 'eager'; return image.decode(); }")
         figure.evaluate(f"one => scrollTo(0, scrollY + one.getBoundingClientRect().top - {ABOVE})")
         page.wait_for_timeout(500)  # the contents on the right follow
         taken = page.screenshot(animations="disabled", caret="hide")
