@@ -44,10 +44,8 @@ def test_another_title_text_or_figure_makes_it_old(tmp_path: Path, what: str) ->
     elif what == "text":
         notebook.cells[3].source += " More."
     else:
-        figure = next(
-            one for cell in notebook.cells for one in cell.get("outputs", []) if "image/png" in one.get("data", {})
-        )
-        figure.data["image/png"] = figure.data["image/png"][:-8]
+        data, kind = next(one for cell in notebook.cells for one in notebooks.pictures(cell.get("outputs", [])))
+        data[kind] = data[kind][:-8]
     contents.write_text(told, encoding="utf-8")
     nbformat.write(notebook, chapter)
     assert page_picture.made_from(contents, chapter) != before
