@@ -108,7 +108,7 @@ def test_the_code_of_each_figure_is_behind_a_word_of_its_caption_or_beside_it(ch
         for cell in cells
         if cell.cell_type == "code"
         and "hide-input" in cell.metadata.get("tags", [])
-        and any("image/png" in output.get("data", {}) for output in cell.outputs)
+        and any({"image/png", "image/svg+xml"} & output.get("data", {}).keys() for output in cell.outputs)
     ]
     found = screen.evaluate(CODE)
     assert screen.evaluate(BARS) == []

@@ -81,7 +81,7 @@ def test_a_figure_of_the_start_page_that_is_none(page: Path) -> None:
     cell = CODE("1", metadata={"tags": ["front-page"]})
     with pytest.raises(ValueError, match=r"^chapters/01_page\.ipynb: the cell .* draws no figure: give the tag to one"):
         notebooks.store_front_picture(page, nbformat.v4.new_notebook(cells=[cell]))
-    cell.outputs = [nbformat.v4.new_output("display_data", data={"image/png": "aaaa"})]
+    cell.outputs = [nbformat.v4.new_output("display_data", data={"image/svg+xml": "<svg/>"})]
     with pytest.raises(
         ValueError, match=r"^chapters/01_page\.ipynb has the tag 'front-page': add a line to FRONT_PICT"
     ):

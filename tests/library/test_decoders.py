@@ -496,8 +496,9 @@ def test_what_does_not_fit_is_refused_before_it_is_read(stored, monkeypatch, tmp
     needed = count(folder).weights
     assert pretrained.load(folder, memory_limit=needed).model.num_weights * 4 == needed
     (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
-    for name in ("model.safetensors", "tokenizer.json"):
-        (tmp_path / name).write_bytes(b"never read")
+    (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+    monkeypatch.delattr("mhalib.pretrained.files.Checkpoint.__getitem__")  # its header is read, and no weight
+    (tmp_path / "tokenizer.json").write_bytes(b"never read")
     parameters = f"{needed // 4:,}"
     with pytest.raises(ValueError, match=rf"has {parameters} weights, .*memory_limit={needed - 1}.*bfloat16"):
         pretrained.load(tmp_path, memory_limit=needed - 1)
