@@ -5,6 +5,7 @@
     style.use()  # in a notebook: figures are drawn as SVG, sharp on every screen
     ax.plot(scores, color=style.head_colour(2))
     ax.imshow(weights, cmap=style.head_map(2), vmin=0, vmax=1)
+    ax.imshow(scores, cmap="signed", vmin=-2, vmax=2)  # orange is negative, purple positive
 
 The colours have names, so that a page can draw the same figure on a dark ground: tools/figures.py exchanges them.
 """
@@ -244,9 +245,9 @@ class _Canvas(backend_svg.FigureCanvasSVG):
 def _shades(hue: float, colourful: float) -> Colormap:
     """A map from paper to dark in even steps of lightness, in one hue of OKLCH (Ottosson 2020)."""
     share = np.linspace(0.0, 1.0, 256)
-    lightness = 1.0 - 0.71 * share
+    lightness = 1.0 - 0.62 * share  # the darkest still shows its hue
     chroma = (
-        colourful * np.sin(np.pi * np.clip(0.12 * (share > 0) + 0.74 * share, 0.0, 1.0)) * np.minimum(1.0, 6 * share)
+        colourful * np.sin(np.pi * np.clip(0.12 * (share > 0) + 0.66 * share, 0.0, 1.0)) * np.minimum(1.0, 6 * share)
     )
     return ListedColormap(_srgb(lightness, chroma, np.radians(hue)))
 
@@ -270,6 +271,9 @@ def _srgb(lightness: NDArray[Any], chroma: NDArray[Any], hue: float) -> NDArray[
 
 
 def _register() -> None:
+    if "signed" not in mpl.colormaps:  # -1 is the darkest orange, 0 paper, 1 the darkest purple
+        orange, purple = (_shades(hue, 0.13)(np.linspace(0.0, 1.0, 128)) for hue in (62.0, 305.0))
+        mpl.colormaps.register(ListedColormap(np.concatenate([orange[:0:-1], purple])), name="signed")
     maps = {f"head {head}": (hue, 0.15) for head, hue in enumerate(HUES)}
     maps |= {"weights": (235.0, 0.09), "kept": (160.0, 0.12), "lost": (27.0, 0.16), "ink": (250.0, 0.01)}
     for name, (hue, colourful) in maps.items():

@@ -69,7 +69,20 @@ def oklab(colours):
 def test_a_weight_of_0_is_paper_and_1_is_dark(name):
     first, last = mpl.colormaps[name](0.0), mpl.colormaps[name](1.0)
     np.testing.assert_allclose(first[:3], to_rgb(style.PAPER), atol=1e-6)
-    assert oklab([last[:3]])[0, 0] < 0.32
+    assert oklab([last[:3]])[0, 0] < 0.4
+
+
+def test_the_darkest_shades_of_two_heads_can_be_told_apart():
+    darkest = oklab([style.head_map(i)(1.0)[:3] for i in range(8)])
+    apart = np.linalg.norm(darkest[:, None] - darkest, axis=-1)
+    assert apart[~np.eye(8, dtype=bool)].min() > 0.045
+
+
+def test_zero_is_paper_in_a_signed_map_whose_halves_are_equally_light():
+    lightness = oklab(mpl.colormaps["signed"](np.linspace(0, 1, 255))[:, :3])[:, 0]
+    assert lightness.argmax() == 127
+    np.testing.assert_allclose(mpl.colormaps["signed"](0.5)[:3], to_rgb(style.PAPER), atol=1e-6)
+    np.testing.assert_allclose(lightness, lightness[::-1], atol=0.03)
 
 
 def test_every_map_is_equally_light_at_each_weight_and_grows_dark_in_even_steps():
