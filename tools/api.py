@@ -24,7 +24,7 @@ from sphinx.pycode import ModuleAnalyzer
 
 import mhalib
 
-EXERCISES = "mhalib.classroom.checks"
+EXERCISES = "mhalib_classroom.checks"
 CHAPTERS = {  # module -> page that builds or first explains -> names; `name=word`, where the page has a word for it
     "mhalib.attention": {
         "03_why_more_than_one_head": "MultiHeadAttention",
@@ -173,10 +173,10 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "24_counting": "step_costs StepCost=steps MACHINES=GPUs PHASES=phases STEPS=steps",
         "instruments": "latent_step_costs LATENT_STEPS=latent",
     },
-    "mhalib.classroom.checks": {
+    "mhalib_classroom.checks": {
         "teaching": "EXERCISES=exercises Exercise=checker Mistake=mistake Finding=mistake CheckFailed=mistake"
     },
-    "mhalib.classroom.grade": {
+    "mhalib_classroom.grade": {
         "teaching": "grade_class bubblewrap runc=launcher crun=launcher no_sandbox=bubblewrap Limits=sandbox "
         "Row=grades Deadlines=late deadlines=late"
     },

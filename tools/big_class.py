@@ -29,9 +29,9 @@ import notebooks
 from nbformat import NotebookNode
 
 import exercises
-from mhalib.classroom.grade import Row, bubblewrap, grade_class
-from mhalib.classroom.grade._sandbox import Sandbox
-from mhalib.classroom.grade._usage import processes_of, usage
+from mhalib_classroom.grade import Row, bubblewrap, grade_class
+from mhalib_classroom.grade._sandbox import Sandbox
+from mhalib_classroom.grade._usage import processes_of, usage
 
 SLICE, SECONDS_BETWEEN_LOOKS = 10, 1.0
 SLIPS = (("-1", "-2"), (" * ", " + "), (" / ", " * "), (" + ", " - "), ("True", "False"))

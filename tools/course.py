@@ -28,7 +28,7 @@ import notebooks
 from nbformat import NotebookNode
 
 import exercises
-from mhalib.classroom import checks
+from mhalib_classroom import checks
 
 FOLDER = notebooks.ROOT / "nbgrader"
 SEED_FILE, SETTINGS_FILE = "seed.txt", "nbgrader_config.py"

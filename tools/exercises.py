@@ -3,7 +3,7 @@
     python tools/exercises.py
 
 It also writes the teacher's table of all exercises into chapters/teaching.md, and a hash of each code to mend into
-mhalib/classroom/checks/given.json, by which its checker knows it while nobody has touched it.
+mhalib_classroom/checks/given.json, by which its checker knows it while nobody has touched it.
 
 A chapter marks what belongs to them by tags: `exercise-setup` (a code cell, copied), `exercise-text` (a markdown cell,
 copied) and `exercise` (a code cell with a solution). In the latter,
@@ -28,9 +28,9 @@ import nbformat
 import notebooks
 from nbformat import NotebookNode
 
-from mhalib.classroom.checks._given import HASHES, fingerprint
+from mhalib_classroom.checks._given import HASHES, fingerprint
 
-GIVEN = notebooks.ROOT / "mhalib/classroom/checks" / HASHES.name
+GIVEN = notebooks.ROOT / "mhalib_classroom/checks" / HASHES.name
 FOLDER = notebooks.ROOT / "exercises"
 TABLE = notebooks.CHAPTERS / "teaching.md"
 TABLE_BEGIN, TABLE_END = "<!-- written by tools/exercises.py -->\n", "<!-- end -->"

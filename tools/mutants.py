@@ -35,7 +35,7 @@ import torch
 from mutate import Mutant, mutants
 
 import exercises
-from mhalib.classroom import checks
+from mhalib_classroom import checks
 
 EQUIVALENTS = Path(__file__).with_name("mutants.toml")
 SECONDS = 2.0  # for one call; an honest one takes some milliseconds

@@ -27,7 +27,7 @@ import statements
 
 import mhalib
 from mhalib import reference
-from mhalib.classroom import checks
+from mhalib_classroom import checks
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "tools/records"

@@ -33,7 +33,7 @@ import notebooks
 from nbformat import NotebookNode
 
 import exercises
-from mhalib.classroom import checks
+from mhalib_classroom import checks
 
 PAGE = notebooks.CHAPTERS / "teaching.md"
 WEEKS = (1, 2, 3, 4)
@@ -61,7 +61,7 @@ def handed_in_by_week(page: str) -> dict[int, list[int]]:
 
 def command(page: str, week: int, chapters: Iterable[int]) -> list[str]:
     """The page's command for a week's work, with this week's folder, chapters and deadline."""
-    found = re.search(r"^\.venv/bin/python (-m mhalib\.classroom\.grade week1 (?:.*\\\n)*.*)$", page, re.M)
+    found = re.search(r"^\.venv/bin/python (-m mhalib_classroom\.grade week1 (?:.*\\\n)*.*)$", page, re.M)
     if found is None:
         raise ValueError(f"{PAGE.name} has no command for week1: write one in a code block")
     words = shlex.split(found[1].replace("\\\n", " "))
@@ -184,7 +184,7 @@ def hand_in(
 
 def _without_checks(source: str) -> str:
     lines = [
-        line for line in source.splitlines() if not re.match(r"checks\.|from mhalib\.classroom import checks", line)
+        line for line in source.splitlines() if not re.match(r"checks\.|from mhalib_classroom import checks", line)
     ]
     return "\n".join(lines).rstrip()
 

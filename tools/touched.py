@@ -17,7 +17,7 @@ from pathlib import Path
 
 BODY = ""  # stands for what a file does when it is imported
 DOTTED = re.compile(r"\bmhalib(?:\.\w+)+")
-PACKAGES = ("mhalib",)
+PACKAGES = ("mhalib", "mhalib_classroom")
 FOLDERS_OF_MODULES = ("tools", "tests", "tests/book", "tests/library")  # imported by their bare names
 
 

@@ -21,7 +21,7 @@ API_PAGES = [text for name, text in book_text.PAGES.items() if name.startswith("
 MODULES = sorted(
     {f"mhalib.{found.name}" for found in pkgutil.iter_modules(mhalib.__path__) if found.name[0] != "_"}
     - {"mhalib.classroom"}
-    | {"mhalib.classroom.checks", "mhalib.classroom.grade"}
+    | {"mhalib_classroom.checks", "mhalib_classroom.grade"}
 )
 
 

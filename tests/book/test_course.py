@@ -13,7 +13,7 @@ import notebooks
 import pytest
 
 import exercises
-from mhalib.classroom import checks
+from mhalib_classroom import checks
 
 CHAPTER = notebooks.CHAPTERS / "05_reshape_trick.ipynb"
 SEED = "of the course"

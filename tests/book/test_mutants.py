@@ -13,7 +13,7 @@ import torch
 from mutate import Mutant
 from mutate import mutants as made
 
-from mhalib.classroom import checks
+from mhalib_classroom import checks
 
 pytestmark = pytest.mark.tool
 

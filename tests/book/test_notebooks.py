@@ -17,7 +17,7 @@ import statements
 from nbformat import NotebookNode
 
 import exercises
-from mhalib.classroom import checks
+from mhalib_classroom import checks
 
 PATHS = sorted(notebooks.CHAPTERS.glob("*.ipynb"))
 MAX_BYTES = 1_000_000

@@ -1,4 +1,4 @@
-"""`python -m mhalib.classroom.grade`: see --help."""
+"""`python -m mhalib_classroom.grade`: see --help."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import sys
 import threading
 from pathlib import Path
 
-from ..._write import write_whole
+from mhalib._write import write_whole
+
 from ._class import grade_class
 from ._late import deadlines
 from ._launch import Limits, bubblewrap, no_sandbox
@@ -30,7 +31,7 @@ UNSAFE = "Without a sandbox, students' code could do all that you can; --unsafe 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser("python -m mhalib.classroom.grade", description=DESCRIPTION)
+    parser = argparse.ArgumentParser("python -m mhalib_classroom.grade", description=DESCRIPTION)
     parser.add_argument(
         "submissions",
         type=Path,

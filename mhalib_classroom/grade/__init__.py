@@ -1,4 +1,4 @@
-"""Grade a class: `python -m mhalib.classroom.grade SUBMISSIONS --out grades.csv --seed S`.
+"""Grade a class: `python -m mhalib_classroom.grade SUBMISSIONS --out grades.csv --seed S`.
 
 Students' code is not trusted. It runs in a sandbox without network, which knows neither the checks nor their seed: it
 is sent arguments and sends back results, as JSON and raw numbers through a pipe. What is right is decided outside.

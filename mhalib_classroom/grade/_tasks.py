@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..._validate import require_count
+from mhalib._validate import require_count
+
 from ..checks import EXERCISES, Exercise, Finding
 from . import _submissions
 from ._submissions import Submission

@@ -39,9 +39,9 @@ class _Away:
 
 @contextlib.contextmanager
 def without_libraries(function: Callable[..., Any]) -> Iterator[None]:
-    """Take the libraries out of the namespace of `function`, and of its imports; functions of `mhalib` keep them."""
+    """Take the libraries out of the namespace of `function`, and of its imports; functions of this book keep them."""
     space = _namespace(function)
-    if space is None or _root(space.get("__name__")) == "mhalib":
+    if space is None or _root(space.get("__name__")) in ("mhalib", "mhalib_classroom"):
         yield
         return
     importing = builtins.__import__

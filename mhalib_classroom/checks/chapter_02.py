@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from ...attention import attend as right_attend
-from ...attention import masked_softmax as right_softmax
-from ...attention import padding_mask as right_padding_mask
+from mhalib.attention import attend as right_attend
+from mhalib.attention import masked_softmax as right_softmax
+from mhalib.attention import padding_mask as right_padding_mask
+
 from ._exercise import Case, Exercise, Mistake
 from ._inputs import apart, draw
 

@@ -128,7 +128,7 @@ def _travelling(told: str, packed: bytes) -> Callable[[], Answer]:
 
     def graded() -> Answer:
         try:
-            from mhalib.classroom.grade._cluster import on_worker
+            from mhalib_classroom.grade._cluster import on_worker
         except ImportError as error:
             return "another mhalib", None, f"has no mhalib that grades for others: {error}"
         return on_worker(told, packed)

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ...models import patches as right_patches
+from mhalib.models import patches as right_patches
+
 from ._exercise import Case, Exercise, Mistake
 from ._inputs import apart, draw
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from ..._write import write_whole
+from mhalib._write import write_whole
+
 from . import _late, _local, _submissions
 from ._feedback import hand_back
 from ._journal import Journal

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ...attention import merge_heads as right_merge
-from ...attention import split_heads as right_split
-from ...attention import transpose_qkv as right_fold
+from mhalib.attention import merge_heads as right_merge
+from mhalib.attention import split_heads as right_split
+from mhalib.attention import transpose_qkv as right_fold
+
 from ._exercise import Case, Exercise, Mistake
 from ._heads import interleaved_merge, interleaved_split, merge_folded_head_first, straight_merge, straight_split
 from ._inputs import apart, draw

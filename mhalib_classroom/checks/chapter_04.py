@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
-from ...costs import Sizes, cache_bytes, pair_flops, parameters
+from mhalib.costs import Sizes, cache_bytes, pair_flops, parameters
+
 from ._exercise import Case, Exercise, Mistake
 from ._inputs import apart
 from ._layer import LAYER_MISTAKES, forward, layer_inputs

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import torch
 
-from ...attention import causal_mask as right_causal_mask
-from ...attention import padding_mask as right_padding_mask
+from mhalib.attention import causal_mask as right_causal_mask
+from mhalib.attention import padding_mask as right_padding_mask
+
 from ._exercise import Case, Exercise, Mistake
 from ._inputs import apart
 

@@ -9,7 +9,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ...attention import causal_mask
+from mhalib.attention import causal_mask
+
 from ._exercise import Case, Exercise, Mistake
 from ._inputs import apart, draw
 

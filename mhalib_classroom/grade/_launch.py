@@ -133,13 +133,13 @@ def shown() -> list[str]:
 
 
 def hidden() -> list[str]:
-    """What of that it may not: this package, for the solutions stay outside; what says where else the teacher has
+    """What of that it may not: these packages, for the solutions stay outside; what says where else the teacher has
     packages; and packages that the grader's Python does not use itself."""
     used = _packages()
     found = []
     for folder in used:
         within = glob.escape(folder)
-        found += [f"{folder}/mhalib"]
+        found += [f"{folder}/{package}" for package in ("mhalib", "mhalib_classroom")]
         for pattern in ("*.pth", "*.egg-link", "__editable__*", "*/direct_url.json"):
             found += glob.glob(f"{within}/{pattern}")
     for standard in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}:

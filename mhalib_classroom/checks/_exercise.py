@@ -56,7 +56,7 @@ class Exercise:
     """A function, or a value, that a student has to write; calling the exercise checks it.
 
     Args:
-        name: under which the student's object is found, and what it is called in `mhalib.classroom.checks`.
+        name: under which the student's object is found, and what it is called in `mhalib_classroom.checks`.
         chapter: the number of the chapter.
         title: what a grader's table shows.
         reference: what is right, as a function of the same arguments.

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from ...attention import merge_heads, split_heads
-from ...shapes import ledger
+from mhalib.attention import merge_heads, split_heads
+from mhalib.shapes import ledger
+
 from ._exercise import Case, Exercise, Mistake
 from ._heads import straight_merge, straight_split
 from ._inputs import apart, draw, own_sizes, sizes

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from ..._write import write_whole
+from mhalib._write import write_whole
+
 from ..checks import EXERCISES
 from ._submissions import Submission, content, parsed
 from ._table import Row, counted, totals

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ...attention import attend
+from mhalib.attention import attend
+
 from ._exercise import Case, Exercise, Mistake
 from ._inputs import apart, draw, own_sizes
 

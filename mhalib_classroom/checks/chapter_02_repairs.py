@@ -10,7 +10,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ...attention import padding_mask
+from mhalib.attention import padding_mask
+
 from ._exercise import Case, Exercise, Mistake
 from ._inputs import apart, draw
 from .chapter_02 import filled

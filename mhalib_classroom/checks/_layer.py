@@ -10,7 +10,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ...attention import merge_heads, split_heads
+from mhalib.attention import merge_heads, split_heads
+
 from ._exercise import Case, Mistake
 from ._heads import interleaved_merge, interleaved_split, straight_merge, straight_split
 from ._inputs import apart, draw

@@ -8,7 +8,8 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from ..._write import write_whole
+from mhalib._write import write_whole
+
 from ._launch import Limits
 from ._stamp import stamp
 from ._table import Row

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ...attention import rotate
+from mhalib.attention import rotate
+
 from ._exercise import Case, Exercise, Mistake
 from ._inputs import apart, draw
 

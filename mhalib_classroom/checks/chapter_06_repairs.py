@@ -11,7 +11,8 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from ...attention import attend, padding_mask
+from mhalib.attention import attend, padding_mask
+
 from ._exercise import Case, Exercise, Mistake
 from ._heads import merge_folded_head_first, straight_merge, straight_split
 from ._inputs import apart, draw
