@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-HASHES = Path(__file__).with_name("given.json")  # written by tools/exercises.py
+HASHES = Path(__file__).with_name("given.json")  # written by tools/teaching/exercises.py
 OF_NEWER_PYTHON = {"type_params", "type_comment", "kind"}
 
 

@@ -10,15 +10,15 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-import frameworks
 import nbformat
-import notebooks
 import pytest
 from bs4 import BeautifulSoup
 from nbclient import NotebookClient
 
-import exercises
 from mhalib_classroom import checks
+from tools.evidence import frameworks
+from tools.notebooks import notebooks
+from tools.teaching import exercises
 
 CHAPTERS = [path for path in sorted(notebooks.CHAPTERS.glob("[0-9]*.ipynb")) if exercises.student_notebook(path)]
 STUDENTS = sorted(exercises.FOLDER.glob("*.ipynb"))
@@ -305,7 +305,8 @@ def test_the_exercises_of_chapter_29_can_be_solved_in_each_framework(
 IN_TENSORFLOW = """
 import sys
 sys.path += {path!r}  # torch and nbformat of the book's environment, behind TensorFlow's own
-import exercises, nbformat
+import nbformat
+from tools.teaching import exercises
 chapter, space = nbformat.read({chapter!r}, 4), {{}}
 for cell in chapter.cells:
     if exercises.SETUP in cell.metadata.get("tags", []):
@@ -322,7 +323,7 @@ def test_the_exercises_of_chapter_29_can_be_solved_in_tensorflow() -> None:
     python = frameworks.python_of("tensorflow")
     if python is None:
         pytest.skip("no environment has tensorflow: make frameworks")
-    path = [str(notebooks.ROOT), str(notebooks.ROOT / "tools"), sysconfig.get_path("purelib")]
+    path = [str(notebooks.ROOT), sysconfig.get_path("purelib")]
     code = IN_TENSORFLOW.format(path=path, chapter=str(notebooks.CHAPTERS / "29_four_frameworks.ipynb"))
     found = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr

@@ -13,12 +13,12 @@ from email import message_from_string
 from pathlib import Path
 from types import ModuleType
 
-import notebooks
 import pytest
 from markdown_it import MarkdownIt
 from published import snapshot
 
 import mhalib
+from tools.notebooks import notebooks
 
 LARGEST_WHEEL = 1_500_000  # bytes
 URL = "https://github.com/owner/name"

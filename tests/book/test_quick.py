@@ -7,10 +7,10 @@ import subprocess
 from pathlib import Path
 from unittest.mock import Mock
 
-import notebooks
 import pytest
-import quick
-import touched
+
+from tools.development import quick, touched
+from tools.notebooks import notebooks
 
 pytest_plugins = ["pytester"]
 
@@ -27,14 +27,14 @@ FILES = {
     "mhalib/data/texts.py": "from pathlib import Path\ndef read(): return Path(__file__).with_suffix('.txt')\n",
     "mhalib/data/texts.txt": "words",
     "mhalib/plots.py": "def draw(): pass\n",
-    "tools/a_plugin.py": "def pytest_configure(): pass\n",
-    "tools/chapters.py": 'from pathlib import Path\nROOT = Path(".")\nCHAPTERS = ROOT / "chapters"\n',
+    "tools/development/a_plugin.py": "def pytest_configure(): pass\n",
+    "tools/notebooks/chapters.py": 'from pathlib import Path\nROOT = Path(".")\nCHAPTERS = ROOT / "chapters"\n',
     "tests/book/conftest.py": (
-        "import pytest, chapters\nHTML = chapters.ROOT / '_build/html'\n"
+        "import pytest\nfrom tools.notebooks import chapters\nHTML = chapters.ROOT / '_build/html'\n"
         "@pytest.fixture\ndef site(): return HTML\n@pytest.fixture\ndef page(site): return site\n"
     ),
     "tests/book/test_site.py": "def test_site(page): pass\n",
-    "tests/book/test_words.py": "import chapters\ndef test_words(): chapters.CHAPTERS\n",
+    "tests/book/test_words.py": "from tools.notebooks import chapters\ndef test_words(): chapters.CHAPTERS\n",
     "tests/book/test_readme.py": "def test_readme(): open('README.md')\n",
     "tests/library/test_masks.py": "from mhalib import causal\ndef test_causal(): causal()\n",
     "tests/library/test_layers.py": "import mhalib\ndef test_layer(): mhalib.Layer()\n",
@@ -80,7 +80,7 @@ def names(paths: set[Path]) -> set[str]:
         ("tests/library/test_masks.py", "test_masks"),
         ("tests/library/shared.py", "test_shared"),
         ("tests/book/conftest.py", "test_site test_words test_readme"),
-        ("tools/chapters.py", "test_site test_words"),
+        ("tools/notebooks/chapters.py", "test_site test_words"),
         ("chapters/02_none.ipynb", "02_none test_words"),
         ("_build/html/index.html", "test_site"),
         ("README.md", "test_readme"),
@@ -92,7 +92,7 @@ def test_what_a_file_touches(root: Path, changed: str, touches: str) -> None:
     assert names(touched.Touched(root).by(changed)) == set(touches.split())
 
 
-@pytest.mark.parametrize("changed", ["conftest.py", "tools/a_plugin.py"])
+@pytest.mark.parametrize("changed", ["conftest.py", "tools/development/a_plugin.py"])
 def test_what_all_tests_use_touches_all(root: Path, changed: str) -> None:
     found = touched.Touched(root)
     assert found.by(changed) == set(found.reached)
@@ -180,9 +180,18 @@ def test_page(page): pass
 
 
 def test_the_tests_of_other_pages_are_left_out(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(notebooks.ROOT / "tools"))
+    monkeypatch.setenv("PYTHONPATH", str(notebooks.ROOT))
     pytester.makepyfile(test_pages=EACH_PAGE, test_whole=EACH_PAGE)
-    options = ["-p", "quick", "--pages", "glossary", "--of-pages", "test_pages.py", "-p", "no:cacheprovider"]
+    options = [
+        "-p",
+        "tools.development.quick",
+        "--pages",
+        "glossary",
+        "--of-pages",
+        "test_pages.py",
+        "-p",
+        "no:cacheprovider",
+    ]
     ran = pytester.runpytest_subprocess(*options)
     ran.assert_outcomes(passed=5, deselected=1)
 
@@ -207,7 +216,7 @@ def book() -> touched.Touched:
         ),
         (quick.BUILT, "test_pages test_exercises", "test_head_explorer test_attention"),
         ("tests/js_coverage.py", "test_head_explorer", "test_attention"),
-        ("tools/exercises.py", "test_exercises", "test_attention"),
+        ("tools/teaching/exercises.py", "test_exercises", "test_attention"),
     ],
 )
 def test_what_files_of_the_book_touch(book: touched.Touched, changed: str, among: str, not_among: str) -> None:

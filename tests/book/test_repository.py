@@ -7,12 +7,12 @@ import re
 import subprocess
 
 import nbformat
-import notebooks
 import pytest
 import tomllib
 import yaml
 
 import mhalib
+from tools.notebooks import notebooks
 
 TEXT = {".md", ".toml", ".cff", ".yml", ".yaml", ".json", ".ipynb", ".py", ".txt", ".js", ".ts"}
 WORKFLOWS = sorted(path.name for path in (notebooks.ROOT / ".github/workflows").iterdir())
@@ -95,7 +95,9 @@ def test_contributing_lists_every_tool_every_tag_and_all_metadata() -> None:
     said = read("CONTRIBUTING.md")
     _, _, tools = said.partition("### The tools\n")
     tools = tools.partition("\n#")[0]
-    assert [path.name for path in (notebooks.ROOT / "tools").glob("*.py") if f"{path.name}`" not in tools] == []
+    assert [path.name for path in (notebooks.ROOT / "tools").rglob("*.py") if f"{path.name}`" not in tools] == [
+        "__init__.py"
+    ] * 7
     _, _, tags = said.partition("### Tags and metadata of cells\n")
     tags = tags.partition("\n#")[0]
     pages = [nbformat.read(path, as_version=4) for path in sorted(notebooks.CHAPTERS.glob("*.ipynb"))]
@@ -113,7 +115,9 @@ def unknown_commands(shell: str) -> list[str]:
         for target in targets.split()
     ]
     files = re.findall(r"(?:python|bash) ([\w./-]+\.\w+|\.ci/\w+)", shell)
-    files += re.findall(r"(?<![\w./-])(?:tests|tools|chapters)(?:/[\w.-]+)*", shell)
+    files += re.findall(r"(?<![\w./-])(?:tests|tools|chapters)(?![\w.])(?:/[\w.-]+)*", shell)
+    modules = re.findall(r"python -m (tools(?:\.\w+)+)", shell)
+    files += [f"{module.replace('.', '/')}.py" for module in modules]
     return [f"make {target}" for target in made if target not in TARGETS] + [
         name for name in files if not (notebooks.ROOT / name).exists()
     ]
@@ -137,6 +141,8 @@ def test_every_workflow_can_be_read_and_runs_what_there_is(name: str) -> None:
         ("make lint && make tset", ["make tset"]),
         ("make address REPO=a/b PAGES=x", []),
         ("python tools/nothing.py --only a", ["tools/nothing.py", "tools/nothing.py"]),
+        ("python -m tools.pages.nothing --all", ["tools/pages/nothing.py"]),
+        ("python -m tools.pages.build --all", []),
         ("bash .ci/walk", [".ci/walk"]),
         ("python -m pytest tests/libary chapters", ["tests/libary"]),
     ],
@@ -176,7 +182,7 @@ def test_a_release_is_checked_before_it_is_made() -> None:
     jobs = workflow["jobs"]
     assert jobs["release"]["needs"] == "build"
     runs = [step["run"] for name in ("build", "release") for step in jobs[name]["steps"] if "run" in step]
-    words = ("tools/release.py", "-m build", "twine check --strict", "gh release")
+    words = ("tools.editions.release", "-m build", "twine check --strict", "gh release")
     places = [next(i for i, run in enumerate(runs) if word in run) for word in words]
     assert places == sorted(places)
 
@@ -235,7 +241,7 @@ def test_the_newest_stack_is_tried_each_week_and_says_what_broke() -> None:
     job = workflow["jobs"]["book"]
     assert job["continue-on-error"] is True
     install, *others = [step["run"] for step in job["steps"] if "run" in step]
-    assert "tools/build.py --all" in others[0]
+    assert "tools.pages.build --all" in others[0]
     assert "GITHUB_STEP_SUMMARY" in others[-1]
     command = next(line for line in install.splitlines() if line.startswith("sed ")).partition(">")[0]
     done = subprocess.run(["bash", "-c", command], cwd=notebooks.ROOT, capture_output=True, text=True, check=True)

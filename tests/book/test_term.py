@@ -1,4 +1,4 @@
-"""A week of the four that `tools/term.py` plays, without the sandbox, so that it takes seconds; all of them, in the
+"""A week of the four that `term.py` plays, without the sandbox, so that it takes seconds; all of them, in the
 sandbox, weekly."""
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import term
 
 from mhalib_classroom.grade import __main__, _class, _notebook, worker
+from tools.teaching import term
 
 
 class Here:
