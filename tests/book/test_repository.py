@@ -91,20 +91,52 @@ def test_readme_gives_the_command_that_make_test_runs() -> None:
     assert re.search(r"^make test$", read(".ci/run"), flags=re.MULTILINE)
 
 
-def test_contributing_lists_every_tool_every_tag_and_all_metadata() -> None:
-    said = read("CONTRIBUTING.md")
-    _, _, tools = said.partition("### The tools\n")
-    tools = tools.partition("\n#")[0]
-    assert [path.name for path in (notebooks.ROOT / "tools").rglob("*.py") if f"{path.name}`" not in tools] == [
-        "__init__.py"
-    ] * 7
-    _, _, tags = said.partition("### Tags and metadata of cells\n")
+def test_the_handbooks_list_every_tool_every_tag_and_all_metadata() -> None:
+    said = read("handbooks/tools_and_release.md")
+    tools = [path for path in (notebooks.ROOT / "tools").glob("*/*.py") if path.name != "__init__.py"]
+    assert [path.name for path in tools if f"{path.name}`" not in said] == []
+    rooms = re.findall(r"^### tools/(\w+)", said, flags=re.MULTILINE)
+    for room, text in zip(rooms, re.split(r"^### tools/\w+", said, flags=re.MULTILINE)[1:], strict=True):
+        listed = re.findall(r"^\| (`.*?) \|", text, flags=re.MULTILINE)
+        assert [
+            name for name in re.findall(r"`(\w+\.py)`", " ".join(listed)) if not exists(f"tools/{room}/{name}")
+        ] == []
+    _, _, tags = read("handbooks/chapter.md").partition("## Tags and metadata of cells\n")
     tags = tags.partition("\n#")[0]
     pages = [nbformat.read(path, as_version=4) for path in sorted(notebooks.CHAPTERS.glob("*.ipynb"))]
     metadata = [cell.metadata for page in pages for cell in page.cells]
     used = {tag for one in metadata for tag in one.get("tags", [])} | {key for one in metadata for key in one}
     unsaid = {name for name in used if f"`{name}`" not in tags and f'{{"{name}"' not in tags}
     assert unsaid <= {"tags"}
+
+
+def exists(name: str) -> bool:
+    return (notebooks.ROOT / name).exists()
+
+
+ROOMS = ("mhalib", "mhalib_classroom", "tools", "tests")
+
+
+def test_the_map_of_the_house_has_every_room_and_no_other() -> None:
+    """And every file that it names is there."""
+    said = read("ARCHITECTURE.md")
+    table = said.partition("## The rooms\n")[2].partition("\n## ")[0]
+    listed = set(re.findall(r"^\| `([\w/]+)`", table, flags=re.MULTILINE))
+    tracked = subprocess.run(["git", "ls-files"], cwd=notebooks.ROOT, capture_output=True, text=True, check=True).stdout
+    folders = {tuple(name.split("/")[:-1]) for name in tracked.splitlines()}
+    inner = {"/".join(parts[:2]) for parts in folders if len(parts) > 1 and parts[0] in ROOMS}
+    outer = {parts[0] for parts in folders if parts and parts[0] not in ROOMS and parts[0][0] != "."}
+    assert listed == inner | outer
+    bare = {path.stem for path in (notebooks.ROOT / "mhalib").glob("*.py") if path.stem[0] != "_"}
+    (modules,) = re.findall(r"^\| `mhalib/\*\.py` \| (.*) \|$", table, flags=re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", modules)) <= bare
+    for name in re.findall(r"`((?:mhalib|mhalib_classroom|tools|attention|grade)/[\w/]+\.py)`", said):
+        places = (name, f"mhalib/{name}", f"mhalib_classroom/{name}")
+        assert any(map(exists, places)), name
+
+
+def test_contributing_can_be_read_in_five_minutes() -> None:
+    assert len(read("CONTRIBUTING.md").split()) <= 900
 
 
 def unknown_commands(shell: str) -> list[str]:

@@ -229,9 +229,10 @@ def test_nbval_compares_by_kind(tmp_path: Path) -> None:
 
 def test_the_librarys_tests_do_without_nbval(monkeypatch: pytest.MonkeyPatch) -> None:
     conftest = str(notebooks.ROOT / "conftest.py")
-    assert runpy.run_path(conftest)["pytest_plugins"] == ["schedule", "recorded", "nbval_statements"]
+    expected = ["tools.development.schedule", "tools.evidence.recorded", "tools.notebooks.nbval_statements"]
+    assert runpy.run_path(conftest)["pytest_plugins"] == expected
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert runpy.run_path(conftest)["pytest_plugins"] == ["schedule", "recorded"]
+    assert runpy.run_path(conftest)["pytest_plugins"] == expected[:2]
 
 
 @pytest.fixture
