@@ -22,23 +22,23 @@ $(READY): requirements.txt pyproject.toml
 
 book: $(READY) ## build the pages, from nothing if need be; later what changed, or with ALL=1 all; LANGUAGE=fr another language
 	@echo "== pages"
-	$(BIN)/python tools/build.py $(if $(ALL),--all) $(if $(IN),--language $(IN))
+	$(BIN)/python -m tools.pages.build $(if $(ALL),--all) $(if $(IN),--language $(IN))
 	@echo
 	@echo "The book is built. Open  _build/html$(if $(IN),-$(IN))/index.html $(if $(IN),, or run  make serve)"
 
 catalogues: $(READY) ## what there is to translate: LANGUAGE=fr, and BEGIN="02_scale_masks_dropout" begins a page
-	$(BIN)/python tools/catalogues.py $(IN) $(if $(BEGIN),--begin $(BEGIN))
+	$(BIN)/python -m tools.pages.catalogues $(IN) $(if $(BEGIN),--begin $(BEGIN))
 
 offline: book ## one zip of the pages and the notebooks that needs no network: _build/attention-head-by-head.zip
-	$(BIN)/python tools/offline.py
+	$(BIN)/python -m tools.editions.offline
 
 pdf: book ## print the whole book as one PDF, linked on the start page
 	@echo "== PDF"
-	$(BIN)/python tools/paper.py
+	$(BIN)/python -m tools.editions.paper
 
 epub: book ## make an EPUB of the whole book, linked on the start page
 	@echo "== EPUB"
-	$(BIN)/python tools/ebook.py
+	$(BIN)/python -m tools.editions.ebook
 
 test: $(READY) lint book ## lint, the library's tests, every notebook re-executed, the pages in a real browser
 	@echo "== tests, notebooks and pages"
@@ -46,7 +46,7 @@ test: $(READY) lint book ## lint, the library's tests, every notebook re-execute
 
 quick: $(READY) lint book ## lint, and the tests and notebooks that your change touches; BASE=REV says since when
 	@echo "== tests and notebooks that the change touches"
-	$(BIN)/python tools/quick.py $(if $(BASE),--base $(BASE))
+	$(BIN)/python -m tools.development.quick $(if $(BASE),--base $(BASE))
 
 lint: $(READY) ## ruff, mypy, who may import whom, and Biome and TypeScript where  make javascript  has put them
 	@echo "== lint"
@@ -54,46 +54,46 @@ lint: $(READY) ## ruff, mypy, who may import whom, and Biome and TypeScript wher
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python tools/javascript.py
+	$(BIN)/python -m tools.development.javascript
 
 javascript: $(READY) ## what checks JavaScript: Node into .venv, Biome and TypeScript into node_modules
-	$(BIN)/python tools/javascript.py --install
+	$(BIN)/python -m tools.development.javascript --install
 
 look: book ## what a reader sees: figures, first screens, formulas; PAGES="7 12" chooses, AGAINST=folder-or-zip shows what changed
-	$(BIN)/python tools/look.py $(if $(PAGES),--pages $(PAGES)) $(if $(AGAINST),--against '$(subst ','\'',$(AGAINST))')
+	$(BIN)/python -m tools.development.look $(if $(PAGES),--pages $(PAGES)) $(if $(AGAINST),--against '$(subst ','\'',$(AGAINST))')
 
 serve: book ## build, then show the book at http://localhost:8000
 	@echo "http://localhost:$(PORT)   (stop with Ctrl-C)"
 	@$(BIN)/python -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
 
 notebooks: $(READY) ## re-execute every notebook and store its outputs
-	$(BIN)/python tools/notebooks.py
+	$(BIN)/python -m tools.notebooks.notebooks
 
 rehearse: $(READY) ## run the chapters again with other machines' arithmetic; CHAPTERS="8 9" chooses
-	$(BIN)/python tools/rehearse.py $(foreach n,$(CHAPTERS),$(wildcard chapters/$(n)_*.ipynb chapters/0$(n)_*.ipynb))
+	$(BIN)/python -m tools.notebooks.rehearse $(foreach n,$(CHAPTERS),$(wildcard chapters/$(n)_*.ipynb chapters/0$(n)_*.ipynb))
 
 results: $(READY) ## run the chapters' experiments from several seeds; CHAPTERS="8 9" chooses, JOBS=2 at once
-	$(BIN)/python tools/results.py $(if $(JOBS),--jobs $(JOBS)) $(foreach n,$(CHAPTERS),$(wildcard chapters/$(n)_*.ipynb chapters/0$(n)_*.ipynb))
+	$(BIN)/python -m tools.evidence.results $(if $(JOBS),--jobs $(JOBS)) $(foreach n,$(CHAPTERS),$(wildcard chapters/$(n)_*.ipynb chapters/0$(n)_*.ipynb))
 
 exercises: $(READY) ## make the students' notebooks; FORMAT=nbgrader makes a course, in OUT=folder, HUB=https://... prints links
-	$(BIN)/python $(if $(HUB),tools/course.py links '$(HUB)',$(if $(FORMAT),tools/course.py $(FORMAT) $(if $(OUT),--out '$(OUT)'),tools/exercises.py))
+	$(BIN)/python -m tools.teaching.$(if $(HUB),course links '$(HUB)',$(if $(FORMAT),course $(FORMAT) $(if $(OUT),--out '$(OUT)'),exercises))
 
 mutants: $(READY) ## hold the exercises' checkers against solutions with one small change; CHAPTERS="8 9" chooses, JOBS=2 at once
-	$(BIN)/python tools/mutants.py $(if $(JOBS),--jobs $(JOBS)) $(CHAPTERS)
+	$(BIN)/python -m tools.teaching.mutants $(if $(JOBS),--jobs $(JOBS)) $(CHAPTERS)
 
 chapter: $(READY) ## begin a chapter: make chapter NAME=rotary_positions TITLE="Rotary positions"
-	@$(BIN)/python tools/chapter.py -- '$(subst ','\'',$(NAME))' '$(subst ','\'',$(TITLE))'
+	@$(BIN)/python -m tools.notebooks.chapter -- '$(subst ','\'',$(NAME))' '$(subst ','\'',$(TITLE))'
 
 address: $(READY) ## say where the book is: make address REPO=owner/name, and PAGES=url where it is not read at GitHub
-	@$(BIN)/python tools/address.py '$(subst ','\'',$(REPO))' $(if $(PAGES),--pages '$(PAGES)') $(if $(BRANCH),--branch '$(BRANCH)')
+	@$(BIN)/python -m tools.notebooks.address '$(subst ','\'',$(REPO))' $(if $(PAGES),--pages '$(PAGES)') $(if $(BRANCH),--branch '$(BRANCH)')
 
 bench: $(READY) ## time and memory against other layers; rewrites chapters/speed.md and its picture
-	$(BIN)/python tools/bench.py
+	$(BIN)/python -m tools.evidence.bench
 
 frameworks: $(READY) ## the layer in TensorFlow, MXNet and all others, and chapter 29 with its tabs; environments of 2 GB, once; STORE=1 stores
-	$(BIN)/python tools/frameworks.py --install $(if $(STORE),--store)
-	$(BIN)/python tools/tabs.py $(if $(STORE),--store)
-	$(if $(STORE),$(BIN)/python tools/notebooks.py chapters/29_four_frameworks.ipynb)
+	$(BIN)/python -m tools.evidence.frameworks --install $(if $(STORE),--store)
+	$(BIN)/python -m tools.evidence.tabs $(if $(STORE),--store)
+	$(if $(STORE),$(BIN)/python -m tools.notebooks.notebooks chapters/29_four_frameworks.ipynb)
 	$(BIN)/python -m pytest --nbval --nbval-current-env chapters/29_four_frameworks.ipynb tests/library/test_frameworks.py
 
 lab: $(READY) ## open the notebooks in JupyterLab; with the kernels of  make frameworks , where it has run

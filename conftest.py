@@ -8,6 +8,11 @@ from importlib.util import find_spec
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-pytest_plugins = ["schedule", "recorded"]  # starts what takes longest first; keeps a record of what was tested
+pytest_plugins = [
+    "tools.development.schedule",
+    "tools.evidence.recorded",
+]  # starts what takes longest first; keeps a record of what was tested
 if find_spec("nbval"):  # the library's tests do without
-    pytest_plugins.append("nbval_statements")  # compares a notebook's outputs by the kind of statement they make
+    pytest_plugins.append(
+        "tools.notebooks.nbval_statements"
+    )  # compares a notebook's outputs by the kind of statement they make

@@ -1,7 +1,7 @@
 """Trained models that come with the package, and files of weights that say what they are.
 
 Each file is `safetensors`, with the model's class, its settings, its metric and the command that trained it. Weights
-are stored as float16 and loaded as float32. `tools/train.py NAME` trains and writes one.
+are stored as float16 and loaded as float32. `tools/evidence/train.py NAME` trains and writes one.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
     ax.imshow(weights, cmap=style.head_map(2), vmin=0, vmax=1)
     ax.imshow(scores, cmap="signed", vmin=-2, vmax=2)  # orange is negative, purple positive
 
-The colours have names, so that a page can draw the same figure on a dark ground: tools/figures.py exchanges them.
+The colours have names, so that a page can draw the same figure on a dark ground: tools/pages/figures.py exchanges them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Attention maps of a real encoder that come with the package, so that a page needs neither its weights nor a network.
 
-`tools/pretrained_maps.py FOLDER` makes them. A weight is stored as a whole number of 1/65535, rounded so that each row
-still sums to 1: it differs from the weight that the model gave by less than `ERROR`. The file leaves out the last
-weight of each row, which follows from the others, and keeps the numbers' high bytes apart from their low ones: high
-bytes of neighbours are alike, and this is a sixth smaller.
+`python -m tools.evidence.pretrained_maps` makes them. A weight is stored as a whole number of 1/65535, rounded so that
+each row still sums to 1: it differs from the weight that the model gave by less than `ERROR`. The file leaves out the
+last weight of each row, which follows from the others, and keeps the numbers' high bytes apart from their low ones:
+high bytes of neighbours are alike, and this is a sixth smaller.
 """
 
 from __future__ import annotations

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
-import notebooks
 import yaml
+
+from tools.notebooks import notebooks
 
 
 @dataclass(frozen=True)

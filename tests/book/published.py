@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import notebooks
+from tools.notebooks import notebooks
 
 
 def snapshot(folder: Path) -> Path:

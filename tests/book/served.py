@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import notebooks
+from tools.notebooks import notebooks
 
 HTML = notebooks.ROOT / "_build/html"
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mathml import mathml
 from served import HTML
+
+from tools.pages.mathml import mathml
 
 PAGE = """\
 <!doctype html><html lang="en" data-theme="light"><head><meta charset="utf-8"><title>{title}</title>

@@ -10,18 +10,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-import address
-import book_extension
-import book_online
-import links
 import nbformat
-import notebooks
 import pytest
-import versions
 from bs4 import BeautifulSoup
 from playwright.sync_api import Browser, expect
 from served import serving
 from sphinx.config import Config
+
+from tools.development import links
+from tools.editions import versions
+from tools.notebooks import address, notebooks
+from tools.pages import book_extension, book_online
 
 HERE = address.stored((notebooks.ROOT / "_config.yml").read_text(encoding="utf-8"))
 HTML = notebooks.ROOT / "_build/html/chapters"

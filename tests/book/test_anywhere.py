@@ -9,10 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import notebooks
 import pytest
 import tomllib
 import yaml
+
+from tools.notebooks import notebooks
 
 ROOT = notebooks.ROOT
 SCRIPT = ROOT / ".binder/postBuild"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
-import bench
-import bench_case
-import bench_page
 import pytest
 import torch
 from matplotlib import pyplot as plt
+
+from tools.evidence import bench, bench_case, bench_page
 
 
 @pytest.mark.parametrize("mask", bench.MASKS)

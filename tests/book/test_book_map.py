@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import book_map
-import notebooks
 import pytest
 from bs4 import BeautifulSoup
+
+from tools.notebooks import notebooks
+from tools.pages import book_map
 
 FRONT = notebooks.ROOT / "_build/html/chapters/index.html"
 

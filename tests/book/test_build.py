@@ -8,11 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import build
-import notebooks
 import pytest
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
+
+from tools.notebooks import notebooks
+from tools.pages import build
 
 pytestmark = pytest.mark.tool
 
@@ -37,7 +38,7 @@ FILES = {
     "chapters/references.bib": "@book{}",
     "chapters/_static/book.css": "p {}",
     "chapters/_static/small/picture.svg": "<svg/>",
-    "tools/book_extension.py": "pass",
+    "tools/pages/book_extension.py": "pass",
     "mhalib/attention/layer.py": PACKAGE,
     "mhalib/widgets/host.js": "draw()",
 }
@@ -66,8 +67,8 @@ def test_the_first_build_is_of_all_and_the_second_of_nothing(book: tuple[Path, l
     assert [build.build(root), build.build(root)] == [0, 0]
     (command,) = commands
     assert command[0] == sys.executable
-    assert Path(command[1]).name == "sphinx_book.py"
-    assert command[2:] == [str(root), "--strict", "--all"]
+    assert command[1:3] == ["-m", "tools.pages.sphinx_book"]
+    assert command[3:] == [str(root), "--strict", "--all"]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -178,7 +179,12 @@ def test_what_all_pages_depend_on_is_there() -> None:
     configuration = (notebooks.ROOT / "_config.yml").read_text(encoding="utf-8")
     for name in re.findall(r"\bchapters/_static/[\w.]+\w|chapters/[\w.]+\.bib", configuration):
         assert any(path == name or path.startswith(f"{name}/") for path in found), name
-    imported = {"mhalib/widgets/__init__.py", "mhalib/widgets/host.js", "tools/exercises.py", "tools/book_extension.py"}
+    imported = {
+        "mhalib/widgets/__init__.py",
+        "mhalib/widgets/host.js",
+        "tools/teaching/exercises.py",
+        "tools/pages/book_extension.py",
+    }
     assert imported <= found.keys()
 
 
@@ -200,7 +206,7 @@ def sphinx(folder: Path, pages: dict[str, str]) -> dict[str, str]:
             file.write_text(text, encoding="utf-8")
     (source / "empty.bib").touch()
     settings = {
-        "extensions": ["formulas", "myst_parser", "sphinxcontrib.bibtex", "book_extension"],
+        "extensions": ["tools.pages.formulas", "myst_parser", "sphinxcontrib.bibtex", "tools.pages.book_extension"],
         "bibtex_bibfiles": ["empty.bib"],
         "root_doc": "three",
         "myst_heading_anchors": 3,

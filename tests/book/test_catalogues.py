@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-import catalogues
-import notebooks
 import pytest
 import yaml
 from babel.messages.catalog import Catalog
@@ -16,6 +14,9 @@ from docutils import nodes
 from docutils.utils import new_document
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
+
+from tools.notebooks import notebooks
+from tools.pages import catalogues
 
 ALL = [(language, page) for language in catalogues.languages() for page in catalogues.begun(language)]
 OLD = "An average of all values, weighted by $w$: see `attend`."
@@ -55,9 +56,7 @@ def test_a_translation_says_when_it_was_made_and_of_which_version(language: str,
 
 @pytest.mark.parametrize("language", catalogues.languages())
 def test_what_the_tools_write_is_translated(language: str) -> None:
-    import book_language
-    import finish
-    import page_head
+    from tools.pages import book_language, finish, page_head
 
     say = catalogues.phrases(language)
     for phrase in (
@@ -93,7 +92,7 @@ def test_cells_with_the_address_are_translated_whatever_it_is(language: str) -> 
 
 
 def test_make_book_builds_another_language_only_where_there_is_a_catalogue(capsys, monkeypatch) -> None:
-    import build
+    from tools.pages import build
 
     monkeypatch.setattr("sys.argv", ["build.py", "--language", "xx"])
     with pytest.raises(SystemExit):
@@ -149,7 +148,11 @@ def test_a_page_shows_a_changed_passage_in_english_and_beside_it_what_was_its_tr
     with (folder / "index.po").open("wb") as file:
         write_po(file, catalogue(("Weights", "Poids"), (OLD, OTHER.replace("`attend`", "[`attend`](index.md)"))))
     monkeypatch.setattr(catalogues, "LOCALE", tmp_path / "locale")
-    settings = {"extensions": ["formulas", "myst_parser", "book_language"], "root_doc": "index", "language": "fr"}
+    settings = {
+        "extensions": ["tools.pages.formulas", "myst_parser", "tools.pages.book_language"],
+        "root_doc": "index",
+        "language": "fr",
+    }
     settings |= {"myst_enable_extensions": ["dollarmath"], "locale_dirs": [str(tmp_path / "locale")]}
     said = io.StringIO()
     with docutils_namespace():
@@ -183,8 +186,7 @@ def test_a_workflow_builds_each_language() -> None:
 
 @pytest.mark.parametrize("language", catalogues.languages())
 def test_a_page_is_described_by_its_own_text(language: str) -> None:
-    import book_language
-    import book_online
+    from tools.pages import book_language, book_online
 
     own = "Une couche d’attention donne à chaque requête une moyenne pondérée des valeurs."
     page = new_document("page")

@@ -9,11 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import chapter
-import notebooks
 import pytest
 import yaml
 from book_text import TEXTS, Text
+
+from tools.notebooks import chapter, notebooks
 
 pytestmark = pytest.mark.tool
 
@@ -45,7 +45,7 @@ def test_a_new_chapter_passes_the_conventions_tests(copied: Path) -> None:
     number = chapter.next_number()
     stem = f"{number:02d}_rotary_positions"
     before = yaml.safe_load((copied / "_toc.yml").read_text(encoding="utf-8"))
-    made = run(copied, "tools/chapter.py", "rotary_positions", "Rotary: {what} turns?")
+    made = run(copied, "-m", "tools.notebooks.chapter", "rotary_positions", "Rotary: {what} turns?")
     assert made.returncode == 0, made.stdout + made.stderr
     toc = yaml.safe_load((copied / "_toc.yml").read_text(encoding="utf-8"))
     (part,) = (part for part in toc["parts"] if part["chapters"][-1]["file"] == f"chapters/{stem}")
@@ -62,7 +62,7 @@ def test_a_new_chapter_passes_the_conventions_tests(copied: Path) -> None:
     assert found.returncode == 0, found.stdout
     assert int(re.search(r"(\d+) passed", found.stdout)[1]) >= 20, found.stdout
 
-    again = run(copied, "tools/chapter.py", "rotary_positions", "Another title")
+    again = run(copied, "-m", "tools.notebooks.chapter", "rotary_positions", "Another title")
     assert again.returncode == 2
     assert again.stderr == (
         f"chapters/{stem}.ipynb has the name 'rotary_positions' already: give another NAME, or edit that page\n"

@@ -13,9 +13,10 @@ import sysconfig
 import venv
 from pathlib import Path
 
-import notebooks
 import pytest
 from published import publish
+
+from tools.notebooks import notebooks
 
 pytestmark = pytest.mark.network
 

@@ -7,13 +7,12 @@ import re
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-import course
 import nbformat
-import notebooks
 import pytest
 
-import exercises
-from mhalib.classroom import checks
+from mhalib_classroom import checks
+from tools.notebooks import notebooks
+from tools.teaching import course, exercises
 
 CHAPTER = notebooks.CHAPTERS / "05_reshape_trick.ipynb"
 SEED = "of the course"

@@ -10,11 +10,12 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from xml.etree import ElementTree
 
-import downloads
 import pytest
 import small_book
 from fontTools.ttLib import TTFont
 from test_paper import run
+
+from tools.pages import downloads
 
 pytestmark = [pytest.mark.browser, pytest.mark.tool]
 XHTML, OPF, MATH = (
@@ -29,7 +30,7 @@ NOT_IN_HTML5 = {"border", "align", "valign", "cellpadding", "bgcolor"}
 def book(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """The files of the EPUB, in their order."""
     html: Path = small_book.write(tmp_path_factory.mktemp("book"))
-    run("ebook.py", html)
+    run("ebook", html)
     with zipfile.ZipFile(html / downloads.EPUB) as made:
         first = made.infolist()[0]
         assert (first.filename, first.compress_type) == ("mimetype", zipfile.ZIP_STORED)

@@ -10,15 +10,15 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-import frameworks
 import nbformat
-import notebooks
 import pytest
 from bs4 import BeautifulSoup
 from nbclient import NotebookClient
 
-import exercises
-from mhalib.classroom import checks
+from mhalib_classroom import checks
+from tools.evidence import frameworks
+from tools.notebooks import notebooks
+from tools.teaching import exercises
 
 CHAPTERS = [path for path in sorted(notebooks.CHAPTERS.glob("[0-9]*.ipynb")) if exercises.student_notebook(path)]
 STUDENTS = sorted(exercises.FOLDER.glob("*.ipynb"))
@@ -169,7 +169,7 @@ def test_a_kernel_knows_what_was_touched() -> None:
     mended = source.replace("permute(0, 2, 1, 3)", "permute(1, 2, 0, 3)")
     cells = [source, changed, mended, source]
     made = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_code_cell("import torch\nfrom mhalib.classroom import checks")]
+        cells=[nbformat.v4.new_code_cell("import torch\nfrom mhalib_classroom import checks")]
         + [nbformat.v4.new_code_cell(one) for one in cells]
     )
     NotebookClient(made, timeout=120, kernel_name="python3", allow_errors=True).execute()
@@ -181,7 +181,7 @@ def test_a_kernel_knows_what_was_touched() -> None:
 
 def test_what_is_known_of_code_to_mend_is_of_today() -> None:
     assert json.loads(exercises.GIVEN.read_text(encoding="utf-8")) == exercises.given_code(CHAPTERS), (
-        "mhalib/classroom/checks/given.json is stale: run  make exercises"
+        "mhalib_classroom/checks/given.json is stale: run  make exercises"
     )
 
 
@@ -200,7 +200,7 @@ def test_what_students_are_given_needs_nothing_that_the_grader_has_not(path: Pat
     cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
     given = [cell.source for cell in cells if "set-up" not in cell.metadata.get("tags", [])]
     lines = [line for source in given for line in source.splitlines() if "mhalib" in line]
-    assert set(lines) == {"from mhalib.classroom import checks"}
+    assert set(lines) == {"from mhalib_classroom import checks"}
 
 
 def test_every_checker_has_its_exercise() -> None:
@@ -305,7 +305,8 @@ def test_the_exercises_of_chapter_29_can_be_solved_in_each_framework(
 IN_TENSORFLOW = """
 import sys
 sys.path += {path!r}  # torch and nbformat of the book's environment, behind TensorFlow's own
-import exercises, nbformat
+import nbformat
+from tools.teaching import exercises
 chapter, space = nbformat.read({chapter!r}, 4), {{}}
 for cell in chapter.cells:
     if exercises.SETUP in cell.metadata.get("tags", []):
@@ -322,7 +323,7 @@ def test_the_exercises_of_chapter_29_can_be_solved_in_tensorflow() -> None:
     python = frameworks.python_of("tensorflow")
     if python is None:
         pytest.skip("no environment has tensorflow: make frameworks")
-    path = [str(notebooks.ROOT), str(notebooks.ROOT / "tools"), sysconfig.get_path("purelib")]
+    path = [str(notebooks.ROOT), sysconfig.get_path("purelib")]
     code = IN_TENSORFLOW.format(path=path, chapter=str(notebooks.CHAPTERS / "29_four_frameworks.ipynb"))
     found = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
-import figures
 import matplotlib.pyplot as plt
 import nbformat
 import numpy as np
@@ -20,6 +19,7 @@ from sphinx.util.docutils import docutils_namespace
 
 import mhalib
 from mhalib import style
+from tools.pages import figures
 
 SVG = "{http://www.w3.org/2000/svg}"
 HREF = "{http://www.w3.org/1999/xlink}href"
@@ -188,7 +188,7 @@ def test_a_page_has_both_files_of_each_figure_and_says_twice_what_it_shows(tmp_p
         *(nbformat.v4.new_code_cell(f"draw({n})", outputs=[output], metadata=told, execution_count=n) for n in (1, 2)),
     ]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "index.ipynb")
-    settings = {"extensions": ["myst_nb", "figures"], "nb_execution_mode": "off", "html_theme": "basic"}
+    settings = {"extensions": ["myst_nb", "tools.pages.figures"], "nb_execution_mode": "off", "html_theme": "basic"}
     out = tmp_path / "out"
     with docutils_namespace():
         Sphinx(tmp_path, None, out, tmp_path / "trees", "html", confoverrides=settings, status=None).build()

@@ -7,12 +7,13 @@ from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
-import book_extension
 import nbformat
-import notebooks
 import pytest
 from bs4 import BeautifulSoup
 from docutils import nodes
+
+from tools.notebooks import notebooks
+from tools.pages import book_extension
 
 CHAPTERS = sorted(notebooks.CHAPTERS.glob("[0-9]*.ipynb"))
 CAPTION = re.compile(r"\*\*Figure (\d+)\.(\d+)\.\*\* \S.{40,}")

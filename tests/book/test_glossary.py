@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-import notebooks
 import pytest
 from book_text import CHAPTERS, PAGES, TEXTS, Text
+
+from tools.notebooks import notebooks
 
 TERMS = re.findall(r"^## (.+)$", PAGES["glossary"].prose, flags=re.MULTILINE)
 MIN_LINKS = 2

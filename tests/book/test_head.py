@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
-import notebooks
 import pytest
 from playwright.sync_api import Browser, Page
+
+from tools.notebooks import notebooks
 
 pytestmark = pytest.mark.browser
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
-import notebooks
 import pytest
 import torch
 from playwright.sync_api import Browser, expect
@@ -16,6 +15,7 @@ from served import HTML, StrictHandler, serving
 
 from mhalib import widgets
 from mhalib.widgets import CostCalculator, HeadExplorer, HeadWall, Instrument, page_script, script_file
+from tools.notebooks import notebooks
 
 WOKEN = re.compile(r'data-script="(\w+)"')
 

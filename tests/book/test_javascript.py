@@ -7,11 +7,11 @@ import re
 import shutil
 from pathlib import Path
 
-import javascript
 import pytest
 
 from mhalib import widgets
 from mhalib.widgets import Instrument, joinable, page_script, script_file, scripts
+from tools.development import javascript
 
 TYPES = Path(widgets.__file__).with_name("types.d.ts")
 STATES = {
@@ -87,7 +87,7 @@ def test_without_its_tools_one_line_says_what_is_not_checked(
     for found, why in ((None, "there is no Node"), (Path("node"), "node_modules has no @biomejs/biome")):
         assert javascript.check(tmp_path, found, required) == int(required)
         (said,) = "".join(capfd.readouterr()).splitlines()
-        assert "mhalib/widgets/*.js, tools/*.js: JavaScript is NOT checked" in said
+        assert "mhalib/widgets/*.js, tools/pages/*.js: JavaScript is NOT checked" in said
         assert why in said
         assert "make javascript" in said
     for name, version in (("@biomejs/biome", "1.0.0"), ("typescript", "1.0.0")):
@@ -101,9 +101,9 @@ def test_without_its_tools_one_line_says_what_is_not_checked(
     [
         ("mhalib/widgets/shared.js", "export function wrong() {\n  return legible(3);\n}\n", "TS2345"),
         ("mhalib/widgets/shared.js", "debugger;\n", "noDebugger"),
-        ("tools/page_script.js", "toggleFullScreen(3);\n", "TS2554"),
-        ("tools/page_script.js", "debugger;\n", "noDebugger"),
-        ("tools/search_script.js", "Search.texts.a = 3;\n", "TS2322"),
+        ("tools/pages/page_script.js", "toggleFullScreen(3);\n", "TS2554"),
+        ("tools/pages/page_script.js", "debugger;\n", "noDebugger"),
+        ("tools/pages/search_script.js", "Search.texts.a = 3;\n", "TS2322"),
     ],
 )
 def test_a_bug_of_types_or_habits_is_found(
@@ -115,7 +115,7 @@ def test_a_bug_of_types_or_habits_is_found(
     for name in ("package.json", "tsconfig.json", "biome.json"):
         shutil.copy(javascript.ROOT / name, tmp_path)
     (tmp_path / "node_modules").symlink_to(javascript.ROOT / "node_modules", target_is_directory=True)
-    for file in [*scripts(), TYPES, *javascript.ROOT.glob("tools/*.[jt]s")]:
+    for file in [*scripts(), TYPES, *javascript.ROOT.glob("tools/pages/*.[jt]s")]:
         target = tmp_path / file.relative_to(javascript.ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, target)

@@ -15,12 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import finish
-import icons
-import offline
 import pytest
-import theme_words
-import weigh
 from accessibility import serious_findings
 from bs4 import BeautifulSoup
 from fontTools.fontBuilder import FontBuilder
@@ -28,6 +23,10 @@ from fontTools.pens.ttGlyphPen import TTGlyphPen
 from fontTools.ttLib import TTFont
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 from served import HTML
+
+from tools.development import weigh
+from tools.editions import offline
+from tools.pages import finish, icons, theme_words
 
 CHAPTER = "chapters/07_per_head_heatmaps"
 FORMULAS = "chapters/04_mathematics"

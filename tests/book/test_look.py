@@ -15,20 +15,19 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import book_text
-import build
-import look_figures
-import look_lettering
 import matplotlib as mpl
-import notebooks
 import numpy as np
 import pytest
-import quick
-from look_browser import DESKTOP, NIGHT, PHONE, Mode
-from look_figures import Finding
 from matplotlib.figure import Figure
 from PIL import Image
 from playwright.sync_api import Browser
 from served import serving
+
+from tools.development import look_figures, look_lettering, quick
+from tools.development.look_browser import DESKTOP, NIGHT, PHONE, Mode
+from tools.development.look_figures import Finding
+from tools.notebooks import notebooks
+from tools.pages import build
 
 pytestmark = pytest.mark.browser
 

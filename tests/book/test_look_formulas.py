@@ -8,16 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import book_text
-import formula_ink
-import look_formulas
-import math_font
-import mathml
 import numpy as np
 import pytest
 from bs4 import BeautifulSoup
 from fontTools.ttLib import TTFont
 from PIL import Image
 from playwright.sync_api import Browser
+
+from tools.development import formula_ink, look_formulas
+from tools.pages import math_font, mathml
 
 needs_mathjax = pytest.mark.skipif(not formula_ink.MATHJAX.exists(), reason="no MathJax: run  make javascript")
 LETTERS_MAY_TOUCH = 3  # formulas, in another version of Chromium

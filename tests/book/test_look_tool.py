@@ -9,18 +9,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-import look
-import look_changed
-import look_pages
-import look_pixels
-import look_sheets
 import numpy as np
 import pytest
-from look_browser import opened, resize
-from look_sheets import Tile
 from PIL import Image
 from playwright.sync_api import Browser
 from served import serving
+
+from tools.development import look, look_changed, look_pages, look_pixels, look_sheets
+from tools.development.look_browser import opened, resize
+from tools.development.look_sheets import Tile
 
 pytestmark = pytest.mark.tool
 

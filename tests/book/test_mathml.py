@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 import book_text
-import math_font
 import pytest
 from bs4 import BeautifulSoup
 from fontTools.ttLib import TTFont
-from mathml import mathml
+
+from tools.pages import math_font
+from tools.pages.mathml import mathml
 
 SPACED = '<mo form="infix" stretchy="false" lspace="{0}" rspace="{0}">{1}</mo>'
 

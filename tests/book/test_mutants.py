@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-import mutants
 import pytest
 import torch
-from mutate import Mutant
-from mutate import mutants as made
 
-from mhalib.classroom import checks
+from mhalib_classroom import checks
+from tools.teaching import mutants
+from tools.teaching.mutate import Mutant
+from tools.teaching.mutate import mutants as made
 
 pytestmark = pytest.mark.tool
 

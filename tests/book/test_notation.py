@@ -11,9 +11,10 @@ import ast
 import re
 from collections import Counter
 
-import pages
 import pytest
 from book_text import CHAPTERS, PAGES, TEXTS, Text, formulas
+
+from tools.notebooks import markdown_pages as pages
 
 NOTATION = PAGES["notation"].markdown[0]
 TABLES = [table for table in pages.tables(NOTATION) if table.trail[-1] == "The one table"]

@@ -7,17 +7,15 @@ import itertools
 import re
 from pathlib import Path
 
-import book_map
 import book_text
 import nbformat
-import notebooks
-import page_head
 import pytest
-import statements
 from nbformat import NotebookNode
 
-import exercises
-from mhalib.classroom import checks
+from mhalib_classroom import checks
+from tools.notebooks import notebooks, statements
+from tools.pages import book_map, page_head
+from tools.teaching import exercises
 
 PATHS = sorted(notebooks.CHAPTERS.glob("*.ipynb"))
 MAX_BYTES = 1_000_000

@@ -10,11 +10,11 @@ from typing import Any
 import matplotlib
 import matplotlib.pyplot as plt
 import nbformat
-import notebooks
 import pytest
 import torch
 
 from mhalib import pretrained
+from tools.notebooks import notebooks
 
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 

@@ -7,16 +7,17 @@ import shutil
 from pathlib import Path
 
 import nbformat
-import notebooks
-import page_picture
 import pytest
 import yaml
 from PIL import Image
 
+from tools.editions import page_picture
+from tools.notebooks import notebooks
+
 
 def test_the_picture_is_of_today() -> None:
     assert page_picture.stored() == page_picture.made_from(), (
-        ".github/page.png shows an older book: run  make book  and  python tools/page_picture.py"
+        ".github/page.png shows an older book: run  make book  and  python -m tools.editions.page_picture"
     )
 
 

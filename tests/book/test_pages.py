@@ -10,11 +10,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import book_text
-import notebooks
 import pytest
 from accessibility import OF_COLOURS, serious_findings
-from book_extension import has_columns
 from playwright.sync_api import Browser, Page, expect
+
+from tools.notebooks import notebooks
+from tools.pages.book_extension import has_columns
 
 pytestmark = pytest.mark.browser
 
@@ -87,7 +88,7 @@ def look(page: Page, visit: Visit, rules: Sequence[str] | None = None) -> None:
 
 @pytest.fixture(scope="session")
 def opened(browser: Browser, site: str) -> Callable[[str], dict[tuple[str, int], Visit]]:
-    """Opens a page in every mode, once for all tests of a worker; tools/schedule.py gives a page to one worker.
+    """Opens a page in every mode, once for all tests of a worker; schedule.py gives a page to one worker.
 
     It is loaded twice: light on a desktop, dark on a phone. Then the window changes its size, and what may differ by
     theme and size at once, the colours, is looked at again.

@@ -9,11 +9,6 @@ import sys
 import unicodedata
 from pathlib import Path
 
-import book_extension
-import chromium
-import downloads
-import joined
-import notebooks
 import pypdf
 import pytest
 import small_book
@@ -21,6 +16,9 @@ from bs4 import BeautifulSoup
 from playwright.sync_api import Browser
 
 from conftest import NO_BROWSER
+from tools.editions import joined
+from tools.notebooks import notebooks
+from tools.pages import book_extension, chromium, downloads
 
 pytestmark = [pytest.mark.browser, pytest.mark.tool]
 
@@ -32,15 +30,15 @@ def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pdf(html: Path) -> pypdf.PdfReader:
-    assert "wider than the page" not in run("paper.py", html)
+    assert "wider than the page" not in run("paper", html)
     return pypdf.PdfReader(html / downloads.PDF)
 
 
 def run(tool: str, html: Path) -> str:
     """What a tool prints; a process of its own, for Playwright runs once in each."""
-    command = [sys.executable, str(notebooks.ROOT / "tools" / tool), "--html", str(html)]
+    command = [sys.executable, "-m", f"tools.editions.{tool}", "--html", str(html)]
     command += ["--toc", str(html.parent / "_toc.yml")]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120, cwd=notebooks.ROOT)
     if chromium.NO_BROWSER in done.stderr:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(NO_BROWSER)
     assert done.returncode == 0, done.stderr

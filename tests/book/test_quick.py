@@ -7,10 +7,10 @@ import subprocess
 from pathlib import Path
 from unittest.mock import Mock
 
-import notebooks
 import pytest
-import quick
-import touched
+
+from tools.development import quick, touched
+from tools.notebooks import notebooks
 
 pytest_plugins = ["pytester"]
 
@@ -21,26 +21,26 @@ FILES = {
     "mhalib/__init__.py": "from . import data\nfrom .masks import causal\nfrom .layers import Layer\n",
     "mhalib/masks.py": "def causal(): return _made()\ndef _made(): return 1\n",
     "mhalib/layers.py": "from .masks import causal\nclass Layer:\n    def forward(self): return causal()\n",
-    "mhalib/classroom/grade/__init__.py": "",
-    "mhalib/classroom/grade/worker.py": "print('works')",
+    "mhalib_classroom/grade/__init__.py": "",
+    "mhalib_classroom/grade/worker.py": "print('works')",
     "mhalib/data/__init__.py": "from .texts import read\nTABLE = {}\nglobals().update(TABLE)\n",
     "mhalib/data/texts.py": "from pathlib import Path\ndef read(): return Path(__file__).with_suffix('.txt')\n",
     "mhalib/data/texts.txt": "words",
     "mhalib/plots.py": "def draw(): pass\n",
-    "tools/a_plugin.py": "def pytest_configure(): pass\n",
-    "tools/chapters.py": 'from pathlib import Path\nROOT = Path(".")\nCHAPTERS = ROOT / "chapters"\n',
+    "tools/development/a_plugin.py": "def pytest_configure(): pass\n",
+    "tools/notebooks/chapters.py": 'from pathlib import Path\nROOT = Path(".")\nCHAPTERS = ROOT / "chapters"\n',
     "tests/book/conftest.py": (
-        "import pytest, chapters\nHTML = chapters.ROOT / '_build/html'\n"
+        "import pytest\nfrom tools.notebooks import chapters\nHTML = chapters.ROOT / '_build/html'\n"
         "@pytest.fixture\ndef site(): return HTML\n@pytest.fixture\ndef page(site): return site\n"
     ),
     "tests/book/test_site.py": "def test_site(page): pass\n",
-    "tests/book/test_words.py": "import chapters\ndef test_words(): chapters.CHAPTERS\n",
+    "tests/book/test_words.py": "from tools.notebooks import chapters\ndef test_words(): chapters.CHAPTERS\n",
     "tests/book/test_readme.py": "def test_readme(): open('README.md')\n",
     "tests/library/test_masks.py": "from mhalib import causal\ndef test_causal(): causal()\n",
     "tests/library/test_layers.py": "import mhalib\ndef test_layer(): mhalib.Layer()\n",
     "tests/library/test_texts.py": "import mhalib\ndef test_texts(): mhalib.data.read()\n",
     "tests/library/test_table.py": "from mhalib import data\ndef test_table(): data.made_at_run_time\n",
-    "tests/library/test_grade.py": "def test_grade(): run('python', '-m', 'mhalib.classroom.grade.worker')\n",
+    "tests/library/test_grade.py": "def test_grade(): run('python', '-m', 'mhalib_classroom.grade.worker')\n",
     "tests/library/test_plots.py": "import mhalib.plots as p\ndef test_plots(): p.draw()\n",
     "tests/library/shared.py": "from mhalib.plots import draw\ndef three(): draw()\n",
     "tests/library/test_shared.py": "import shared\ndef test_shared(): shared.three()\n",
@@ -75,12 +75,12 @@ def names(paths: set[Path]) -> set[str]:
         ("mhalib/plots.py", "test_plots test_shared"),
         ("mhalib/data/texts.py", "test_texts test_table"),
         ("mhalib/data/texts.txt", "test_texts test_table"),
-        ("mhalib/classroom/grade/worker.py", "test_grade"),
+        ("mhalib_classroom/grade/worker.py", "test_grade"),
         ("mhalib/__init__.py", "test_masks test_layers"),
         ("tests/library/test_masks.py", "test_masks"),
         ("tests/library/shared.py", "test_shared"),
         ("tests/book/conftest.py", "test_site test_words test_readme"),
-        ("tools/chapters.py", "test_site test_words"),
+        ("tools/notebooks/chapters.py", "test_site test_words"),
         ("chapters/02_none.ipynb", "02_none test_words"),
         ("_build/html/index.html", "test_site"),
         ("README.md", "test_readme"),
@@ -92,7 +92,7 @@ def test_what_a_file_touches(root: Path, changed: str, touches: str) -> None:
     assert names(touched.Touched(root).by(changed)) == set(touches.split())
 
 
-@pytest.mark.parametrize("changed", ["conftest.py", "tools/a_plugin.py"])
+@pytest.mark.parametrize("changed", ["conftest.py", "tools/development/a_plugin.py"])
 def test_what_all_tests_use_touches_all(root: Path, changed: str) -> None:
     found = touched.Touched(root)
     assert found.by(changed) == set(found.reached)
@@ -180,9 +180,18 @@ def test_page(page): pass
 
 
 def test_the_tests_of_other_pages_are_left_out(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(notebooks.ROOT / "tools"))
+    monkeypatch.setenv("PYTHONPATH", str(notebooks.ROOT))
     pytester.makepyfile(test_pages=EACH_PAGE, test_whole=EACH_PAGE)
-    options = ["-p", "quick", "--pages", "glossary", "--of-pages", "test_pages.py", "-p", "no:cacheprovider"]
+    options = [
+        "-p",
+        "tools.development.quick",
+        "--pages",
+        "glossary",
+        "--of-pages",
+        "test_pages.py",
+        "-p",
+        "no:cacheprovider",
+    ]
     ran = pytester.runpytest_subprocess(*options)
     ran.assert_outcomes(passed=5, deselected=1)
 
@@ -198,7 +207,7 @@ def book() -> touched.Touched:
         ("mhalib/attention/layer.py", "test_attention test_reference 05_reshape_trick", "test_glossary test_plots"),
         ("mhalib/measures/roles.py", "test_measures_roles 16_what_heads_look_at", "test_attention test_pages"),
         ("mhalib/widgets/head_explorer.js", "test_head_explorer test_live_lab", "test_attention test_grade"),
-        ("mhalib/classroom/grade/worker.py", "test_grade", "test_attention 05_reshape_trick"),
+        ("mhalib_classroom/grade/worker.py", "test_grade", "test_attention 05_reshape_trick"),
         ("mhalib/weights/translator.safetensors", "test_saved_translator", "test_attention test_pages"),
         (
             "chapters/06_shape_checks.ipynb",
@@ -207,7 +216,7 @@ def book() -> touched.Touched:
         ),
         (quick.BUILT, "test_pages test_exercises", "test_head_explorer test_attention"),
         ("tests/js_coverage.py", "test_head_explorer", "test_attention"),
-        ("tools/exercises.py", "test_exercises", "test_attention"),
+        ("tools/teaching/exercises.py", "test_exercises", "test_attention"),
     ],
 )
 def test_what_files_of_the_book_touch(book: touched.Touched, changed: str, among: str, not_among: str) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from types import SimpleNamespace
 
-import bench_page
-import notebooks
 import pytest
-import record
-import recorded
 
 import mhalib
+from tools.evidence import bench_page, record, recorded
+from tools.notebooks import notebooks
 
 MACHINE = {"system": "Linux", "processor": "x86-64", "cores": 2, "gpu": False, "python": "3.12.1", "torch": "2.13.0"}
 
@@ -40,13 +38,15 @@ def kept(**changes):
 def test_the_page_says_what_is_stored() -> None:
     page = record.PAGE.read_text(encoding="utf-8")
     section = page.partition(record.BEGIN)[2].partition(record.END)[0].strip()
-    assert section == record.text(record.records()), "run  python tools/record.py --page"
+    assert section == record.text(record.records()), "run  python -m tools.evidence.record --page"
 
 
 def test_the_record_is_of_this_version_and_names_its_commit() -> None:
     """Commits since do not make it stale, and the page says that they are not in it; a release asks for a new one."""
     for name, found in record.records().items():
-        assert found["version"] == mhalib.__version__, f"tools/records/{name}.json: make test, then tools/record.py"
+        assert found["version"] == mhalib.__version__, (
+            f"tools/evidence/records/{name}.json: make test, then tools/evidence/record.py"
+        )
         assert len(found["commit"]) == 40
     assert record.MAIN in record.records()
 

@@ -6,17 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-import build
 import nbformat
-import notebooks
-import pages
 import pytest
-import quick
-import results
-import touched
 from nbformat import NotebookNode
 
-import exercises
+from tools.development import quick, touched
+from tools.evidence import results
+from tools.notebooks import markdown_pages as pages
+from tools.notebooks import notebooks
+from tools.pages import build
+from tools.teaching import exercises
 
 pytestmark = pytest.mark.tool
 
@@ -159,14 +158,18 @@ def test_a_state_that_cannot_be_read_builds_all(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("tool", "arguments", "said"),
     [
-        ("notebooks", ["chapters/99_x.ipynb"], "chapters/99_x.ipynb is no notebook of this repository: name one of"),
-        ("rehearse", ["--jobs", "0"], "--jobs 0: give 1 or more"),
-        ("mutants", ["99"], "no chapter 99: there are 1 to 31"),
-        ("release", ["v9.9.9"], "mhalib/__init__.py says "),
+        (
+            "notebooks.notebooks",
+            ["chapters/99_x.ipynb"],
+            "chapters/99_x.ipynb is no notebook of this repository: name one of",
+        ),
+        ("notebooks.rehearse", ["--jobs", "0"], "--jobs 0: give 1 or more"),
+        ("teaching.mutants", ["99"], "no chapter 99: there are 1 to 31"),
+        ("editions.release", ["v9.9.9"], "mhalib/__init__.py says "),
     ],
 )
 def test_a_tool_says_it_in_its_last_line_without_a_traceback(tool: str, arguments: list[str], said: str) -> None:
-    command = [sys.executable, f"tools/{tool}.py", *arguments]
+    command = [sys.executable, "-m", f"tools.{tool}", *arguments]
     done = subprocess.run(command, cwd=notebooks.ROOT, capture_output=True, text=True, check=False)
     assert done.returncode in (1, 2)
     assert said in done.stderr.splitlines()[-1]

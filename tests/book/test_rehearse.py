@@ -12,17 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-import notebooks
 import pytest
-import rehearse
 import torch
 import torch.nn.functional as F
-from other_arithmetic import ROUNDING, SMALL, Arithmetic
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from mhalib import MultiHeadAttention, ledger
 from mhalib.bench import peak_bytes
+from tools.notebooks import notebooks, rehearse
+from tools.notebooks.other_arithmetic import ROUNDING, SMALL, Arithmetic
 
 pytestmark = pytest.mark.tool
 

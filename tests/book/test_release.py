@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-import notebooks
 import pytest
-import release
 
 import mhalib
+from tools.editions import release
+from tools.notebooks import notebooks
 
 pytestmark = pytest.mark.tool
 

@@ -7,12 +7,12 @@ import re
 import subprocess
 
 import nbformat
-import notebooks
 import pytest
 import tomllib
 import yaml
 
 import mhalib
+from tools.notebooks import notebooks
 
 TEXT = {".md", ".toml", ".cff", ".yml", ".yaml", ".json", ".ipynb", ".py", ".txt", ".js", ".ts"}
 WORKFLOWS = sorted(path.name for path in (notebooks.ROOT / ".github/workflows").iterdir())
@@ -91,18 +91,52 @@ def test_readme_gives_the_command_that_make_test_runs() -> None:
     assert re.search(r"^make test$", read(".ci/run"), flags=re.MULTILINE)
 
 
-def test_contributing_lists_every_tool_every_tag_and_all_metadata() -> None:
-    said = read("CONTRIBUTING.md")
-    _, _, tools = said.partition("### The tools\n")
-    tools = tools.partition("\n#")[0]
-    assert [path.name for path in (notebooks.ROOT / "tools").glob("*.py") if f"{path.name}`" not in tools] == []
-    _, _, tags = said.partition("### Tags and metadata of cells\n")
+def test_the_handbooks_list_every_tool_every_tag_and_all_metadata() -> None:
+    said = read("handbooks/tools_and_release.md")
+    tools = [path for path in (notebooks.ROOT / "tools").glob("*/*.py") if path.name != "__init__.py"]
+    assert [path.name for path in tools if f"{path.name}`" not in said] == []
+    rooms = re.findall(r"^### tools/(\w+)", said, flags=re.MULTILINE)
+    for room, text in zip(rooms, re.split(r"^### tools/\w+", said, flags=re.MULTILINE)[1:], strict=True):
+        listed = re.findall(r"^\| (`.*?) \|", text, flags=re.MULTILINE)
+        assert [
+            name for name in re.findall(r"`(\w+\.py)`", " ".join(listed)) if not exists(f"tools/{room}/{name}")
+        ] == []
+    _, _, tags = read("handbooks/chapter.md").partition("## Tags and metadata of cells\n")
     tags = tags.partition("\n#")[0]
     pages = [nbformat.read(path, as_version=4) for path in sorted(notebooks.CHAPTERS.glob("*.ipynb"))]
     metadata = [cell.metadata for page in pages for cell in page.cells]
     used = {tag for one in metadata for tag in one.get("tags", [])} | {key for one in metadata for key in one}
     unsaid = {name for name in used if f"`{name}`" not in tags and f'{{"{name}"' not in tags}
     assert unsaid <= {"tags"}
+
+
+def exists(name: str) -> bool:
+    return (notebooks.ROOT / name).exists()
+
+
+ROOMS = ("mhalib", "mhalib_classroom", "tools", "tests")
+
+
+def test_the_map_of_the_house_has_every_room_and_no_other() -> None:
+    """And every file that it names is there."""
+    said = read("ARCHITECTURE.md")
+    table = said.partition("## The rooms\n")[2].partition("\n## ")[0]
+    listed = set(re.findall(r"^\| `([\w/]+)`", table, flags=re.MULTILINE))
+    tracked = subprocess.run(["git", "ls-files"], cwd=notebooks.ROOT, capture_output=True, text=True, check=True).stdout
+    folders = {tuple(name.split("/")[:-1]) for name in tracked.splitlines()}
+    inner = {"/".join(parts[:2]) for parts in folders if len(parts) > 1 and parts[0] in ROOMS}
+    outer = {parts[0] for parts in folders if parts and parts[0] not in ROOMS and parts[0][0] != "."}
+    assert listed == inner | outer
+    bare = {path.stem for path in (notebooks.ROOT / "mhalib").glob("*.py") if path.stem[0] != "_"}
+    (modules,) = re.findall(r"^\| `mhalib/\*\.py` \| (.*) \|$", table, flags=re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", modules)) <= bare
+    for name in re.findall(r"`((?:mhalib|mhalib_classroom|tools|attention|grade)/[\w/]+\.py)`", said):
+        places = (name, f"mhalib/{name}", f"mhalib_classroom/{name}")
+        assert any(map(exists, places)), name
+
+
+def test_contributing_can_be_read_in_five_minutes() -> None:
+    assert len(read("CONTRIBUTING.md").split()) <= 900
 
 
 def unknown_commands(shell: str) -> list[str]:
@@ -113,7 +147,9 @@ def unknown_commands(shell: str) -> list[str]:
         for target in targets.split()
     ]
     files = re.findall(r"(?:python|bash) ([\w./-]+\.\w+|\.ci/\w+)", shell)
-    files += re.findall(r"(?<![\w./-])(?:tests|tools|chapters)(?:/[\w.-]+)*", shell)
+    files += re.findall(r"(?<![\w./-])(?:tests|tools|chapters)(?![\w.])(?:/[\w.-]+)*", shell)
+    modules = re.findall(r"python -m (tools(?:\.\w+)+)", shell)
+    files += [f"{module.replace('.', '/')}.py" for module in modules]
     return [f"make {target}" for target in made if target not in TARGETS] + [
         name for name in files if not (notebooks.ROOT / name).exists()
     ]
@@ -137,6 +173,8 @@ def test_every_workflow_can_be_read_and_runs_what_there_is(name: str) -> None:
         ("make lint && make tset", ["make tset"]),
         ("make address REPO=a/b PAGES=x", []),
         ("python tools/nothing.py --only a", ["tools/nothing.py", "tools/nothing.py"]),
+        ("python -m tools.pages.nothing --all", ["tools/pages/nothing.py"]),
+        ("python -m tools.pages.build --all", []),
         ("bash .ci/walk", [".ci/walk"]),
         ("python -m pytest tests/libary chapters", ["tests/libary"]),
     ],
@@ -176,7 +214,7 @@ def test_a_release_is_checked_before_it_is_made() -> None:
     jobs = workflow["jobs"]
     assert jobs["release"]["needs"] == "build"
     runs = [step["run"] for name in ("build", "release") for step in jobs[name]["steps"] if "run" in step]
-    words = ("tools/release.py", "-m build", "twine check --strict", "gh release")
+    words = ("tools.editions.release", "-m build", "twine check --strict", "gh release")
     places = [next(i for i, run in enumerate(runs) if word in run) for word in words]
     assert places == sorted(places)
 
@@ -235,7 +273,7 @@ def test_the_newest_stack_is_tried_each_week_and_says_what_broke() -> None:
     job = workflow["jobs"]["book"]
     assert job["continue-on-error"] is True
     install, *others = [step["run"] for step in job["steps"] if "run" in step]
-    assert "tools/build.py --all" in others[0]
+    assert "tools.pages.build --all" in others[0]
     assert "GITHUB_STEP_SUMMARY" in others[-1]
     command = next(line for line in install.splitlines() if line.startswith("sed ")).partition(">")[0]
     done = subprocess.run(["bash", "-c", command], cwd=notebooks.ROOT, capture_output=True, text=True, check=True)

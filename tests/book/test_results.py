@@ -8,15 +8,14 @@ import sys
 from pathlib import Path
 
 import nbformat
-import notebooks
-import prose
 import pytest
-import results
 import torch
 from nbformat import NotebookNode
 
 import mhalib
 from mhalib.results import read
+from tools.evidence import results
+from tools.notebooks import notebooks, prose
 
 FILES = sorted(results.FOLDER.glob("*.json"))
 

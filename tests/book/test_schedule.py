@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 
-import notebooks
 import pytest
-import schedule
 import torch
+
+from tools.development import schedule
+from tools.notebooks import notebooks
 
 pytest_plugins = ["pytester"]
 
@@ -48,10 +49,10 @@ def test_what_is_listed_is_there_and_is_slow() -> None:
 
 
 CONFTEST = """
-import schedule
+from tools.development import schedule
 schedule.SECONDS.update({"test_d.py": 30, "test_c.py": 20})
 schedule.PAGES = "test_b.py"
-from schedule import pytest_xdist_make_scheduler
+from tools.development.schedule import pytest_xdist_make_scheduler
 """
 OF_PAGES = """
 import pytest
@@ -64,7 +65,7 @@ def test_page(page): pass
 
 def test_the_longest_starts_first_and_pages_are_shared_out(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(CONFTEST)
-    pytester.makepyprojecttoml(f"[tool.pytest.ini_options]\npythonpath = [{str(notebooks.ROOT / 'tools')!r}]")
+    pytester.makepyprojecttoml(f"[tool.pytest.ini_options]\npythonpath = [{str(notebooks.ROOT)!r}]")
     long = "import pytest, time\n@pytest.mark.parametrize('n', range(4))\ndef test_long(n): time.sleep(1)"
     pytester.makepyfile(test_a="def test_a(): pass", test_b=OF_PAGES, test_c="def test_c(): pass", test_d=long)
     ran = pytester.runpytest_subprocess("-n", "2", "--dist", "loadfile", "-v", "-p", "no:cacheprovider")

@@ -6,7 +6,6 @@ import json
 import re
 from urllib.parse import urlsplit
 
-import notebooks
 import pytest
 import tomllib
 import yaml
@@ -14,6 +13,7 @@ from book_text import CHAPTERS, PAGES, Text
 from pybtex.database import parse_file, parse_string
 
 import mhalib
+from tools.notebooks import notebooks
 
 BIB = parse_file(str(notebooks.CHAPTERS / "references.bib")).entries
 URLS = {entry.fields["url"].rstrip("/") for entry in BIB.values()}

@@ -10,13 +10,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import book_settings
-import catalogues
-import finish
-import notebooks
 import pytest
 from bs4 import BeautifulSoup
 from myst_nb.core.config import NbParserConfig
+
+from tools.notebooks import notebooks
+from tools.pages import book_settings, catalogues, finish
 
 pytestmark = pytest.mark.tool
 
@@ -59,7 +58,7 @@ def small_book(folder: Path) -> Path:
 
 
 def run(*command: Any) -> str:
-    tools = os.environ | {"PYTHONPATH": f"{notebooks.ROOT}{os.pathsep}{notebooks.ROOT / 'tools'}"}
+    tools = os.environ | {"PYTHONPATH": str(notebooks.ROOT)}
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, env=tools)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -98,7 +97,7 @@ def test_the_pages_are_those_that_jupyter_book_makes(small_book: Path) -> None:
     said = run(JUPYTER_BOOK, "build", small_book, "-W", "-n", "--keep-going", "--all")
     assert "Jupyter-Book v1." in said
     (small_book / "_build").rename(small_book / "theirs")
-    run(sys.executable, notebooks.ROOT / "tools/sphinx_book.py", small_book, "--strict", "--all")
+    run(sys.executable, "-m", "tools.pages.sphinx_book", small_book, "--strict", "--all")
     theirs = {path.relative_to(small_book / "theirs/html"): path for path in (small_book / "theirs/html").rglob("*")}
     pages = [name for name, path in theirs.items() if path.suffix == ".html" and "vendor" not in name.parts]
     assert {"01_first.html", "index.html", "search.html", "genindex.html"} <= {name.name for name in pages}
@@ -126,7 +125,7 @@ def test_a_setting_that_is_not_known_is_refused(folder: Path, change: dict[str, 
 
 def test_nothing_imports_jupyter_book() -> None:
     """The day it is given up, a line of requirements.txt and one of _config.yml go."""
-    for path in sorted((notebooks.ROOT / "tools").glob("*.py")):
+    for path in sorted((notebooks.ROOT / "tools").rglob("*.py")):
         text = path.read_text("utf-8")
         assert "import jupyter_book" not in text, path
         assert "from jupyter_book" not in text, path
@@ -134,8 +133,8 @@ def test_nothing_imports_jupyter_book() -> None:
 
 def test_a_warning_fails_the_build_and_names_the_page(small_book: Path) -> None:
     (small_book / "chapters/01_first.md").write_text("# First\n\n[gone](gone.md)\n", encoding="utf-8")
-    command = [sys.executable, notebooks.ROOT / "tools/sphinx_book.py", small_book, "--strict"]
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "tools.pages.sphinx_book", small_book, "--strict"]
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, cwd=notebooks.ROOT)
     assert done.returncode == 1
     assert "01_first.md" in done.stderr
     assert "gone" in done.stderr
@@ -147,7 +146,11 @@ def test_the_template_speaks_the_page_s_language(small_book: Path) -> None:
     (small_book / "chapters/01_first.md").write_text(f"# First\n\n{instrument}\n{instrument}\n", encoding="utf-8")
     target = small_book / "_build/html-fr"
     build = f"sphinx_book.sphinx_build(Path({str(small_book)!r}), Path({str(target)!r}), more={{'language': 'fr'}})"
-    run(sys.executable, "-c", f"import sys; from pathlib import Path; import sphinx_book; sys.exit({build})")
+    run(
+        sys.executable,
+        "-c",
+        f"import sys; from pathlib import Path; from tools.pages import sphinx_book; sys.exit({build})",
+    )
     say = catalogues.phrases("fr")
     for name, number in (("index", 0), ("01_first", 1)):
         page = BeautifulSoup((target / f"chapters/{name}.html").read_text("utf-8"), "html.parser")

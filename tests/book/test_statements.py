@@ -13,15 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-import notebooks
 import pytest
-import statements
 import torch
 
 import mhalib
 from mhalib.widgets import HeadExplorer, HeadWall
+from tools.notebooks import notebooks, statements
 
-TOOLS = notebooks.ROOT / "tools"
 MEASURED = {"measured": {"tolerance": 0.02}}
 OF_RUN = {"tags": ["of-this-run"]}
 
@@ -218,7 +216,7 @@ def test_nbval_compares_by_kind(tmp_path: Path) -> None:
     pages = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": notebooks.KERNEL})
     nbformat.write(nbformat.from_dict(pages), tmp_path / "page.ipynb")
     (tmp_path / "conftest.py").write_text((notebooks.ROOT / "conftest.py").read_text(encoding="utf-8"))
-    (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {TOOLS}\n")
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {notebooks.ROOT}\n")
     command = [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", "--nbval", "--nbval-current-env", "."]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     became = re.findall(r"^(PASSED|FAILED) page\.ipynb::Cell (\d+)", done.stdout, re.MULTILINE)
@@ -231,9 +229,10 @@ def test_nbval_compares_by_kind(tmp_path: Path) -> None:
 
 def test_the_librarys_tests_do_without_nbval(monkeypatch: pytest.MonkeyPatch) -> None:
     conftest = str(notebooks.ROOT / "conftest.py")
-    assert runpy.run_path(conftest)["pytest_plugins"] == ["schedule", "recorded", "nbval_statements"]
+    expected = ["tools.development.schedule", "tools.evidence.recorded", "tools.notebooks.nbval_statements"]
+    assert runpy.run_path(conftest)["pytest_plugins"] == expected
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert runpy.run_path(conftest)["pytest_plugins"] == ["schedule", "recorded"]
+    assert runpy.run_path(conftest)["pytest_plugins"] == expected[:2]
 
 
 @pytest.fixture

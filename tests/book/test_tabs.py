@@ -12,12 +12,12 @@ from typing import Any
 import nbformat
 import numpy as np
 import pytest
-import tabs
 import torch
 from jaxtyping import TypeCheckError
 from playwright.sync_api import Browser, Page
 
 import mhalib
+from tools.evidence import tabs
 
 NOTEBOOK = nbformat.read(tabs.PAGE, as_version=4)
 TABS = tabs.tabs_of(NOTEBOOK)

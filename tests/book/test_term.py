@@ -1,4 +1,4 @@
-"""A week of the four that `tools/term.py` plays, without the sandbox, so that it takes seconds; all of them, in the
+"""A week of the four that `term.py` plays, without the sandbox, so that it takes seconds; all of them, in the
 sandbox, weekly."""
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import term
 
-from mhalib.classroom.grade import __main__, _class, _notebook, worker
+from mhalib_classroom.grade import __main__, _class, _notebook, worker
+from tools.teaching import term
 
 
 class Here:
@@ -42,7 +42,7 @@ def test_a_week_of_twelve_students_is_graded_as_they_deserve(tmp_path: Path, mon
     monkeypatch.setattr(_class, "require_working", lambda *_: None)
     monkeypatch.chdir(tmp_path)
     words = term.command(page, 2, chapters)
-    assert words[:3] == ["-m", "mhalib.classroom.grade", "week2"]
+    assert words[:3] == ["-m", "mhalib_classroom.grade", "week2"]
     assert __main__.main([*words[2:], "--jobs", "1"]) == 0
     rows, book = term.table(tmp_path / "week2.csv"), term.table(tmp_path / "week2.csv.students.csv")
     assert term.differences(expected, rows, book) == []

@@ -12,7 +12,7 @@ import sys
 
 from distributed import Scheduler, Worker
 
-import mhalib.classroom.grade._cluster  # noqa: F401
+import mhalib_classroom.grade._cluster  # noqa: F401
 
 
 def divide(make):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 
-import pages
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from mhalib import MultiHeadAttention, reference
+from tools.notebooks import markdown_pages as pages
 
 B, Q, K, h, d = 2, 4, 7, 3, 5
 D = h * d

@@ -29,7 +29,7 @@ for top, folders, files in os.walk("/"):
     if top in ("/usr", "/proc", "/bin", "/lib", "/lib64"):
         folders[:] = []
     if "/lib/python3" in top:  # thousands of files, which a cold disk takes seconds to list
-        folders[:] = [name for name in folders if name == "mhalib" or name.endswith("-packages")]
+        folders[:] = [name for name in folders if name.startswith("mhalib") or name.endswith("-packages")]
     seen += [f"{top}/{name}" for name in files if name.endswith((".ipynb", "seed.txt")) or "/mhalib" in top]
 seen += [f"/proc/{one}" for one in os.listdir("/proc") if one.isdigit() and int(one) != os.getpid()
          and os.listdir(f"/proc/{one}")]
@@ -200,7 +200,7 @@ def left_running(memory_mb: int) -> list[str]:
 def places(folder: Path) -> list[str]:
     """Files that a student would like to see, or to change."""
     import mhalib
-    from mhalib.classroom.grade import _sandbox
+    from mhalib_classroom.grade import _sandbox
 
     package = Path(mhalib.__file__)
     kept = folder / "grades.csv.progress"
@@ -214,7 +214,7 @@ def places(folder: Path) -> list[str]:
 def tried(launcher: str, memory_mb: int) -> dict[str, str]:
     """What came of each cell. They share a sandbox until one of them ends it, so none may depend on what another has
     left."""
-    from mhalib.classroom.grade import Limits, __main__, _sandbox
+    from mhalib_classroom.grade import Limits, __main__, _sandbox
 
     with tempfile.TemporaryDirectory() as folder:
         limits, said, sandbox = Limits(memory_mb=memory_mb, file_mb=32), {}, None

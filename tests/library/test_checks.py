@@ -24,10 +24,10 @@ import torch.nn.functional as F
 
 import mhalib
 from mhalib import parallel
-from mhalib.classroom import checks
-from mhalib.classroom.checks import EXERCISES, CheckFailed, Exercise, Finding, Mistake, _inputs
-from mhalib.classroom.checks._call import call
-from mhalib.classroom.checks._inputs import apart
+from mhalib_classroom import checks
+from mhalib_classroom.checks import EXERCISES, CheckFailed, Exercise, Finding, Mistake, _inputs
+from mhalib_classroom.checks._call import call
+from mhalib_classroom.checks._inputs import apart
 
 SEEDS = range(5)
 LONGEST = 2_500
@@ -2448,7 +2448,7 @@ def test_jupyter_shows_the_message_alone():
     pytest.importorskip("IPython")
     program = inspect.cleandoc("""
         from IPython.core.interactiveshell import InteractiveShell
-        InteractiveShell().run_cell("from mhalib.classroom import checks\\nchecks.split_heads(lambda x, num_heads: x)")
+        InteractiveShell().run_cell("from mhalib_classroom import checks\\nchecks.split_heads(lambda x, num_heads: x)")
     """)
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert ran.stdout.startswith("split_heads: the result must have shape (1, 2, 3, 2), and yours has (1, 3, 4)")

@@ -9,17 +9,15 @@ import json
 import re
 from pathlib import Path
 
-import framework_case
-import framework_times
-import frameworks
 import numpy as np
 import pytest
 import torch
-from framework_case import NAN, PROPERTIES, SHARP, UNABLE, Case
-from framework_expected import DIFFERENT, EMPTY, EXACT, FLOAT32_INSIDE, SILENT, unexpected
-from framework_layers import RUNS, Call, Torch, names_of
 
 from mhalib import reference
+from tools.evidence import framework_case, framework_times, frameworks
+from tools.evidence.framework_case import NAN, PROPERTIES, SHARP, UNABLE, Case
+from tools.evidence.framework_expected import DIFFERENT, EMPTY, EXACT, FLOAT32_INSIDE, SILENT, unexpected
+from tools.evidence.framework_layers import RUNS, Call, Torch, names_of
 
 OURS = {"PyTorch", "JAX functions", "Flax nnx", "TensorFlow functions (tf.nn)", "MXNet Gluon"}
 OURS |= {f"Keras on {backend}" for backend in ("torch", "jax", "tensorflow")}

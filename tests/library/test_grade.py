@@ -22,9 +22,10 @@ import pytest
 import torch
 from sandbox_probes import left_running
 
+import mhalib
 from mhalib._write import write_whole
-from mhalib.classroom import checks
-from mhalib.classroom.grade import (
+from mhalib_classroom import checks
+from mhalib_classroom.grade import (
     Limits,
     Row,
     __main__,
@@ -73,7 +74,7 @@ def sandboxed():
 
 RIGHT = "def weighted_average(weights, values):\n    return weights @ values"
 RIGHT_TOO = "def scores(q, k):\n    return q @ k.mT / q.shape[-1] ** 0.5"
-CHECKS = "from mhalib.classroom import checks\nchecks.weighted_average(weighted_average)\nchecks.scores(scores)"
+CHECKS = "from mhalib_classroom import checks\nchecks.weighted_average(weighted_average)\nchecks.scores(scores)"
 HONEST = ["import torch", RIGHT, RIGHT_TOO, CHECKS]
 FIRST = [name for name, one in checks.EXERCISES.items() if one.chapter == 1]
 FIFTH = [name for name, one in checks.EXERCISES.items() if one.chapter == 5]
@@ -101,7 +102,7 @@ def in_functions(bodies: dict[str, str], before: str = IMPORTS) -> list[str]:
     """A notebook in which each of these exercises does what its body says; `a` are its arguments."""
     functions = ["\n    ".join([f"def {name}(*a):", *body.splitlines()]) for name, body in bodies.items()]
     calls = "\n".join(f"checks.{name}({name})" for name in bodies)
-    return [before, *functions, f"from mhalib.classroom import checks\n{calls}"]
+    return [before, *functions, f"from mhalib_classroom import checks\n{calls}"]
 
 
 PIPES = """
@@ -164,9 +165,9 @@ RAISING = {
     "mended_pruning": ("def f(*a): return f(*a)\nreturn f()", "raised", "RecursionError"),
 }
 PATCHES = (
-    f"{IMPORTS}\nfrom mhalib.classroom.checks import EXERCISES, chapter_02\n"
-    "from mhalib.classroom.checks.chapter_02 import masked_softmax as w\n"
-    "from mhalib.classroom import checks\nchecks.prune = checks.Exercise.examine = lambda *_: True\n"
+    f"{IMPORTS}\nfrom mhalib_classroom.checks import EXERCISES, chapter_02\n"
+    "from mhalib_classroom.checks.chapter_02 import masked_softmax as w\n"
+    "from mhalib_classroom import checks\nchecks.prune = checks.Exercise.examine = lambda *_: True\n"
     "for name in ('equal', 'allclose', 'isclose'): setattr(torch, name, lambda *a, **k: True)"
 )
 # What loses the sandbox, and costs that exercise only: the next ones get a new sandbox
@@ -229,8 +230,8 @@ ODD = {  # right in ways that are not expected: name of the function, and its ce
     "fold_heads": "def fold_heads(x, h): raise NotImplementedError\n"
     "def good(x, h): return split_heads(x, h).flatten(0, 1)",
 }
-ODD_CHECKS = """from mhalib.classroom import checks
-import mhalib.classroom as room, mhalib.plots as p
+ODD_CHECKS = """from mhalib_classroom import checks
+import mhalib_classroom as room, mhalib.plots as p
 from mhalib.classroom.checks import split_heads as check
 from mhalib.attention import causal_mask
 p.draw(causal_mask(3))
@@ -467,7 +468,7 @@ def points(rows: list[Row]) -> dict[tuple[str, str], int]:
 
 
 def command(folder: Path, out: Path, *more: str) -> list[str]:
-    return [sys.executable, "-m", "mhalib.classroom.grade", str(folder), "--out", str(out), "--seed", SEED, *more]
+    return [sys.executable, "-m", "mhalib_classroom.grade", str(folder), "--out", str(out), "--seed", SEED, *more]
 
 
 def test_a_killed_run_goes_on_where_it_stopped(sandboxed, tmp_path):
@@ -519,7 +520,7 @@ def test_an_endless_loop_ends_with_its_grader(sandboxed, launcher):
         pytest.skip("runc is not installed")
     memory_mb = MEMORY_MB + 200
     program = (
-        f"from mhalib.classroom.grade import Limits, _sandbox, {launcher}\n"
+        f"from mhalib_classroom.grade import Limits, _sandbox, {launcher}\n"
         f"sandbox = _sandbox.Sandbox({launcher}, Limits(memory_mb={memory_mb}, cell_seconds=300))\n"
         "print('it runs', flush=True)\n"
         "sandbox.run_cell('while True: pass')"
@@ -579,7 +580,7 @@ def test_without_a_sandbox_it_refuses_unless_told(tmp_path):
 @pytest.fixture
 def worker():
     pytest.importorskip("resource", reason="no such limits on this platform")
-    return importlib.import_module("mhalib.classroom.grade.worker")
+    return importlib.import_module("mhalib_classroom.grade.worker")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux filters system calls")
@@ -694,12 +695,15 @@ def test_a_mended_checker_grades_anew_and_the_teacher_is_told(counted, tmp_path,
     assert capsys.readouterr().err.count("mhalib has changed since the last run: every notebook is graded anew") == 1
 
 
-@pytest.mark.parametrize("changed", ["classroom/checks/chapter_01.py", "attention/core.py", "classroom/texts.md"])
+@pytest.mark.parametrize(
+    "changed", ["mhalib_classroom/checks/chapter_01.py", "mhalib/core.py", "mhalib_classroom/a.md"]
+)
 def test_a_stamp_changes_with_every_checker_and_with_what_checkers_compare_with(tmp_path, monkeypatch, changed):
-    for name in ("classroom/grade/_stamp.py", "classroom/checks/chapter_01.py", "attention/core.py"):
+    for name in ("mhalib_classroom/grade/_stamp.py", "mhalib_classroom/checks/chapter_01.py", "mhalib/core.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x = 1\n", encoding="ascii")
-    monkeypatch.setattr(_stamp, "__file__", str(tmp_path / "classroom/grade/_stamp.py"))
+    monkeypatch.setattr(_stamp, "__file__", str(tmp_path / "mhalib_classroom/grade/_stamp.py"))
+    monkeypatch.setattr(mhalib, "__file__", str(tmp_path / "mhalib/__init__.py"))
     before = _stamp.stamp.__wrapped__()
     (tmp_path / changed).write_text("x = 2\n", encoding="ascii")
     assert _stamp.stamp.__wrapped__() != before
@@ -944,7 +948,7 @@ def test_another_cell_s_error_is_not_taken_for_why_a_function_is_missing(sandbox
 def test_printing_is_not_lost_when_two_are_graded_at_a_time(tmp_path, capsys):
     from concurrent.futures import ThreadPoolExecutor
 
-    from mhalib.classroom.checks import two_heads
+    from mhalib_classroom.checks import two_heads
 
     before = sys.stdout
     with ThreadPoolExecutor(4) as pool:
@@ -1020,19 +1024,20 @@ def test_a_forged_frame_is_refused(frame):
         wire.unpack(iter_bytes(frame))
 
 
-def test_the_package_in_an_environment_stays_outside(tmp_path, monkeypatch):
+@pytest.mark.parametrize("package", ["mhalib", "mhalib_classroom"])
+def test_the_packages_in_an_environment_stay_outside(tmp_path, monkeypatch, package):
     """Also where it is installed in the environment that the sandbox needs."""
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/bwrap")
     packages = tmp_path / "lib" / "python3" / "site-packages"
-    (packages / "mhalib").mkdir(parents=True)
+    (packages / package).mkdir(parents=True)
     monkeypatch.setattr(sys, "path", [str(packages)])
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     made = bubblewrap(Limits())
     hidden = [made[place + 1] for place, word in enumerate(made) if word == "--tmpfs"]
     shown = [made[place + 1] for place, word in enumerate(made) if word in ("--ro-bind", "--ro-bind-try")]
-    assert str(packages / "mhalib") in hidden
+    assert str(packages / package) in hidden
     assert str(tmp_path) not in shown
-    assert made.index(str(packages)) < made.index(str(packages / "mhalib"))
+    assert made.index(str(packages)) < made.index(str(packages / package))
 
 
 def test_packages_of_the_python_below_an_environment_stay_outside(tmp_path, monkeypatch):
@@ -1040,10 +1045,11 @@ def test_packages_of_the_python_below_an_environment_stay_outside(tmp_path, monk
     below, own = tmp_path / "lib/python3/site-packages", tmp_path / "environment/site-packages"
     for folder in (below, own):
         (folder / "mhalib").mkdir(parents=True)
+        (folder / "mhalib_classroom").mkdir()
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(below.parent))
     monkeypatch.setattr(sys, "path", [str(own)])
     assert str(below.parent) in _launch.shown()
-    assert set(_launch.hidden()) == {str(below), str(own / "mhalib")}
+    assert set(_launch.hidden()) == {str(below), str(own / "mhalib"), str(own / "mhalib_classroom")}
 
 
 def test_all_cells_together_end_in_time(sandboxed, tmp_path):
@@ -1147,7 +1153,7 @@ STRIDES = """
 def strides_of_heads(shape, num_heads):
     return shape[1] * shape[2], shape[2] // num_heads, shape[2], 1
 """
-BOTH = """from mhalib.classroom import checks
+BOTH = """from mhalib_classroom import checks
 checks.mended_merge(mended_merge, tell=True)
 checks.strides_of_heads(strides_of_heads)"""
 

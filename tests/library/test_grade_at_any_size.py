@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mhalib.classroom.grade import (
+from mhalib_classroom.grade import (
     Limits,
     Row,
     __main__,
@@ -31,13 +31,13 @@ pytest.importorskip("distributed")
 
 from distributed import KilledWorker
 
-from mhalib.classroom.grade import _cluster
+from mhalib_classroom.grade import _cluster
 
 HERE = Path(__file__).parent
 RIGHT = "def weighted_average(weights, values):\n    return weights @ values"
 RIGHT_TOO = "def scores(q, k):\n    return q @ k.mT / q.shape[-1] ** 0.5"
 CALLS = "checks.weighted_average(weighted_average)\nchecks.scores(scores)"
-HONEST = ["import torch\nfrom mhalib.classroom import checks", RIGHT, RIGHT_TOO, CALLS]
+HONEST = ["import torch\nfrom mhalib_classroom import checks", RIGHT, RIGHT_TOO, CALLS]
 
 
 def hand_in(folder: Path, work: dict[str, list[str]]) -> Path:

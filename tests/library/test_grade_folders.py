@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mhalib.classroom.grade import Row, __main__, _class, _files, _late, _sandbox, grade_class
+from mhalib_classroom.grade import Row, __main__, _class, _files, _late, _sandbox, grade_class
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links, pipes and paths of another kind")
 DUE = datetime(2026, 11, 30, 18, tzinfo=timezone.utc)
@@ -135,7 +135,7 @@ def raises(error: BaseException):
 IN_ANOTHER_PROCESS = """
 import resource, sys
 from pathlib import Path
-from mhalib.classroom.grade import __main__, _class
+from mhalib_classroom.grade import __main__, _class
 sys.path.insert(0, sys.argv.pop(1))
 from test_grade_folders import right
 _class._grade, _class.require_working = right, lambda *_: None

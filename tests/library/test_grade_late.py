@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from mhalib.classroom import checks
-from mhalib.classroom.grade import Row, __main__, _class, _late, grade_class
+from mhalib_classroom import checks
+from mhalib_classroom.grade import Row, __main__, _class, _late, grade_class
 
 FIRST = ["weighted_average", "scores"]
 DUE = datetime(2026, 11, 30, 18, tzinfo=timezone.utc)

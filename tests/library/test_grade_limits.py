@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mhalib.classroom.grade import Limits, _cgroup, _sandbox, _usage, bubblewrap
+from mhalib_classroom.grade import Limits, _cgroup, _sandbox, _usage, bubblewrap
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc and control groups are Linux's")
 LIMITS = Limits(memory_mb=1211, cell_seconds=20)

@@ -14,7 +14,7 @@ import mhalib
 
 PACKAGE = Path(mhalib.__file__).parent
 PROJECTIONS = {"W_q", "W_k", "W_v", "W_o"}
-OWNERS = ("attention/", "variants/", "classroom/checks/")  # the checkers hold the book's mistakes, written out
+OWNERS = ("attention/", "variants/")
 ALLOWED = {
     "reference/convert.py": "projections",  # carries the weights over
     "reference/in_flax.py": "projections",  # layers of other frameworks have projections of the same names

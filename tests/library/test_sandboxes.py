@@ -12,7 +12,7 @@ import pytest
 import sandbox_probes
 
 import mhalib
-from mhalib.classroom.grade import Limits, __main__, _sandbox
+from mhalib_classroom.grade import Limits, __main__, _sandbox
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are Linux's")
 MEMORY_MB = 1411 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])  # of nobody else, to tell its processes

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from mhalib import saved
 from mhalib.models import CLIP, GPT, MODELS, Captioner, PictureReader, Transformer, ViT
 
-ABOUT = saved.About("a task", ("exact match", 0.75), "python tools/train.py some_name")
+ABOUT = saved.About("a task", ("exact match", 0.75), "python -m tools.evidence.train some_name")
 
 
 def _tokens(vocab_size, *shape):
@@ -120,7 +120,7 @@ def test_a_file_is_half_precision_and_says_what_it_is(path):
         "about": {
             "task": "a task",
             "metric": ["exact match", 0.75],
-            "command": "python tools/train.py some_name",
+            "command": "python -m tools.evidence.train some_name",
         },
     }
 
@@ -333,7 +333,7 @@ def test_what_the_package_brings_is_whole(name):
     assert (saved.FOLDER / f"{name}.safetensors").stat().st_size < 1_000_000
     assert saved.load(name).num_weights > 0
     about = saved.about(name)
-    assert about.command == f"python tools/train.py {name}"
+    assert about.command == f"python -m tools.evidence.train {name}"
     assert about.task
     assert about.metric[0]
 
@@ -344,7 +344,7 @@ def test_every_hash_has_its_file():
 
 
 def test_the_tool_trains_stores_and_notes_the_hash(tmp_path, monkeypatch, capsys):
-    import train as tool
+    from tools.evidence import train as tool
 
     monkeypatch.setattr(saved, "FOLDER", tmp_path / "weights")
     monkeypatch.setattr(tool, "RECIPES", {"tiny": lambda: (_model(), ABOUT), "other": lambda: (_model("ViT"), ABOUT)})

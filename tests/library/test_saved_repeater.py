@@ -44,7 +44,7 @@ def test_it_has_8_heads_and_nothing_but_attention(model):
 
 def test_the_metric_is_what_the_file_says(model):
     about = saved.about("repeater")
-    assert about.command == "python tools/train.py repeater"
+    assert about.command == "python -m tools.evidence.train repeater"
     assert accuracy(model) == pytest.approx(about.metric[1], abs=0.005)
     assert about.metric[1] > 0.99
 

@@ -33,7 +33,7 @@ def test_it_has_24_heads(model):
 
 def test_the_metric_is_what_the_file_says(model):
     about = saved.about("translator")
-    assert about.command == "python tools/train.py translator"
+    assert about.command == "python -m tools.evidence.train translator"
     unseen = translations(21_000, seed=0)[20_000:]
     assert exact_match(model, unseen) == pytest.approx(about.metric[1], abs=0.005)
     assert about.metric[1] > 0.99

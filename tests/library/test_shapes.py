@@ -199,6 +199,7 @@ def test_check_shape_says_which_axis_is_wrong(expected, message):
 
 
 MODULES = ["mhalib", *(module.name for module in pkgutil.walk_packages(mhalib.__path__, "mhalib."))]
+MODULES.remove("mhalib.classroom")  # a name that warns
 
 
 @pytest.mark.parametrize("name", MODULES)

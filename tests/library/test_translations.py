@@ -10,7 +10,6 @@ import inspect
 import re
 
 import elsewhere
-import pages
 import pytest
 import torch
 from elsewhere import (
@@ -40,6 +39,7 @@ from elsewhere import (
 from torch import Tensor, nn
 
 from mhalib import MultiHeadAttention, reference
+from tools.notebooks import markdown_pages as pages
 
 CLOSE = {"rtol": 0, "atol": 1e-5}
 LINES = [(section, row) for section, table in TABLES.items() for row in table.rows]

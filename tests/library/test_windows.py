@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from mhalib.classroom.grade import Limits, bubblewrap, no_sandbox
+from mhalib_classroom.grade import Limits, bubblewrap, no_sandbox
 
 
 @pytest.mark.parametrize("launcher", [bubblewrap, no_sandbox])

@@ -59,7 +59,7 @@ def test_a_link_is_written_through(tmp_path):
 
 def test_make_notebooks_leaves_a_chapter_whole_on_a_full_disk(tmp_path, full_disk, monkeypatch):
     """What was there before: 322,505 bytes of a chapter became unreadable."""
-    notebooks = importlib.import_module("notebooks")
+    notebooks = importlib.import_module("tools.notebooks.notebooks")
     path = tmp_path / "01_a.ipynb"
     notebook = nbformat.v4.new_notebook()
     path.write_bytes(nbformat.writes(notebook).encode())

@@ -1,0 +1,251 @@
+"""What an exercise is: what must come out, on which inputs, and which mistakes are known by name."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from ._call import Outcome, call, gradients
+from ._compare import compare
+from ._given import is_untouched
+from ._prediction import Computed
+from ._show import kind_of, show_call, show_difference, show_value
+
+SEED = 0
+Case = dict[str, Any]
+"""The arguments of one call, in their order, by name."""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A wrong version that people write.
+
+    name: short, in a grader's table: "no transpose".
+    message: what the student reads, in the second person: what was done, what it does, what to do instead.
+    function: the wrong version itself. A submission that returns the same on all inputs made this mistake.
+    """
+
+    name: str
+    message: str
+    function: Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found out about one submission.
+
+    solved: whether all is right.
+    kind: "solved", "not started", "missing", "raised", "too slow", "nothing returned", "type", "dtype", "device",
+        "shape", "nan", "input changed", "value", "gradient", "computed", or "unsteady".
+    mistake: the name of the known mistake that it is, or `None`.
+    message: for the student.
+    """
+
+    solved: bool
+    kind: str
+    mistake: str | None
+    message: str
+
+
+class Exercise:
+    """A function, or a value, that a student has to write; calling the exercise checks it.
+
+    Args:
+        name: under which the student's object is found, and what it is called in `mhalib_classroom.checks`.
+        chapter: the number of the chapter.
+        title: what a grader's table shows.
+        reference: what is right, as a function of the same arguments.
+        cases: draws the inputs with a random generator, the smallest first; all sizes of a case differ.
+        mistakes: the known wrong versions, the most special first.
+        verified: what the student may believe after success.
+        parts: what the parts of the result are called, if it is a tuple.
+        points: what it counts.
+        is_value: the student hands in a value, not a function; `cases` then yields one case without arguments.
+        seconds: how long one call may take.
+        given: the name of the mistake that the code makes which a student is given to mend, if there is such code.
+        has_gradients: whether the result is to be trained through, so that its gradients are looked at, too.
+        is_prediction: whether it is to be worked out from the arguments, without torch and its like.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        chapter: int,
+        title: str,
+        reference: Callable[..., Any],
+        cases: Callable[[random.Random], Iterator[Case]],
+        mistakes: Sequence[Mistake] = (),
+        verified: str,
+        parts: Sequence[str] = (),
+        points: int = 1,
+        is_value: bool = False,
+        seconds: float = 10.0,
+        given: str | None = None,
+        has_gradients: bool = False,
+        is_prediction: bool = False,
+    ) -> None:
+        self.name, self.chapter, self.title = name, chapter, title
+        self.reference, self.cases, self.mistakes = reference, cases, tuple(mistakes)
+        self.verified, self.parts = verified, tuple(parts)
+        self.points, self.is_value, self.seconds = points, is_value, seconds
+        self.given, self.has_gradients, self.is_prediction = given, has_gradients, is_prediction
+
+    def __repr__(self) -> str:
+        return f"checks.{self.name}: {self.title} (chapter {self.chapter})"
+
+    def __call__(self, submission: Any, *, seed: int | str = SEED, tell: bool = False) -> None:
+        """Check a submission, and say what was verified or raise `CheckFailed` with what is wrong.
+
+        Args:
+            submission: the student's function or value.
+            seed: what the inputs are drawn from.
+            tell: whether to name the mistake of code to mend, too, while nobody has touched it.
+        """
+        finding = self.examine(submission, seed, tell=tell)
+        if not finding.solved:
+            raise CheckFailed(f"{self.name}: {finding.message}")
+        print(f"{self.name}: right. {finding.message}")
+
+    def examine(
+        self, submission: Any, seed: int | str = SEED, *, tell: bool = False, cells: Iterable[str] | None = None
+    ) -> Finding:
+        """What there is to say about a submission; nothing is raised for what a student can do wrong.
+
+        Args:
+            submission: the student's function or value.
+            seed: what the inputs are drawn from.
+            tell: whether to name the mistake of code to mend, too, while nobody has touched it.
+            cells: the code that the submission comes from, where it runs elsewhere.
+        """
+        if not self.is_value and not callable(submission):
+            return Finding(False, "type", None, f"hand in the function itself, not {show_value(submission)}")
+        function = (lambda: submission) if self.is_value else submission
+        with _float32():
+            finding = self._examined(function, list(self.cases(random.Random(f"{self.name}:{seed}"))))
+        if self.given is None or finding.mistake != self.given:
+            return finding
+        return self._of_the_given(finding, is_untouched(self.name, submission, cells), tell)
+
+    def _examined(self, function: Callable[..., Any], drawn: list[Case]) -> Finding:
+        outcomes: list[Outcome] = []
+        for case in drawn:
+            outcomes.append(call(function, case, self.seconds, predicts=self.is_prediction))
+            if outcomes[-1].kind in ("too slow", "not started"):
+                break
+        right = [call(self.reference, case, None) for case in drawn[: len(outcomes)]]
+        for number in range(len(outcomes)):
+            finding = self._judge(number, drawn, outcomes, right)
+            if finding is not None:
+                return finding
+        again = call(function, drawn[-1], self.seconds, predicts=self.is_prediction)
+        if again.error or compare(outcomes[-1].value, again.value) is not None:
+            return Finding(False, "unsteady", None, "the same input gave two results; draw no random numbers here")
+        for case in drawn if self.has_gradients else ():
+            for name, gradient in gradients(function, case, self.seconds).items():
+                if bool(gradient.isnan().any()):
+                    text = (
+                        f"the result is right, but its gradient with respect to {name} holds NaN, and in training it "
+                        "would spread to all weights. Somewhere a NaN was made and then replaced; make none: choose "
+                        f"what is divided, or what the softmax reads, before, not after.\n{self._shown(case)}"
+                    )
+                    return Finding(False, "gradient", None, text)
+        return Finding(True, "solved", None, f"Verified: {self.verified}")
+
+    def _judge(self, number: int, drawn: list[Case], outcomes: list[Outcome], right: list[Outcome]) -> Finding | None:
+        """What is wrong in this case, or `None`."""
+        case, outcome, expected = drawn[number], outcomes[number], right[number].value
+        if outcome.kind == "not started":
+            return Finding(False, "not started", None, "this is still the stub; write your code in its place")
+        if outcome.kind == "too slow":
+            text = f"no result after {outcome.seconds:g} seconds. Does a loop never end?\n{self._shown(case)}"
+            return Finding(False, "too slow", None, text)
+        if self.is_prediction and outcome.error_type == Computed.__name__:
+            asked = outcome.error.removeprefix(f"{Computed.__name__}: ")
+            text = (
+                f"this is a prediction, and your code asks {asked}. Work the answer out from the arguments, with "
+                f"arithmetic alone: while it is checked, torch, NumPy and mhalib are away.\n{self._shown(case)}"
+            )
+            return Finding(False, "computed", None, text)
+        difference = None if outcome.error else compare(expected, outcome.value, parts=self.parts)
+        if difference is None and not outcome.error and not outcome.changed:
+            return None
+        known = self._recognise(drawn, outcomes, right)
+        where = f"\n{self._shown(case)}"
+        if known is not None:
+            detail = "" if outcome.error else f"{where}\n{show_difference(expected, outcome.value, self.parts)}"
+            kind = "raised" if outcome.error else difference.kind if difference else "input changed"
+            return Finding(False, kind, known.name, f"{known.message}{detail}")
+        if outcome.error:
+            text = f"your code raised {outcome.error}{outcome.line}"
+            return Finding(False, "raised", None, f"{text}{where}")
+        if difference is None:
+            names = " and ".join(outcome.changed)
+            text = f"the result is right, but your code changed its input {names} in place. Work on a copy"
+            return Finding(False, "input changed", None, f"{text}{where}")
+        if difference.kind == "nothing returned" and any(one.value is not None for one in outcomes):
+            text = f"the result is None in this case, and is to be {kind_of(expected)} in every one{where}"
+            return Finding(False, "type", None, text)
+        text = f"{difference.message}{where}\n{show_difference(expected, outcome.value, self.parts)}"
+        return Finding(False, difference.kind, None, text)
+
+    def _of_the_given(self, finding: Finding, untouched: bool, tell: bool) -> Finding:
+        """Of what does as the code to mend did: its mistake is named after an own change, or when that is asked for."""
+        (message,) = (mistake.message for mistake in self.mistakes if mistake.name == self.given)
+        shown = finding.message.removeprefix(message)
+        if not untouched:
+            return replace(finding, message=f"{message}\nThe code that you were given does just this, too.{shown}")
+        if tell:
+            text = f"{message}\nThe code that you were given does just this.{shown}"
+        else:
+            text = (
+                f"this is still the code that you were given, and its result is not right.{shown}\nChange it, and what "
+                f"is wrong then gets a name. To be told now:  checks.{self.name}({self.name}, tell=True)"
+            )
+        return replace(finding, kind="not started", message=text)
+
+    def _recognise(self, drawn: list[Case], outcomes: list[Outcome], right: list[Outcome]) -> Mistake | None:
+        """The known mistake that does just what the submission did, in every case that has been tried."""
+        for mistake in self.mistakes:
+            differs = False
+            for case, outcome, expected in zip(drawn, outcomes, right, strict=False):
+                wrong = call(mistake.function, case, None)
+                if not _same(wrong, outcome):
+                    break
+                differs = differs or not _same(wrong, expected)
+            else:
+                if differs:
+                    return mistake
+        return None
+
+    def _shown(self, case: Case) -> str:
+        return f"    {self.name} = ..." if self.is_value else f"    {show_call(self.name, case)}"
+
+
+@contextlib.contextmanager
+def _float32() -> Iterator[None]:
+    """Inputs and results in float32, whatever a notebook has made the default."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _same(one: Outcome, other: Outcome) -> bool:
+    if one.error or other.error:
+        return bool(one.error) and bool(other.error) and one.error[:40] == other.error[:40]
+    return one.changed == other.changed and compare(one.value, other.value) is None
+
+
+class CheckFailed(AssertionError):  # noqa: N818 - a student reads it: no error of the machine
+    """What is wrong with a submission. Jupyter shows the message alone, without a traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]

@@ -1,0 +1,1 @@
+"""The tools that make and check the book, in six rooms; none of them is in the package. See ARCHITECTURE.md."""

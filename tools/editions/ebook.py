@@ -1,0 +1,266 @@
+"""Make one EPUB 3 of the built book, _build/html/_downloads/attention-head-by-head.epub.
+
+    python -m tools.editions.ebook [--only NAME ...] [--to FILE] [--html FOLDER --toc FILE]
+
+The pages come from `joined.py`. Formulas are MathML, as in the pages: it grows
+with the reader's type, takes its colours at night, is read aloud and searched; the TeX is in `alttext`. Instruments are
+their tables. Folds are at the end of each chapter, with links there and back, as few readers can fold.
+`epubcheck FILE` holds the result against the standard.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import html
+import os
+import sys
+import time
+import uuid
+import zipfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from bs4 import Tag
+from bs4.formatter import HTMLFormatter
+from playwright.sync_api import sync_playwright
+
+import mhalib
+from tools.editions import joined
+from tools.editions.joined import Leaf
+from tools.pages import chromium, downloads
+
+STYLE = Path(__file__).with_name("ebook.css")
+FONT = joined.ROOT / "chapters/_static/stix-two-math.woff2"  # its brackets grow, which letters of a book's font do not
+COVER = (1200, 1697)  # pixels
+STYLED = {"k", "kn", "kc", "kd", "c", "c1", "cm", "sd"}  # what ebook.css sets apart in code
+OF_SVG = {"viewbox": "viewBox", "preserveaspectratio": "preserveAspectRatio"}  # the parser of HTML knows no capitals
+NOT_IN_XHTML = ("border", "align", "valign", "data-script", "data-awake", "role", "tabindex")
+GONE = "script, style, .mhalib-instrument script, svg:not(.book-map), input, button, .sd-summary-state-marker"
+PLAIN = HTMLFormatter(
+    entity_substitution=lambda text: html.escape(text, quote=False),
+    void_element_close_prefix="/",
+    empty_attributes_are_booleans=False,
+)
+CONTAINER = (
+    '<?xml version="1.0" encoding="utf-8"?>\n<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container" '
+    'version="1.0"><rootfiles><rootfile full-path="EPUB/package.opf" media-type="application/oebps-package+xml"/>'
+    "</rootfiles></container>"
+)
+
+
+def drawn_cover() -> bytes:
+    """The cover, as a picture."""
+    with sync_playwright() as playwright:
+        browser = chromium.launch(playwright)
+        page = browser.new_page(viewport={"width": COVER[0], "height": COVER[1]})
+        page.set_content(cover_page(inline=True))
+        cover = page.screenshot()
+        browser.close()
+    return cover
+
+
+def readable(leaf: Leaf) -> None:
+    """Leave what an XHTML file of an EPUB may hold."""
+    article = leaf.article
+    for gone in article.select(GONE):
+        gone.decompose()
+    for label in article.select(".sd-tab-set > label"):
+        label.name, label.attrs = "p", {"class": "tab"}
+    for span in article.select("pre span"):
+        if not STYLED.intersection(joined.classes(span)):
+            span.unwrap()
+    for tag in [article, *article.find_all(True)]:
+        for key in NOT_IN_XHTML:
+            tag.attrs.pop(key, None)
+        if tag.name == "math":
+            tag["xmlns"] = "http://www.w3.org/1998/Math/MathML"
+        elif tag.name == "svg":
+            tag["xmlns"] = "http://www.w3.org/2000/svg"
+            tag.attrs = {OF_SVG.get(key, key): value for key, value in tag.attrs.items()}
+        elif tag.name == "img":
+            tag["src"] = "images/" + str(tag["src"]).rsplit("/", 1)[-1]
+            tag.attrs = {key: tag[key] for key in ("src", "alt") if key in tag.attrs}
+    number_title(leaf)
+
+
+def number_title(leaf: Leaf) -> None:
+    """`7 · Per-head heatmaps`, below the name of the part where one begins."""
+    assert leaf.article.h1 is not None
+    leaf.article.h1.string = leaf.title
+    if leaf.part:
+        leaf.article.insert(0, joined.element("p", leaf.part, {"class": "part"}))
+
+
+def xhtml(title: str, body: str, kind: str = "") -> str:
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE html>\n<html xmlns="http://www.w3.org/1999/xhtml" '
+        'xmlns:epub="http://www.idpf.org/2007/ops" lang="en" xml:lang="en"><head><meta charset="utf-8"/>'
+        f'<title>{html.escape(title)}</title><link rel="stylesheet" type="text/css" href="style.css"/></head>'
+        f"<body{kind}>{body}</body></html>"
+    )
+
+
+def cover_page(inline: bool) -> str:
+    """The cover: as a page for the browser to draw, or for the book, which shows the picture."""
+    book = joined.settings()
+    if not inline:
+        alt = html.escape(f"Cover: {book['title']}", quote=True)
+        return xhtml("Cover", f'<p class="cover"><img src="cover.png" alt="{alt}"/></p>', ' epub:type="cover"')
+    logo = (joined.ROOT / "chapters/_static/logo.svg").read_text(encoding="utf-8")
+    title, _, rest = book["title"].partition(", ")
+    return (
+        '<!doctype html><body style="margin: 0; background: #12395b; color: #fff; font-family: sans-serif">'
+        f'<div style="padding: 300px 150px"><div style="width: 330px">{logo}</div>'
+        f'<p style="font-size: 120px; font-weight: bold; line-height: 1.15; margin: 170px 0 0">{html.escape(title)}'
+        f"{',<br>' if rest else ''}{html.escape(rest)}</p>"
+        f'<p style="font-size: 46px; margin: 90px 0 0">{html.escape(book["author"])}</p></div>'
+    )
+
+
+def navigation(leaves: Sequence[Leaf]) -> str:
+    """The table of contents: parts, chapters, and their sections."""
+    lines, inside = [], False
+    for leaf in leaves:
+        if leaf.part:
+            lines.append(f"{'</ol></li>' if inside else ''}<li><span>{html.escape(leaf.part)}</span><ol>")
+            inside = True
+        sections = [(section.get("id"), section.h2) for section in leaf.article.select("section:has(> h2)")]
+        inner = "".join(
+            f'<li><a href="{leaf.name}.xhtml#{name}">{html.escape(words(heading))}</a></li>'
+            for name, heading in sections
+            if name and heading is not None
+        )
+        below = f"<ol>{inner}</ol>" if inner else ""
+        lines.append(f'<li><a href="{leaf.name}.xhtml">{html.escape(leaf.title)}</a>{below}</li>')
+    ends = "</ol></li>" if inside else ""
+    body = f'<nav epub:type="toc" role="doc-toc"><h1>Contents</h1><ol>{"".join(lines)}{ends}</ol></nav>'
+    return xhtml("Contents", body)
+
+
+def words(heading: Tag) -> str:
+    """A heading as plain text; of a formula, its TeX."""
+    parts = []
+    for piece in heading.descendants:
+        if isinstance(piece, Tag):
+            if piece.name == "math":
+                parts.append(str(piece["alttext"]))
+        elif piece.find_parent("math") is None:
+            parts.append(str(piece))
+    return " ".join("".join(parts).split())
+
+
+def package(leaves: Sequence[Leaf], pictures: Iterable[str], changed: datetime.datetime) -> str:
+    """The list of files, their order, and what is known of the book."""
+    book = joined.settings()
+    name = uuid.uuid5(uuid.NAMESPACE_URL, f"{book['url']} {mhalib.__version__}")
+    items = [
+        '<item id="nav" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>',
+        '<item id="cover" href="cover.xhtml" media-type="application/xhtml+xml"/>',
+        '<item id="cover-image" href="cover.png" media-type="image/png" properties="cover-image"/>',
+        '<item id="style" href="style.css" media-type="text/css"/>',
+        f'<item id="font" href="{FONT.name}" media-type="font/woff2"/>',
+    ]
+    for leaf in leaves:
+        found = [kind for kind, tag in (("mathml", "math"), ("svg", "svg")) if leaf.article.find(tag)]
+        properties = f' properties="{" ".join(found)}"' if found else ""
+        items.append(
+            f'<item id="page-{leaf.name}" href="{leaf.name}.xhtml" media-type="application/xhtml+xml"{properties}/>'
+        )
+    items += [
+        f'<item id="picture-{place}" href="images/{picture}" media-type="image/{kind_of(picture)}"/>'
+        for place, picture in enumerate(sorted(pictures))
+    ]
+    order = "".join(f'<itemref idref="page-{leaf.name}"/>' for leaf in leaves)
+    facts = {
+        "accessMode": ("textual", "visual"),
+        "accessModeSufficient": ("textual",),
+        "accessibilityFeature": ("alternativeText", "MathML", "structuralNavigation", "tableOfContents"),
+        "accessibilityHazard": ("none",),
+        "accessibilitySummary": ("Pictures have texts, formulas are MathML with their TeX, instruments are tables.",),
+    }
+    told = "".join(
+        f'<meta property="schema:{key}">{html.escape(value)}</meta>'
+        for key, values in facts.items()
+        for value in values
+    )
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n<package xmlns="http://www.idpf.org/2007/opf" version="3.0" '
+        'unique-identifier="name" xml:lang="en"><metadata xmlns:dc="http://purl.org/dc/elements/1.1/">'
+        f'<dc:identifier id="name">urn:uuid:{name}</dc:identifier><dc:title>{html.escape(book["title"])}</dc:title>'
+        f"<dc:creator>{html.escape(book['author'])}</dc:creator><dc:language>en</dc:language>"
+        f"<dc:source>{html.escape(book['url'])}</dc:source>"
+        f'<meta property="dcterms:modified">{changed:%Y-%m-%dT%H:%M:%SZ}</meta>'
+        f'<meta name="cover" content="cover-image"/>{told}</metadata><manifest>{"".join(items)}</manifest>'
+        f'<spine><itemref idref="cover"/><itemref idref="nav"/>{order}</spine></package>'
+    )
+
+
+def kind_of(picture: str) -> str:
+    suffix = picture.rpartition(".")[2].lower()
+    return {"svg": "svg+xml", "jpg": "jpeg"}.get(suffix, suffix)
+
+
+def now() -> datetime.datetime:
+    """When the book was made: SOURCE_DATE_EPOCH, where it is set, for the same bytes from the same pages."""
+    return datetime.datetime.fromtimestamp(
+        int(os.environ.get("SOURCE_DATE_EPOCH") or time.time()), tz=datetime.timezone.utc
+    )
+
+
+def make(
+    target: Path, folder: Path = joined.HTML, only: Sequence[str] = (), toc: Path = joined.ROOT / "_toc.yml"
+) -> None:
+    """Write the pages in `folder` as an EPUB to `target`."""
+    leaves = joined.read(folder, toc, only)
+    joined.with_own_ids(leaves, lambda page, name: f"{page}.xhtml#{name}" if name else f"{page}.xhtml")
+    pictures: dict[str, Path] = {}
+    for leaf in leaves:
+        joined.gather_folds(leaf)
+        for picture in leaf.article.find_all("img", src=True):
+            source = folder / "chapters" / str(picture["src"])
+            pictures[source.name] = source
+    cover = drawn_cover()
+    for leaf in leaves:
+        readable(leaf)
+    changed = now()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(target, "w") as book:
+
+        def write(name: str, data: str | bytes, method: int = zipfile.ZIP_DEFLATED) -> None:
+            entry = zipfile.ZipInfo(name, changed.timetuple()[:6])
+            entry.external_attr = 0o644 << 16
+            book.writestr(entry, data, method, compresslevel=9)
+
+        write("mimetype", "application/epub+zip", zipfile.ZIP_STORED)
+        write("META-INF/container.xml", CONTAINER)
+        write("EPUB/package.opf", package(leaves, pictures, changed))
+        write("EPUB/nav.xhtml", navigation(leaves))
+        write("EPUB/cover.xhtml", cover_page(inline=False))
+        write("EPUB/cover.png", cover)
+        write("EPUB/style.css", STYLE.read_bytes())
+        write(f"EPUB/{FONT.name}", FONT.read_bytes())
+        for leaf in leaves:
+            write(f"EPUB/{leaf.name}.xhtml", xhtml(leaf.title, leaf.article.decode(formatter=PLAIN)))
+        for name, source in sorted(pictures.items()):
+            write(f"EPUB/images/{name}", source.read_bytes())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", default=(), metavar="NAME", help="pages, such as 07_per_head_heatmaps")
+    parser.add_argument("--html", type=Path, default=joined.HTML, help="the built pages")
+    parser.add_argument("--toc", type=Path, default=joined.ROOT / "_toc.yml", help="their order and titles")
+    parser.add_argument("--to", type=Path, help="the file to write")
+    chosen = parser.parse_args()
+    target = chosen.to or chosen.html / downloads.EPUB
+    started = time.monotonic()
+    make(target, chosen.html, chosen.only, chosen.toc)
+    if target == chosen.html / downloads.EPUB:
+        downloads.update(chosen.html)
+    print(f"{target}: {target.stat().st_size / 1e6:.1f} MB, {time.monotonic() - started:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Numbers that pages state: benches, other frameworks, experiments from many seeds, records of test runs."""

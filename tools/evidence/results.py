@@ -1,0 +1,235 @@
+"""Run a chapter's experiment from several seeds, and store what came out.
+
+    python -m tools.evidence.results [--jobs N] [NOTEBOOK ...]
+
+A chapter says in a code cell's metadata what is worth knowing from other seeds, by name and expression:
+
+    {"results": {"nonlinear": "share_right(nonlinear)[2]"}}
+
+and holds a cell that assigns `SEED`. An expression gives a number, or a mapping from names to numbers, which are
+stored as "nonlinear/NAME". For each of five seeds, or as many as the notebook's metadata say with
+{"mhalib": {"seeds": 8}}, its code cells run up to the last of these, with that seed, in a fresh interpreter; cells that
+install, measure time, read results, are tagged `remove-cell` or are exercises are left out. The numbers go into
+mhalib/results, with seeds, versions, device, and a hash of the code that ran, so that a test can say when they are old.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+
+from tools.notebooks import notebooks, statements
+from tools.teaching import exercises
+
+FOLDER = notebooks.ROOT / "mhalib/results"
+KEY = "results"
+NUM_SEEDS = 5
+LEFT_OUT = {"set-up", exercises.EXERCISE, exercises.SETUP, statements.TIMING, "remove-cell"}
+READS = "mhalib.results"
+DRAWS = {"ax", "axes", "figure", "plt", "sns"}
+"""Names by which a statement of a chapter draws."""
+DIGITS = 6
+
+
+def asked(notebook: NotebookNode) -> dict[str, str]:
+    """What a chapter wants to know, by name: all `results` of its cells."""
+    found: dict[str, str] = {}
+    for cell in notebook.cells:
+        for name, expression in cell.metadata.get(KEY, {}).items():
+            if name in found:
+                raise ValueError(f"two cells ask for the result {name!r}: give one another name")
+            found[name] = expression
+    return found
+
+
+def program(notebook: NotebookNode) -> list[tuple[str, dict[str, str]]]:
+    """The code that runs, cell by cell, each with what is asked behind it."""
+    found: list[tuple[str, dict[str, str]]] = []
+    last = 0
+    for cell in notebook.cells:
+        if cell.cell_type != "code" or LEFT_OUT & set(cell.metadata.get("tags", [])) or READS in cell.source:
+            continue
+        found.append((cell.source, dict(cell.metadata.get(KEY, {}))))
+        if KEY in cell.metadata:
+            last = len(found)
+    return found[:last]
+
+
+def code_key(notebook: NotebookNode) -> str:
+    """A hash of the code that runs, whatever its comments, layout and figures, and of what is asked."""
+    told = [(dumped, sorted(names.items())) for dumped, names in without_drawing(notebook)]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+
+
+def without_drawing(notebook: NotebookNode) -> list[tuple[list[str], dict[str, str]]]:
+    """The statements of the program that can bear on what is asked, cell by cell: how a figure looks cannot.
+
+    What mentions an Axes draws. In a cell with a figure, only what later statements use is an experiment's.
+    """
+    drawn = {cell.source for cell in notebook.cells if any(notebooks.pictures(cell.get("outputs", [])))}
+    found: list[tuple[list[str], dict[str, str]]] = []
+    needed: set[str] = set()
+    for source, names in reversed(program(notebook)):
+        for expression in names.values():
+            needed |= names_of(ast.parse(expression))[1]
+        kept = []
+        for statement in reversed(ast.parse(source).body):
+            defined, used = names_of(statement)
+            draws = bool(DRAWS & (defined | used))
+            if draws or (source in drawn and not names and not defined & needed):
+                continue
+            needed = (needed - defined) | used
+            kept.append(ast.dump(statement))
+        if kept or names:
+            found.append((kept[::-1], names))
+    return found[::-1]
+
+
+def names_of(tree: ast.AST) -> tuple[set[str], set[str]]:
+    """The names that a piece of code defines, its arguments too, and those that it uses without defining them."""
+    defined: set[str] = set()
+    used: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            (used if isinstance(node.ctx, ast.Load) else defined).add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            defined.add(node.name)
+        elif isinstance(node, ast.arg):
+            defined.add(node.arg)
+        elif isinstance(node, ast.alias):
+            defined.add((node.asname or node.name).partition(".")[0])
+    return defined, used - defined
+
+
+def run(cells: list[tuple[str, dict[str, str]]], seed: int) -> dict[str, float]:
+    """What is asked, after the cells ran in one namespace with `SEED` set to `seed`."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    found: dict[str, float] = {}
+    seeded = False
+    for source, names in cells:
+        exec(compile(source, "<cell>", "exec"), namespace)
+        if "SEED" in namespace and not seeded:
+            namespace["SEED"], seeded = seed, True
+        for name, expression in names.items():
+            value = eval(expression, namespace)
+            if isinstance(value, Mapping):
+                found |= {f"{name}/{part}": float(number) for part, number in value.items()}
+            else:
+                found[name] = float(value)
+    if not seeded:
+        raise ValueError("no cell assigns SEED, so that every run would be the same: add  SEED = 0")
+    return found
+
+
+def seeds(notebook: NotebookNode) -> tuple[int, ...]:
+    """Those that a chapter is run with."""
+    return tuple(range(notebook.metadata.get("mhalib", {}).get("seeds", NUM_SEEDS)))
+
+
+def measure(path: Path, jobs: int = 1) -> dict[str, Any]:
+    """Everything that is stored of the chapter at `path`, from `jobs` seeds at once."""
+    notebook = nbformat.read(path, as_version=4)
+    try:
+        wanted = asked(notebook)
+    except ValueError as error:
+        raise ValueError(f"{notebooks.here(path)}: {error}") from error
+    if not wanted:
+        raise ValueError(f"{notebooks.here(path)} asks for no results: add {KEY!r} to a code cell's metadata")
+    cells = program(notebook)
+    with ThreadPoolExecutor(jobs) as pool:
+        runs = list(pool.map(lambda seed: _run_apart(path, cells, seed, jobs), seeds(notebook)))
+    *_, last = runs
+    return {
+        "made_by": f"make results CHAPTERS={path.stem[:2]}",
+        "code": code_key(notebook),
+        "seeds": list(seeds(notebook)),
+        "device": last["device"],
+        "versions": last["versions"],
+        "values": {name: [one["values"][name] for one in runs] for name in last["values"]},
+    }
+
+
+def _run_apart(path: Path, cells: list[tuple[str, dict[str, str]]], seed: int, jobs: int) -> dict[str, Any]:
+    """What `one` answers, from an interpreter of its own, which has its share of the processors."""
+    print(f"{path.stem}: seed {seed}", file=sys.stderr, flush=True)
+    environment = {**os.environ, "MPLBACKEND": "agg", "PYTHONHASHSEED": "0", "PYTHONPATH": str(notebooks.ROOT)}
+    if jobs > 1:
+        environment["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // jobs))
+    with tempfile.TemporaryDirectory() as folder:
+        told, answer = Path(folder) / "told.json", Path(folder) / "answer.json"
+        told.write_text(json.dumps([cells, seed]), encoding="utf-8")
+        command = [sys.executable, "-m", "tools.evidence.results", "--one", str(told), str(answer)]
+        done = subprocess.run(command, cwd=path.parent, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            said = done.stderr.strip()
+            raise ValueError(f"{notebooks.here(path)} fails with SEED = {seed}: mend its code\n{said}")
+        answered: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+    return answered
+
+
+def written(stored: dict[str, Any]) -> str:
+    """As JSON, a line for each name."""
+    lines = [f"  {json.dumps(name)}: {json.dumps(found)}" for name, found in stored["values"].items()]
+    head = json.dumps({**stored, "values": {}}, indent=1, ensure_ascii=False)
+    return head.removesuffix("{}\n}") + "{\n" + ",\n".join(lines) + "\n }\n}\n"
+
+
+def one(told: Path, answer: Path) -> None:
+    """One run, in the interpreter that `measure` started for it."""
+    import torch
+
+    import mhalib
+
+    cells, seed = json.loads(told.read_text(encoding="utf-8"))
+    found = {name: float(f"{value:.{DIGITS}g}") for name, value in run(cells, seed).items()}
+    versions = {"python": platform.python_version(), "torch": torch.__version__.partition("+")[0]}
+    device = mhalib.best_device().type
+    if device == "cuda":
+        device = torch.cuda.get_device_name()
+    answer.write_text(json.dumps({"values": found, "versions": versions, "device": device}), encoding="utf-8")
+
+
+def chapters() -> Iterator[tuple[Path, NotebookNode]]:
+    """The chapters that ask for results."""
+    for path in sorted(notebooks.CHAPTERS.glob("*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        if asked(notebook):
+            yield path, notebook
+
+
+def main() -> None:
+    from mhalib._write import write_whole  # here, since it takes torch along
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--one", nargs=2, type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--jobs", type=int, default=1, help="how many seeds run at once, on one processor's share each")
+    parser.add_argument("notebooks", nargs="*", type=Path, help="all chapters that ask for results, if none is named")
+    arguments = parser.parse_args()
+    if arguments.one:
+        one(*arguments.one)
+        return
+    try:
+        for path in notebooks.given(arguments.notebooks) or [path for path, _ in chapters()]:
+            stored = measure(path, arguments.jobs)
+            write_whole(FOLDER / f"{path.stem}.json", written(stored))
+            print(f"mhalib/results/{path.stem}.json")
+    except ValueError as error:
+        parser.exit(2, f"{error}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Train one of the models that come with the package, and store it in mhalib/weights.
+
+    python -m tools.evidence.train NAME
+
+A recipe returns the trained model and what its file says of it. The chapters show how such a model is trained; here
+training takes as long as it likes. The file's sha256 goes into mhalib/weights/sha256.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+
+import torch
+
+from mhalib import saved
+from mhalib.data import ENGLISH, FRENCH, repeats, translations
+from mhalib.evaluation import exact_match, next_token_accuracy, token_loss
+from mhalib.models import GPT, Model, Transformer
+from mhalib.train import fit
+
+RECIPES: dict[str, Callable[[], tuple[Model, saved.About]]] = {}
+
+
+def translator() -> tuple[Model, saved.About]:
+    """English to French, `mhalib.data.translations`: 2 layers on each side, 24 heads in all."""
+    made = translations(21_000, seed=0)
+    train, unseen = made[:20_000], made[20_000:]
+    torch.manual_seed(0)
+    model = Transformer(len(ENGLISH), len(FRENCH), num_hiddens=64, num_heads=4, num_layers=2)
+
+    def loss() -> torch.Tensor:
+        return token_loss(model, train[torch.randint(len(train), (64,))])
+
+    fit(model, loss, steps=1500, max_lr=5e-3, warm_up=0.1, clip=1.0, progress=True)
+    metric = ("exact match on 1000 unseen sentences", exact_match(model, unseen))
+    return model, saved.About("English to French", metric, "python -m tools.evidence.train translator")
+
+
+RECIPES["translator"] = translator
+
+
+def repeater() -> tuple[Model, saved.About]:
+    """The next token of `mhalib.data.repeats`: 2 layers of 4 heads, attention only."""
+    made = repeats(21_000, seed=0)
+    train, unseen = made[:20_000], made[20_000:]
+    torch.manual_seed(0)
+    model = GPT(32, num_hiddens=64, num_heads=4, num_layers=2, ffn_num_hiddens=0, positions="rotary")
+
+    def loss() -> torch.Tensor:
+        batch = train[torch.randint(len(train), (64,))]
+        logits, _ = model(batch.inputs)
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch.targets.flatten())
+
+    fit(model, loss, steps=800, max_lr=5e-3, warm_up=0.1, clip=1.0, progress=True)
+    metric = (
+        "accuracy at predictable places of 1000 unseen sequences",
+        next_token_accuracy(model, unseen.tokens, unseen.is_predictable),
+    )
+    return model, saved.About("repeated sequences", metric, "python -m tools.evidence.train repeater")
+
+
+RECIPES["repeater"] = repeater
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=sorted(RECIPES))
+    name = parser.parse_args().name
+    model, about = RECIPES[name]()
+    path, hashes = saved.FOLDER / f"{name}.safetensors", saved.FOLDER / saved.HASHES
+    saved.FOLDER.mkdir(exist_ok=True)
+    known = json.loads(hashes.read_text(encoding="utf-8")) if hashes.exists() else {}
+    known[name] = saved.write(model, path, about)
+    hashes.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB, {about.metric[0]} {about.metric[1]:.4f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Executing the notebooks, what their outputs state, and rehearsals of other machines."""

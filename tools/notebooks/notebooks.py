@@ -1,0 +1,350 @@
+"""Execute the book's notebooks in place, so that running it twice leaves no difference.
+
+    python -m tools.notebooks.notebooks [--measure] [--anew] [NOTEBOOK ...]
+
+Before a notebook runs, its launch links and its set-up cell are written from the repository's address in
+_config.yml. After it, everything that changes from run to run is dropped: times, ids of widgets, kernel versions.
+
+What is stored stays where the new run confirms it, so that another machine leaves no difference either: a measured
+number within its tolerance (see statements.py), and, while neither the notebook's code nor the package nor the
+pinned versions have changed, pictures and outputs of this run, too. A cell tagged `timing` keeps its output until
+`--measure` is given. Measure on a machine that does nothing else. So a new picture may stand beside a number of an
+older run; where it shows the same number, `--anew` stores all but timings from one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import hashlib
+import json
+import os
+import re
+import textwrap
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import nbformat
+import yaml
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError
+from nbformat import NotebookNode
+from tqdm import tqdm
+
+from tools.notebooks import statements
+
+ROOT = Path(__file__).resolve().parents[2]
+CHAPTERS = ROOT / "chapters"
+CELL_TIMEOUT = 300  # seconds
+PACKAGE_FILES = (".py", ".js", ".css", ".json", ".npz", ".txt", ".safetensors")
+PLACEHOLDER = "https://github.com/head-by-head/attention-head-by-head"  # no repository is there
+FRONT_PAGE = "front-page"
+FRONT_PICTURES = {  # README shows a figure of each part
+    "12_small_gpt": CHAPTERS / "_static/copying_heads.svg",
+    "16_what_heads_look_at": CHAPTERS / "_static/encoder_heads.svg",
+}
+PICTURES = ("image/svg+xml", "image/png")  # as mhalib.style stores a figure; the second where the first is too long
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
+
+SETUP = """\
+# Installs mhalib and what is missing, as in Colab; torch and numpy stay.
+from importlib.util import find_spec
+
+if find_spec("mhalib") is None:
+    %pip install --quiet --no-deps {package}
+if find_spec("mhalib") is None:
+    raise ModuleNotFoundError(
+        "Upload the book's folder, or mount it: %pip install --no-deps /its/path"
+    )
+needs = {needs}.split()
+missing = " ".join(name for name in needs if find_spec(name) is None)
+{renames}if missing:
+    %pip install --quiet {{missing}}
+
+import mhalib
+
+mhalib.style.use()  # how the figures of this book look"""
+
+NEEDS = ("torch", "numpy", "matplotlib", "seaborn", "safetensors", "tqdm")  # what mhalib needs
+OWN_NEEDS = {  # what one chapter needs beyond that
+    **dict.fromkeys(
+        (
+            "01_weighted_average",
+            "02_scale_masks_dropout",
+            "04_mathematics",
+            "05_reshape_trick",
+            "07_per_head_heatmaps",
+            "09_positions",
+            "10_all_targets_at_once",
+            "11_translator",
+            "12_small_gpt",
+            "16_what_heads_look_at",
+            "18_which_heads_matter",
+            "17_are_heads_different",
+            "19_sharing_keys_and_values",
+            "21_heads_that_are_chosen",
+            "22_heads_composed_anew",
+            "24_counting",
+            "25_token_by_token",
+            "27_training_that_holds",
+            "instruments",
+        ),
+        ("anywidget",),
+    ),
+    "06_shape_checks": ("einops", "jaxtyping", "beartype"),
+    **dict.fromkeys(("14_seeing_with_heads", "15_two_modalities"), ("anywidget", "sklearn")),
+    "20_heads_that_talk": ("anywidget", "tensorly"),
+    "23_bake_off": ("anywidget", "sklearn", "scipy"),
+    "29_four_frameworks": ("anywidget", "jax", "flax", "keras"),
+    "30_open_a_model_you_know": ("anywidget", "tokenizers", "transformers"),
+}
+PIP_NAMES = {"sklearn": "scikit-learn"}  # where it is imported under one name and installed under another
+RENAME = 'missing = missing.replace("{name}", "{pip_name}")  # as pip calls it\n'
+
+LAUNCH = (
+    "[![Open in Colab: run this page on a computer of Google's]({static}/open_in_colab.svg)]({colab}) "
+    "Or run it in [Binder]({binder}) or [SageMaker Studio Lab]({studio_lab}). "
+    "The first cell installs the book's package where it is missing."
+)
+LAUNCH_HERE = "Run this page yourself: `make lab`, in the folder of the book, opens it in JupyterLab."
+
+EXERCISE_LAUNCH = (
+    "### In code\n\n"
+    "A checker compares what you write with the right answer, on inputs that it draws, and tells you which mistake you "
+    "made. Work in [a notebook of these exercises alone]({notebook}){colab}. Here, hints and "
+    "solutions are behind a click."
+)
+
+
+def repository() -> tuple[str, str]:
+    """Address and branch, from the one place that holds them."""
+    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    try:
+        return config["repository"]["url"], config["repository"]["branch"]
+    except (KeyError, TypeError):
+        raise ValueError("_config.yml has no repository with url and branch: put both back") from None
+
+
+def is_placeholder() -> bool:
+    """Whether the book has no address yet, so that links to its repository would lead nowhere."""
+    return repository()[0] == PLACEHOLDER
+
+
+def here(path: Path) -> str:
+    """The name of a file of the repository, as an error says it."""
+    return path.relative_to(ROOT).as_posix() if ROOT in path.parents else path.name
+
+
+def given(paths: Sequence[Path]) -> list[Path]:
+    """The notebooks that somebody named, each with its whole path.
+
+    Raises:
+        ValueError: one is not a notebook of the repository.
+    """
+    found = [path.resolve() for path in paths]
+    for path in found:
+        if path.suffix != ".ipynb" or not path.is_file() or ROOT not in path.parents:
+            raise ValueError(f"{here(path)} is no notebook of this repository: name one of chapters/*.ipynb")
+    return found
+
+
+def package(url: str, branch: str) -> str:
+    """What pip installs for the notebooks of a branch or tag: the package of that tag, not the newest one."""
+    return f"git+{url}" if branch == "main" else f"git+{url}@{branch}"
+
+
+def launch_links(path: Path) -> dict[str, str]:
+    """Where the notebook at `path` can be run, by service."""
+    url, branch = repository()
+    slug, notebook = url.removeprefix("https://github.com/"), path.relative_to(ROOT).as_posix()
+    return {
+        "colab": f"https://colab.research.google.com/github/{slug}/blob/{branch}/{notebook}",
+        "binder": f"https://mybinder.org/v2/gh/{slug}/{branch}?urlpath=lab/tree/{notebook}",
+        "studio_lab": f"https://studiolab.sagemaker.aws/import/github/{slug}/blob/{branch}/{notebook}",
+    }
+
+
+def _quoted(words: str) -> str:
+    """A string of Python; in brackets on a line of its own where it would be too long for a chapter."""
+    if len(words) <= 66:
+        return f'"{words}"'
+    return "(\n" + "\n".join(f'    "{line} "' for line in textwrap.wrap(words, 76)) + "\n)"
+
+
+def generated_cells(path: Path) -> dict[str, str]:
+    """The cells that are written, not edited: tag -> source."""
+    needs = (*NEEDS, *OWN_NEEDS.get(path.stem, ()))
+    renames = "".join(RENAME.format(name=name, pip_name=PIP_NAMES[name]) for name in needs if name in PIP_NAMES)
+    set_up = SETUP.format(package=package(*repository()), needs=_quoted(" ".join(needs)), renames=renames)
+    static = "_static" if path.parent == CHAPTERS else "../chapters/_static"
+    launch = LAUNCH_HERE if is_placeholder() else LAUNCH.format(static=static, **launch_links(path))
+    made = {"launch": launch, "set-up": set_up}
+    own = ROOT / "exercises" / path.name
+    if path.parent == CHAPTERS and own.exists():
+        colab = "" if is_placeholder() else f", or [in Colab]({launch_links(own)['colab']})"
+        made["exercise-launch"] = EXERCISE_LAUNCH.format(notebook=f"../exercises/{path.name}", colab=colab)
+    return made
+
+
+def with_generated(path: Path, notebook: NotebookNode) -> NotebookNode:
+    """`notebook`, read from `path`, with the cells that are written; an error names the notebook."""
+    for tag, source in generated_cells(path).items():
+        try:
+            cell_with_tag(notebook, tag).source = source
+        except ValueError as error:
+            raise ValueError(f"{here(path)}: {error}") from error
+    return notebook
+
+
+def cell_with_tag(notebook: NotebookNode, tag: str) -> NotebookNode:
+    """The one cell that carries `tag`; `ValueError` if there is none or more than one."""
+    found = [cell for cell in notebook.cells if tag in cell.metadata.get("tags", [])]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} cells carry the tag {tag!r}: give it to one cell")
+    return found[0]
+
+
+def normalise(notebook: NotebookNode) -> NotebookNode:
+    """Drop what changes from run to run: times, versions, ids of cells, and widgets' state and ids.
+
+    A widget of ours stores its numbers and its state in text/html, from which a page without a kernel draws it.
+    """
+    kept = {name: notebook.metadata[name] for name in ("mhalib",) if name in notebook.metadata}
+    notebook.metadata = nbformat.from_dict(
+        {"kernelspec": KERNEL, "language_info": {"name": "python", "pygments_lexer": "ipython3"}, **kept}
+    )
+    for number, cell in enumerate(notebook.cells):
+        cell.metadata.pop("execution", None)
+        cell.id = f"cell-{number:03d}"
+        for output in cell.get("outputs", []):
+            output.get("data", {}).pop(WIDGET_VIEW, None)
+    text = json.dumps(notebook, ensure_ascii=False)
+    text = re.sub(r" at 0x[0-9a-f]{6,}", " at 0x0", text)
+    return nbformat.from_dict(json.loads(text))
+
+
+def execute(path: Path, measure: bool = False, anew: bool = False) -> NotebookNode:
+    """Run the notebook at `path` in a fresh kernel, in its own folder, and return it with the outputs to store."""
+    notebook = with_generated(path, nbformat.read(path, as_version=4))
+    stored = copy.deepcopy(notebook)
+    with tqdm(total=len(notebook.cells), desc=path.stem, unit="cell", mininterval=1.0) as progress:
+        client = NotebookClient(
+            notebook,
+            timeout=CELL_TIMEOUT,
+            kernel_name="python3",
+            record_timing=False,
+            extra_arguments=["--IPKernelApp.log_level=ERROR"],
+            resources={"metadata": {"path": str(path.parent)}},
+            on_cell_complete=lambda **_: progress.update(),
+        )
+        try:
+            client.execute()
+        except (CellExecutionError, CellTimeoutError) as error:
+            raise ValueError(f"{here(path)} is not stored, for this cell of it failed: mend it\n{error}") from error
+    settle(path, stored, notebook, measure, anew)
+    return normalise(notebook)
+
+
+def code_key(path: Path, notebook: NotebookNode) -> str:
+    """A hash of all that outputs are made from: the code, the package with this page's results, the pinned versions.
+
+    The cell that installs the package holds the repository's address and does nothing here: it is left out.
+    """
+    made_from = hashlib.sha256()
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and "set-up" not in cell.metadata.get("tags", []):
+            made_from.update(cell.source.encode())
+    package = [file for file in (ROOT / "mhalib").rglob("*") if file.suffix in PACKAGE_FILES]
+    results = [file for file in package if file.parent.name == "results" and file.suffix == ".json"]
+    files = {*package} - {*results} | {file for file in results if file.stem == path.stem}
+    for file in [*sorted(files), ROOT / "requirements.txt"]:
+        made_from.update(file.read_bytes() if file.exists() else b"")
+    return made_from.hexdigest()[:16]
+
+
+def settle(path: Path, stored: NotebookNode, notebook: NotebookNode, measure: bool = False, anew: bool = False) -> None:
+    """Give the newly run `notebook` back those `stored` outputs that the new ones confirm; `anew`, only timings."""
+    key = code_key(path, notebook)
+    same_code = stored.metadata.get("mhalib", {}).get("code") == key
+    pairs = [pair for pair in zip(stored.cells, notebook.cells, strict=True) if pair[1].cell_type == "code"]
+    confirmed = []
+    for old, new in pairs:
+        try:
+            confirmed.append(not statements.unconfirmed(new.metadata, old.outputs, new.outputs) and not anew)
+        except ValueError as error:
+            raise ValueError(f"{here(path)}, {new.id}: {error}") from error
+    for (old, new), holds in zip(pairs, confirmed, strict=True):
+        if statements.TIMING in new.metadata.get("tags", []):
+            if old.outputs and not measure:
+                new.outputs = old.outputs
+        elif same_code and all(confirmed):
+            new.outputs = old.outputs
+        elif holds and not statements.is_of_this_run(new.metadata):
+            new.outputs = _with_pictures(old.outputs, new.outputs)
+    notebook.metadata["mhalib"] = {**notebook.metadata.get("mhalib", {}), "code": key}
+
+
+def pictures(outputs: Sequence[NotebookNode]) -> Iterator[tuple[NotebookNode, str]]:
+    """The data of each output that holds a figure, and the kind of picture that it is."""
+    for output in outputs:
+        for kind in PICTURES:
+            if kind in output.get("data", {}):
+                yield output.data, kind
+
+
+def _with_pictures(outputs: list[NotebookNode], fresh: list[NotebookNode]) -> list[NotebookNode]:
+    """`outputs` with the pictures of `fresh`, one for one."""
+    for (data, kind), (new, _) in zip(pictures(outputs), pictures(fresh), strict=True):
+        data[kind] = new[kind]
+    return outputs
+
+
+def front_picture(notebook: NotebookNode) -> str | None:
+    """The figure of the cell tagged `front-page`, which README shows too; `None` if there is no such cell."""
+    if not any(FRONT_PAGE in cell.metadata.get("tags", []) for cell in notebook.cells):
+        return None
+    drawn = [data[kind] for data, kind in pictures(cell_with_tag(notebook, FRONT_PAGE).outputs) if kind == PICTURES[0]]
+    if not drawn:
+        raise ValueError(f"the cell with the tag {FRONT_PAGE!r} draws no figure: give the tag to one that does")
+    return str(drawn[0])
+
+
+def store_front_picture(path: Path, notebook: NotebookNode) -> None:
+    """Give the start page the notebook's figure, if a cell of it is tagged for that."""
+    try:
+        picture = front_picture(notebook)
+    except ValueError as error:
+        raise ValueError(f"{here(path)}: {error}") from error
+    if picture is None:
+        return
+    if path.stem not in FRONT_PICTURES:
+        raise ValueError(
+            f"{here(path)} has the tag {FRONT_PAGE!r}: add a line to FRONT_PICTURES in tools/notebooks/notebooks.py"
+        )
+    FRONT_PICTURES[path.stem].write_text(picture, encoding="utf-8")
+
+
+def main() -> None:
+    from mhalib._write import write_whole  # here, since it takes torch along
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--measure", action="store_true", help="store what measuring cells print, too")
+    parser.add_argument("--anew", action="store_true", help="store every output of this run but what is timed")
+    parser.add_argument("notebooks", nargs="*", type=Path, help="all chapters, if none is named")
+    arguments = parser.parse_args()
+    os.environ["PYTHONHASHSEED"] = "0"
+    try:
+        for path in given(arguments.notebooks) or sorted(CHAPTERS.glob("*.ipynb")):
+            start = time.perf_counter()
+            notebook = execute(path, arguments.measure, arguments.anew)
+            write_whole(path, nbformat.writes(notebook).rstrip("\n") + "\n")
+            store_front_picture(path, notebook)
+            print(f"{here(path)}: {time.perf_counter() - start:.0f} s, {path.stat().st_size / 1000:.0f} kB")
+    except ValueError as error:
+        parser.exit(2, f"{error}\n")
+
+
+if __name__ == "__main__":
+    main()

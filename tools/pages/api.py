@@ -1,0 +1,352 @@
+"""The pages of the API: an entry for each public name of mhalib, from its docstring, with the chapter that builds it.
+
+A page of the book asks for the entries of a module with
+
+    ```{api} mhalib.attention
+    ```
+
+and gets them in the order of `CHAPTERS` below. sphinx.ext.autodoc makes an entry, sphinx.ext.napoleon its sections.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+from sphinx.pycode import ModuleAnalyzer
+
+import mhalib
+from tools.notebooks import notebooks
+
+EXERCISES = "mhalib_classroom.checks"
+CHAPTERS = {  # module -> page that builds or first explains -> names; `name=word`, where the page has a word for it
+    "mhalib.attention": {
+        "03_why_more_than_one_head": "MultiHeadAttention",
+        "01_weighted_average": "attend",
+        "02_scale_masks_dropout": "masked_softmax causal_mask padding_mask",
+        "05_reshape_trick": "split_heads merge_heads transpose_qkv transpose_output HeadSlices=columns",
+        "08_three_uses": "register=layer KINDS=layer make_attention=layer kind_of=layer",
+        "09_positions": (
+            "LearnedPositions SinusoidalPositions RotaryPositions rotate sinusoidal_positions Positions=positions "
+            "make_positions=positions POSITIONS=positions ROTARY=positions"
+        ),
+        "10_all_targets_at_once": "KeyValueCache Cache=cache",
+        "25_token_by_token": "QuantisedCache",
+        "12_small_gpt": (
+            "Band=mask SymbolicMask=mask Strided=mask GlobalTokens=mask AnyOf=mask AllOf=mask num_pairs=mask"
+        ),
+    },
+    "mhalib.variants": {
+        "19_sharing_keys_and_values": "group_heads align_heads exchange_pairs LatentAttention",
+        "20_heads_that_talk": "TalkingHeads CollaborativeAttention compress OverlappingAttention",
+        "21_heads_that_are_chosen": (
+            "EntmaxAttention entmax SpanAttention SparseAttention MixtureOfHeads attend_in_windows"
+        ),
+        "22_heads_composed_anew": "ComposedAttention Composition DifferentialAttention GatedAttention",
+        "27_training_that_holds": "QKNormAttention",
+        "09_positions": "RelativeAttention=distances distance_buckets=distances",
+    },
+    "mhalib.shapes": {"06_shape_checks": "check_shape ledger Ledger=ledger Step=step"},
+    "mhalib.reference": {
+        "01_weighted_average": "attend_loops=loop",
+        "02_scale_masks_dropout": "to_torch from_torch=to_torch D2LMultiHeadAttention to_d2l=D2L from_d2l=D2L",
+        "04_mathematics": "multi_head_attention_loops",
+        "08_three_uses": "HarvardMultiHeadAttention to_harvard from_harvard=to_harvard",
+        "notation": "to_arrays from_arrays Arrays=arrays deviations times",
+    },
+    "mhalib.models": {
+        "08_three_uses": (
+            "EncoderLayer DecoderLayer SkipConnection FeedForward Transformer Description=norm Model=model "
+            "Weights=weights recomposed=layer"
+        ),
+        "10_all_targets_at_once": "DecoderCache=cache",
+        "11_translator": "MODELS=Transformer",
+        "12_small_gpt": "GPT",
+        "14_seeing_with_heads": "ViT patches",
+        "15_two_modalities": "Captioner PictureReader CLIP=PictureReader",
+        "16_what_heads_look_at": "BERT",
+    },
+    "mhalib.costs": {
+        "04_mathematics": (
+            "Sizes=sizes parameters=weights pair_flops=scores flops=operations score_bytes=scores cache_bytes=cache "
+            "measured=weights Costs=weights"
+        ),
+        "instruments": "variant_costs variant_parts Parts=parts chosen_flops",
+    },
+    "mhalib.train": {"03_why_more_than_one_head": "fit", "11_translator": "History=history"},
+    "mhalib.decoding": {"11_translator": "greedy beam_search", "12_small_gpt": "sample"},
+    "mhalib.evaluation": {
+        "11_translator": "exact_match token_accuracy=exact Pairs=sentences",
+        "17_are_heads_different": "next_token_accuracy",
+        "18_which_heads_matter": "token_loss",
+    },
+    "mhalib.saved": {
+        "11_translator": "load about names=stored read=stored write=stored FOLDER=stored HASHES=stored KEY=stored",
+        "18_which_heads_matter": "About",
+    },
+    "mhalib.pretrained": {
+        "16_what_heads_look_at": (
+            "load_maps about_maps About=about_maps Reading=load_maps marked stacked SENTENCES=sentences "
+            "read_maps=load_maps write_maps=load_maps ERROR=load_maps MINILM=MiniLM"
+        ),
+        "30_open_a_model_you_know": (
+            "load Pretrained=load memory Memory=memory pieces supported FAMILIES=families DECODERS=families "
+            "ENCODER_DECODERS=families PairReading=load PICTURES=families PREPARATION=folder Preparation=load "
+            "UNREAD=refused FILES=folder INDEX=folder Pin=commit PINS=commit"
+        ),
+    },
+    "mhalib.parallel": {"28_many_devices": "places mesh split Place=places"},
+    "mhalib.processes": {"28_many_devices": "share rank start=share"},
+    "mhalib.devices": {"03_why_more_than_one_head": "best_device"},
+    "mhalib.measures": {
+        "07_per_head_heatmaps": "head_entropy switched_off",
+        "10_all_targets_at_once": "heads_of Head",
+        "11_translator": "gated maximum_at",
+        "12_small_gpt": "attention_to induction_score",
+        "16_what_heads_look_at": (
+            "real_cells head_roles HeadRole=role confidence=head_roles induction_targets rarest_tokens"
+        ),
+        "17_are_heads_different": "head_map head_similarity js_distance diagonal_dominance",
+        "18_which_heads_matter": (
+            "head_importance head_means HardConcreteGate layers_of=heads_of prune_heads removed_heads=removed"
+        ),
+    },
+    "mhalib.plots": {
+        "03_why_more_than_one_head": "head_heatmap",
+        "04_mathematics": "OWNER_COLOURS",
+        "05_reshape_trick": "number_grid",
+        "07_per_head_heatmaps": "head_heatmaps HIDDEN_STYLE=hatched COLOUR_MAP=colour",
+        "16_what_heads_look_at": "head_wall score_grid MARK_STYLE=marked DPI=figure",
+    },
+    "mhalib.style": {
+        "07_per_head_heatmaps": (
+            "use head_colour=colour head_map=colour HEADS=colour TINTS=colour head_stops=colour stops=colour "
+            "PAPER=pale ON_PALE=pale ON_DARK=dark INK=dark MUTED=dark LINE=scale FRAME=scale WIDEST=scale "
+            "as_svg=picture"
+        ),
+    },
+    "mhalib.tables": {"24_counting": "number_table NumberTable=number_table"},
+    "mhalib.overlays": {"14_seeing_with_heads": "attention_on_picture VEIL=colour"},
+    "mhalib.widgets": {
+        "01_weighted_average": "AttentionPlayground",
+        "04_mathematics": "CostCalculator",
+        "05_reshape_trick": "ReshapeStepper",
+        "07_per_head_heatmaps": "HeadExplorer",
+        "24_counting": "Roofline",
+        "instruments": (
+            "HeadWall Instrument=instruments page_script=instruments script_file=instruments scripts=instruments "
+            "source=instruments STYLE=instruments joinable=instruments"
+        ),
+    },
+    "mhalib.data": {
+        "03_why_more_than_one_head": "meetings Meetings NAMES ACTIONS SETTINGS MEETING_VOCABULARY MEETING_LENGTH",
+        "07_per_head_heatmaps": (
+            "sentences Sentences=sentences read_sentences QUESTIONS VOCABULARY WORD_IDS=VOCABULARY MAX_WORDS "
+            "DETERMINERS=VOCABULARY ADJECTIVES=VOCABULARY NOUNS=VOCABULARY ADVERBS=VOCABULARY VERBS=VOCABULARY "
+            "PADDING=padding IGNORED=padding"
+        ),
+        "11_translator": (
+            "translations Translations=translations translate read_english spoken ENGLISH FRENCH BEGIN END LEMMAS "
+            "Vocabulary=ENGLISH"
+        ),
+        "12_small_gpt": "repeats Repeats=repeats",
+        "14_seeing_with_heads": "digits Digits=digits shifted",
+        "15_two_modalities": (
+            "sums Sums=sums CAPTION_WORDS pairs Pairs=pairs PICTURE_QUESTIONS QUESTION_WORDS ANSWERS "
+            "read_question=question"
+        ),
+        "16_what_heads_look_at": "RELATIONS",
+    },
+    "mhalib.results": {"03_why_more_than_one_head": "read Results=results"},
+    "mhalib.bench": {
+        "04_mathematics": "time_ratios peak_bytes",
+        "24_counting": "measure_machine Machine=machine",
+        "speed": "median_seconds=median seconds_by_round=round",
+    },
+    "mhalib.roofline": {
+        "24_counting": "step_costs StepCost=steps MACHINES=GPUs PHASES=phases STEPS=steps",
+        "instruments": "latent_step_costs LATENT_STEPS=latent",
+    },
+    "mhalib_classroom.checks": {
+        "teaching": "EXERCISES=exercises Exercise=checker Mistake=mistake Finding=mistake CheckFailed=mistake"
+    },
+    "mhalib_classroom.grade": {
+        "teaching": "grade_class bubblewrap runc=launcher crun=launcher no_sandbox=bubblewrap Limits=sandbox "
+        "Row=grades Deadlines=late deadlines=late"
+    },
+}
+
+
+def entries() -> dict[str, tuple[str, str]]:
+    """Full name -> page that builds it, and the word that the page has for it."""
+    found = {}
+    for module, pages in CHAPTERS.items():
+        for page, names in pages.items():
+            for one in names.split():
+                name, _, word = one.partition("=")
+                found[f"{module}.{name}"] = (page, word or name)
+    return found
+
+
+PAGE_OF = entries()
+
+
+def exercises() -> dict[str, int]:
+    """The exercises' checkers, which have one table instead of entries: name -> number of the chapter."""
+    return {name: one.chapter for name, one in importlib.import_module(EXERCISES).EXERCISES.items()}
+
+
+def public_names(module: str) -> set[str]:
+    """What `__all__` lists; of a module without it, its functions, classes and constants with no underscore in front.
+
+    The exercises' checkers are left out.
+    """
+    here = importlib.import_module(module)
+    if hasattr(here, "__all__"):
+        return set(here.__all__) - (set(exercises()) if module == EXERCISES else set())
+    found = set()
+    for one in ast.parse(inspect.getsource(here)).body:
+        if isinstance(one, (ast.FunctionDef, ast.ClassDef)):
+            found.add(one.name)
+        elif isinstance(one, (ast.Assign, ast.AnnAssign)):
+            targets = one.targets if isinstance(one, ast.Assign) else [one.target]
+            found |= {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+    return {name for name in found if not name.startswith("_")}
+
+
+def literal(text: str, module: str) -> str:
+    """The docstring as reStructuredText: `name` is a link if the name has an entry, or else code, and | is itself."""
+
+    def role(match: re.Match[str]) -> str:
+        said = match[1]
+        if said is None:
+            return "\\|"
+        full = said if said.startswith("mhalib.") else f"{module}.{said}"
+        return f":py:obj:`{said} <{full}>`" if full in PAGE_OF else f"``{said}``"
+
+    return re.sub(
+        r"``.+?``|(?<![`:\w])`([^`]+)`(?![`_\w])|\|", lambda one: one[0] if one[0][:2] == "``" else role(one), text
+    )
+
+
+def is_function(value: object) -> bool:
+    """Also one that remembers what it returned."""
+    return inspect.isroutine(inspect.unwrap(value))  # type: ignore[arg-type]
+
+
+def path_of(value: object, module: str, name: str) -> Path:
+    """The file that defines a public name."""
+    if inspect.isclass(value) or is_function(value):
+        return Path(inspect.getsourcefile(inspect.unwrap(value)) or "")  # type: ignore[arg-type]
+    return Path(sys.modules[home_of_data(module, name)].__file__ or "")
+
+
+def home_of_data(module: str, name: str) -> str:
+    """The module below `module` that says in a docstring what a constant is, or `module`."""
+    value = getattr(importlib.import_module(module), name)
+    for below in sorted(sys.modules):
+        is_here = f"{below}.".startswith(f"{module}.") and getattr(sys.modules[below], name, None) is value
+        if is_here and ("", name) in ModuleAnalyzer.for_module(below).find_attr_docs():
+            return below
+    return module
+
+
+def where(full: str) -> str:
+    """The last line of an entry: the chapter, the file, and the short name if there is one."""
+    module, _, name = full.rpartition(".")
+    page, _ = PAGE_OF[full]
+    value = getattr(importlib.import_module(module), name)
+    file = path_of(value, module, name).relative_to(notebooks.ROOT).as_posix()
+    url, branch = notebooks.repository()
+    link = f"``{file}``" if notebooks.is_placeholder() else f"`{file} <{url}/blob/{branch}/{file}>`__"
+    number = f"Chapter {int(page[:2])}: " if page[:2].isdigit() else "Page: "
+    short = "" if module == "mhalib" or mhalib._HOMES.get(name) != module[7:] else f" · also ``mhalib.{name}``"
+    return f"{number}:doc:`/chapters/{page}` · {link}{short}"
+
+
+def data_entry(module: str, name: str) -> str:
+    """The entry of a constant; autodoc would look for its docstring in the wrong file."""
+    value = getattr(importlib.import_module(module), name)
+    docs = ModuleAnalyzer.for_module(home_of_data(module, name)).find_attr_docs().get(("", name), [])
+    shown = f"   :value: {value!r}\n" if isinstance(value, (int, float, str)) else ""
+    said = literal("\n".join(docs), module).replace("\n", "\n   ")
+    return f".. py:data:: {name}\n{shown}\n   {said}\n\n   {where(f'{module}.{name}')}\n"
+
+
+def entry(module: str, name: str) -> str:
+    value = getattr(importlib.import_module(module), name)
+    if inspect.isclass(value):
+        return f".. autoclass:: {module}.{name}\n   :members:\n   :member-order: bysource\n"
+    return f".. autofunction:: {module}.{name}\n" if is_function(value) else data_entry(module, name)
+
+
+def table_of_exercises() -> str:
+    pages = {int(path.stem[:2]): path.stem for path in notebooks.CHAPTERS.glob("[0-9][0-9]_*.ipynb")}
+    lines = [".. list-table::", "   :header-rows: 1", "   :widths: 25 75", "", "   * - chapter", "     - checkers"]
+    for number, page in sorted(pages.items()):
+        names = ", ".join(f"``{name}``" for name, chapter in exercises().items() if chapter == number)
+        lines += [f"   * - {number}: :doc:`/chapters/{page}`", f"     - {names}"]
+    return "\n".join(lines)
+
+
+def text_of(module: str) -> str:
+    """What stands in a page for one module, as MyST."""
+    about = literal(inspect.getdoc(importlib.import_module(module)) or "", module)
+    names = [one.partition("=")[0] for page in CHAPTERS[module].values() for one in page.split()]
+    parts = [about, f".. py:currentmodule:: {module}", *(entry(module, name) for name in names)]
+    if module == EXERCISES:
+        parts.append(table_of_exercises())
+    return "```{eval-rst}\n" + "\n\n".join(parts) + "\n```\n"
+
+
+def show_entries(app: Sphinx, docname: str, source: list[str]) -> None:
+    source[0] = re.sub(r"^```\{api\} ([\w.]+)\n```$", lambda match: text_of(match[1]), source[0], flags=re.MULTILINE)
+
+
+def before_napoleon(app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]) -> None:
+    """A class's lines `field: what it holds` get a heading, for our docstrings have none; "D." would begin a list."""
+    paragraphs = re.split(r"\n{2,}(?! )", "\n".join(lines))
+    for i, paragraph in enumerate(paragraphs):
+        if what == "class" and re.match(r"[a-z]\w*(, \w+)*: ", paragraph):
+            paragraphs[i] = "Fields:\n" + re.sub("^", "    ", paragraph, flags=re.MULTILINE)
+    text = re.sub(r"^( +\w+(?:, \w+)*: )(\w)\.(?=\s|$)", r"\1\2\\.", "\n\n".join(paragraphs), flags=re.MULTILINE)
+    lines[:] = text.splitlines()
+
+
+def after_napoleon(app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]) -> None:
+    """Names as code or links, and the last line. napoleon takes `shape: what it is` for a type."""
+    module = max((one for one in CHAPTERS if name.startswith(f"{one}.")), key=len, default="")
+    text = re.sub(r"\A(.*?)\s*^:type: (.*)\Z", r"\2: \1", "\n".join(lines), flags=re.DOTALL | re.MULTILINE)
+    text = re.sub("^(Sources?):", r"**\1:**", literal(text, module), flags=re.MULTILINE)
+    lines[:] = [*text.splitlines(), *(["", where(name), ""] if name in PAGE_OF else [])]
+
+
+def skip(app: Sphinx, what: str, name: str, value: object, skipped: bool, options: object) -> bool | None:
+    """What NamedTuple says of its own fields is "Alias for field number 0"."""
+    return True if type(value).__name__ == "_tuplegetter" else None
+
+
+def in_lines(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """Sphinx makes a long signature a list of definitions without terms, which readers of the screen stumble over."""
+
+    def lines(match: re.Match[str]) -> str:
+        opened = match[0].replace("<dl>", '<span class="sig-lines">').replace("<dd>", '<span class="sig-line">')
+        return opened.replace("</dl>", "</span>").replace("</dd>", "</span>")
+
+    if "body" in context:
+        context["body"] = re.sub(r'<dt class="sig .*?</dt>', lines, context["body"], flags=re.DOTALL)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("source-read", show_entries)
+    app.connect("autodoc-skip-member", skip)
+    app.connect("autodoc-process-docstring", before_napoleon, priority=400)
+    app.connect("autodoc-process-docstring", after_napoleon, priority=900)
+    app.connect("html-page-context", in_lines)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,141 @@
+"""The start page's two pictures that live: a map of the chapters, and an instrument out of one of them.
+
+    ```{book-map} A map of the chapters.
+    1: 0 0
+    2: 1 0 after 1
+    ```
+
+A line gives a chapter, its column and row, and the chapters it builds on. Titles and addresses come from `_toc.yml`.
+
+    ```{instrument-of} 07_per_head_heatmaps
+    ```
+
+shows the instrument of that chapter's cell with the tag `front-instrument`.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import NamedTuple
+
+import nbformat
+import yaml
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from tools.notebooks import notebooks
+
+FRONT_INSTRUMENT = "front-instrument"
+LINE = re.compile(r"(\d+): (\d+) (\d+)(?: after (\d+(?: \d+)*))?")
+STEP, DROP, RADIUS, MARGIN = 66, 58, 19, 26  # pixels from column to column and row to row, of a circle, around all
+
+
+class Station(NamedTuple):
+    """Where a chapter is on the map, and which chapters it builds on."""
+
+    column: int
+    row: int
+    after: tuple[int, ...]
+
+
+def stations(lines: list[str]) -> dict[int, Station]:
+    """The lines of a map, by chapter.
+
+    Raises:
+        ValueError: a line that cannot be read, or that builds on a chapter the map does not have.
+    """
+    found = {}
+    for line in filter(None, map(str.strip, lines)):
+        parts = LINE.fullmatch(line)
+        if parts is None:
+            raise ValueError(f"{line!r}: write a chapter, its column and row, as in '2: 1 0 after 1'")
+        after = tuple(map(int, (parts[4] or "").split()))
+        found[int(parts[1])] = Station(int(parts[2]), int(parts[3]), after)
+    for number, station in found.items():
+        if missing := set(station.after) - found.keys():
+            raise ValueError(f"chapter {number} comes after {sorted(missing)}, which the map does not have")
+    return found
+
+
+def chapters() -> dict[int, tuple[int, str, str]]:
+    """Of every chapter: its part, counted from 1, its file's name and its title."""
+    listed = yaml.safe_load((notebooks.ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    found = {}
+    for part, one in enumerate(listed["parts"], 1):
+        for chapter in one["chapters"]:
+            if numbered := re.match(r"(\d+) · (.+)", chapter.get("title", "")):
+                found[int(numbered[1])] = (part, chapter["file"].split("/")[-1], numbered[2])
+    return found
+
+
+def drawn(placed: dict[int, Station], label: str) -> str:
+    """The map as SVG: a circle and a link for each chapter, a line for each that builds on another."""
+    known = chapters()
+    if placed.keys() != known.keys():
+        wrong = sorted(placed.keys() ^ known.keys())
+        raise ValueError(f"chapters {wrong} are in only one of the map and _toc.yml: add or drop their lines")
+
+    def place(number: int) -> tuple[int, int]:
+        return MARGIN + STEP * placed[number].column, MARGIN + DROP * placed[number].row
+
+    lines, circles = [], []
+    for number, station in sorted(placed.items()):
+        x, y = place(number)
+        for before in station.after:
+            left, top = place(before)
+            lines.append(f'<line x1="{left}" y1="{top}" x2="{x}" y2="{y}"/>')
+        part, name, title = known[number]
+        said = html.escape(f"Chapter {number}: {title}", quote=True)
+        circles.append(
+            f'<a href="{name}.html" class="part-{part}" aria-label="{said}"><title>{said}</title>'
+            f'<circle cx="{x}" cy="{y}" r="{RADIUS}"/><text x="{x}" y="{y}">{number}</text></a>'
+        )
+    width = 2 * MARGIN + STEP * max(one.column for one in placed.values())
+    height = 2 * MARGIN + DROP * max(one.row for one in placed.values())
+    said = html.escape(label, quote=True)
+    return (
+        f'<svg class="book-map" viewBox="0 0 {width} {height}" role="group" aria-label="{said}">'
+        f"<g>{''.join(lines)}</g>{''.join(circles)}</svg>"
+    )
+
+
+class BookMap(SphinxDirective):
+    """The map, at the place of the directive."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(str(notebooks.ROOT / "_toc.yml"))
+        try:
+            made = drawn(stations(list(self.content)), self.arguments[0])
+        except ValueError as error:
+            raise self.error(str(error)) from error
+        return [nodes.raw("", made, format="html")]
+
+
+class InstrumentOf(SphinxDirective):
+    """An instrument, at the place of the directive."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        path = notebooks.CHAPTERS / f"{self.arguments[0]}.ipynb"
+        self.env.note_dependency(str(path))
+        try:
+            cell = notebooks.cell_with_tag(nbformat.read(path, as_version=4), FRONT_INSTRUMENT)
+        except ValueError as error:
+            raise self.error(f"{path.name}: {error}") from error
+        shown = [output["data"]["text/html"] for output in cell.outputs if "text/html" in output.get("data", {})]
+        if len(shown) != 1:
+            raise self.error(f"{path.name}: the cell with the tag {FRONT_INSTRUMENT!r} must end in an instrument")
+        return [nodes.container("", nodes.raw("", shown[0], format="html"), classes=[FRONT_INSTRUMENT])]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_directive("book-map", BookMap)
+    app.add_directive("instrument-of", InstrumentOf)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

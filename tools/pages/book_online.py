@@ -1,0 +1,148 @@
+"""Sphinx extension: what the pages need to be found, previewed and told apart by version where they are read online.
+
+Where the book has no address yet, links to its repository are left out. The environment variable BOOK_VERSION names
+the folder of the site that is built, as `v0.3.0` or `latest`: the pages then have a menu of versions. BOOK_CANONICAL
+names the folder that search engines shall show, `stable` if nothing is said.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.config import Config
+
+from tools.notebooks import notebooks
+from tools.pages import catalogues, figures
+from tools.pages.book_extension import figure_id
+from tools.pages.theme_words import SIDEBAR
+
+VERSIONS = "versions.json"  # beside the versions' folders; tools/editions/versions.py writes it
+SHORTEST, LONGEST = 60, 200  # letters of a description; search engines cut off more
+ON_LAUNCH = "SageMaker Studio Lab"
+NEEDS_ADDRESS = ("launch_buttons", "repository_url", "use_repository_button", "use_issues_button")
+FRONT_PICTURE = "_static/encoder_heads.svg"
+CARDS = {
+    1: "1.2",
+    5: "5.3",
+    7: "7.3",
+    8: "8.3",
+    9: "9.2",
+    12: "12.2",
+    13: "13.3",
+    14: "14.4",
+    23: "23.4",
+    26: "26.3",
+    30: "30.3",
+}  # by chapter, where the first figure is not the best
+
+
+def leave_out_what_leads_nowhere(app: Sphinx, config: Config) -> None:
+    """Without an address, no button leads to the repository or to a host that would fetch it, and none is canonical."""
+    if notebooks.is_placeholder():
+        for name in NEEDS_ADDRESS:
+            config.html_theme_options.pop(name, None)
+        config.html_baseurl = ""
+
+
+def choose_version(app: Sphinx, config: Config) -> None:
+    """Give the pages their canonical address, and a menu of versions if they are one of several."""
+    version = os.environ.get("BOOK_VERSION", "")
+    if not version or not config.html_baseurl:
+        return
+    config.html_theme_options["switcher"] = {
+        "json_url": urljoin(config.html_baseurl, VERSIONS),
+        "version_match": version,
+    }
+    config.html_theme_options["check_switcher"] = False  # the file is made after the pages
+    config.html_sidebars = {"**": [*SIDEBAR[:-1], "version-switcher.html", SIDEBAR[-1]]}
+    config.html_baseurl = urljoin(config.html_baseurl, os.environ.get("BOOK_CANONICAL", "stable") + "/")
+
+
+def description(doctree: nodes.document, language: str) -> str:
+    """The first paragraph of a page's own text, behind boxes and the one on where to run it, cut behind a word."""
+    launches = (ON_LAUNCH, catalogues.in_phrases(language, notebooks.LAUNCH_HERE).partition("`")[0])
+    for paragraph in doctree.findall(nodes.paragraph):
+        text = paragraph.astext()
+        is_own = not isinstance(paragraph.parent, nodes.Admonition) and not any(words in text for words in launches)
+        if is_own and len(text) > SHORTEST:
+            return textwrap.shorten(text, LONGEST, placeholder=" …")
+    return ""
+
+
+def card(doctree: nodes.document, page: str) -> tuple[str, str]:
+    """The picture that stands for a page, relative to the book's root, and what it shows: a figure of the page."""
+    figures = [one for one in doctree.findall(nodes.figure) if "captioned" in one["classes"]]
+    chapter = re.search(r"/(\d\d)_", page)
+    best = figure_id(CARDS.get(int(chapter[1]), "")) if chapter else ""
+    chosen = [one for one in figures if best in one["ids"]] or figures
+    for image in (image for figure in chosen for image in figure.findall(nodes.image)):
+        return f"_images/{Path(image['uri']).name}", image.get("alt", "")
+    return FRONT_PICTURE, "A wall of 72 small heatmaps: each head of an encoder, reading one sentence"
+
+
+def drawn(app: Sphinx, picture: str) -> str:
+    """The PNG of a picture that is to be drawn as one when all files are written: previews of links show no SVG."""
+    path = Path(picture)
+    if path.suffix != ".svg":
+        return picture
+    app.__dict__.setdefault("book_cards", set()).add(picture)
+    return path.with_suffix(".png").as_posix()
+
+
+def draw_cards(app: Sphinx, exception: Exception | None) -> None:
+    if exception is None and app.builder.format == "html":
+        for picture in sorted(app.__dict__.get("book_cards", ())):
+            svg = Path(app.outdir, picture)
+            figures.as_png(svg, svg.with_suffix(".png"))
+
+
+def describe(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
+    """Write what search engines and previews of links say of a page into its head."""
+    if doctree is None:
+        return
+    said = {"og:type": "article", "og:title": context["title"], "og:site_name": app.config.html_title}
+    text = description(doctree, app.config.language)
+    if text:
+        said["og:description"] = text
+    if app.config.html_baseurl:
+        picture, alt = card(doctree, page)
+        picture = drawn(app, picture)
+        said["og:url"] = urljoin(app.config.html_baseurl, app.builder.get_target_uri(page))
+        said |= {"og:image": urljoin(app.config.html_baseurl, picture), "og:image:alt": alt}
+    tags = [f'<meta property="{name}" content="{html.escape(one, quote=True)}" />' for name, one in said.items()]
+    if text:
+        tags.append(f'<meta name="description" content="{html.escape(text, quote=True)}" />')
+    if "og:image" in said:
+        tags.append('<meta name="twitter:card" content="summary_large_image" />')
+    context["metatags"] = context.get("metatags", "") + "\n".join(tags) + "\n"
+
+
+def sitemap(addresses: list[str]) -> str:
+    """A list of pages as search engines read it (https://www.sitemaps.org/protocol.html)."""
+    lines = [f"  <url><loc>{html.escape(address)}</loc></url>" for address in addresses]
+    head = '<?xml version="1.0" encoding="UTF-8"?>\n<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n'
+    return head + "\n".join(lines) + "\n</urlset>\n"
+
+
+def write_sitemap(app: Sphinx, exception: Exception | None) -> None:
+    if exception is None and app.builder.format == "html" and app.config.html_baseurl:
+        pages = [app.builder.get_target_uri(page) for page in sorted(app.env.found_docs)]
+        written = sitemap([urljoin(app.config.html_baseurl, page) for page in pages])
+        (Path(app.outdir) / "sitemap.xml").write_text(written, encoding="utf-8")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("config-inited", leave_out_what_leads_nowhere, priority=700)  # behind Jupyter Book
+    app.connect("config-inited", choose_version, priority=710)
+    app.connect("html-page-context", describe)
+    app.connect("build-finished", write_sitemap)
+    app.connect("build-finished", draw_cards)
+    return {"parallel_read_safe": True, "parallel_write_safe": False}  # remembers which cards to draw

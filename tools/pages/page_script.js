@@ -1,0 +1,22 @@
+// @ts-check
+/* What the pages of the book do beside the theme: the last part of the one script that tools/pages/finish.py joins. */
+(() => {
+  /** @type {Record<string, () => void>} */
+  const clicks = { "toggleFullScreen()": () => toggleFullScreen(), "window.print()": () => window.print() };
+  for (const button of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-click]")))
+    button.addEventListener("click", () => clicks[button.dataset.click ?? ""]());
+
+  /* What scrolls can be reached by the keyboard, and what does not is no tab stop. */
+  /** @type {NodeListOf<HTMLElement>} */
+  const frames = document.querySelectorAll("div.math, div.number-table, .pst-scrollable-table-container");
+  const look = () => {
+    for (const one of frames) {
+      if (one.scrollWidth > one.clientWidth) {
+        one.tabIndex = 0;
+      } else one.removeAttribute("tabindex");
+    }
+  };
+  look();
+  addEventListener("resize", look);
+  document.fonts.ready.then(look);
+})();
