@@ -95,7 +95,7 @@ def test_a_list_without_chapters_is_named(name: str, tmp_path: Path, monkeypatch
     monkeypatch.setattr(notebooks, "ROOT", tmp_path)
     monkeypatch.setattr(notebooks, "CHAPTERS", tmp_path / "chapters")
     for each in ("_toc.yml", "chapters/index.md"):
-        shutil.copy(Path(chapter.__file__).parents[1] / each, tmp_path / each)
+        shutil.copy(Path(chapter.__file__).parents[2] / each, tmp_path / each)
     (tmp_path / name).write_text("nothing\n", encoding="utf-8")
     with pytest.raises(ValueError, match=rf"^{re.escape(name)} lists no chapter with a number: put one back"):
         chapter.make("topic", "A title")

@@ -196,5 +196,5 @@ def test_pages_have_names_and_numbers(tmp_path: Path) -> None:
 
 
 def ran(*arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, str(Path(look.__file__)), *arguments]
+    command = [sys.executable, "-m", look.__name__, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)

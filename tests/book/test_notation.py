@@ -85,7 +85,8 @@ def is_known(atom: str, known: set[str]) -> bool:
 
 def unknown_symbols(formula: str, known: set[str]) -> set[str]:
     """Symbols of a formula that no table has, or with something in an index's place that is no index."""
-    plain = STYLES.sub("", WORDS.sub(" ", bold(formula)))
+    plain = re.sub(r"\\(?:bar|hat|tilde)\{(.)\}", r"\1", bold(formula))  # an accent on one letter, before its index
+    plain = STYLES.sub("", WORDS.sub(" ", plain))
     greek = set(GREEK.findall(plain)) - known
     plain = GREEK.sub(" ", plain).replace(r"\top", "⊤")
     plain = re.sub(r"(?<![A-Za-z\\])e(?![A-Za-z_])", "", plain)  # Euler's number

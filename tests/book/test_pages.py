@@ -223,24 +223,23 @@ def test_on_a_phone_columns_scroll_and_sentences_wrap(browser: Browser, site: st
     page.close()
 
 
-def test_on_a_phone_a_figure_that_nearly_fits_shrinks_and_a_wide_one_scrolls(browser: Browser, site: str) -> None:
+def test_on_a_phone_no_figure_scrolls(browser: Browser, site: str) -> None:
     page = browser.new_page(viewport={"width": 390, "height": 900})
-    over = {}
+    fits = {}
     for name in ("chapters/22_heads_composed_anew", HEATMAPS):
         page.goto(f"{site}{name}.html")
         page.evaluate(NEAR)
         page.wait_for_function(
             "() => [...document.querySelectorAll('.figure-frame img')].every((one) => one.naturalWidth)"
         )
-        over[name] = page.evaluate(
-            """() => [...document.querySelectorAll(".figure-frame img")].map(
-                (image) => image.naturalWidth <= 420
-                    ? image.getBoundingClientRect().width <= image.parentElement.clientWidth
-                    : image.parentElement.scrollWidth > image.parentElement.clientWidth)"""
+        fits[name] = page.evaluate(
+            """() => [...document.querySelectorAll(".figure-frame img")].filter((one) => one.checkVisibility()).map(
+                (image) => image.parentElement.scrollWidth <= image.parentElement.clientWidth
+                    && image.getBoundingClientRect().width <= image.parentElement.clientWidth)"""
         )
     page.close()
-    assert len(over["chapters/22_heads_composed_anew"]) > 3
-    assert all(map(all, over.values())), over
+    assert len(fits["chapters/22_heads_composed_anew"]) >= 3
+    assert all(map(all, fits.values())), fits
 
 
 def test_search_finds_a_chapter_without_a_server(browser: Browser, site: str) -> None:

@@ -15,7 +15,7 @@ from tools.notebooks import notebooks
 pytest_plugins = ["pytester"]
 
 FILES = {
-    "conftest.py": 'pytest_plugins = ("a_plugin",)',
+    "conftest.py": 'pytest_plugins = ("tools.development.a_plugin",)',
     "requirements.txt": "torch",
     "README.md": "words",
     "mhalib/__init__.py": "from . import data\nfrom .masks import causal\nfrom .layers import Layer\n",

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 BODY = ""  # stands for what a file does when it is imported
-DOTTED = re.compile(r"\b(?:mhalib(?:_classroom)?|tools)(?:\.\w+)+")
+DOTTED = re.compile(r"\b(?:mhalib(?:_classroom)?|tools)(?:\.(?!txt\b)\w+)+")  # mhalib.txt is a file
 PACKAGES = ("mhalib", "mhalib_classroom", "tools")
 FOLDERS_OF_MODULES = ("tests", "tests/book", "tests/library")  # imported by their bare names
 

@@ -35,6 +35,7 @@ from nbformat import NotebookNode
 from tools.notebooks import notebooks, statements
 from tools.teaching import exercises
 
+ROOT = Path(__file__).resolve().parents[2]
 FOLDER = notebooks.ROOT / "mhalib/results"
 KEY = "results"
 NUM_SEEDS = 5
@@ -166,7 +167,7 @@ def measure(path: Path, jobs: int = 1) -> dict[str, Any]:
 def _run_apart(path: Path, cells: list[tuple[str, dict[str, str]]], seed: int, jobs: int) -> dict[str, Any]:
     """What `one` answers, from an interpreter of its own, which has its share of the processors."""
     print(f"{path.stem}: seed {seed}", file=sys.stderr, flush=True)
-    environment = {**os.environ, "MPLBACKEND": "agg", "PYTHONHASHSEED": "0", "PYTHONPATH": str(notebooks.ROOT)}
+    environment = {**os.environ, "MPLBACKEND": "agg", "PYTHONHASHSEED": "0", "PYTHONPATH": str(ROOT)}
     if jobs > 1:
         environment["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // jobs))
     with tempfile.TemporaryDirectory() as folder:

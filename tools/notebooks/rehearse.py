@@ -175,7 +175,7 @@ def one(path: Path, answer: Path) -> None:
     """The run, in the interpreter that `run` started for it."""
     recorder = Recorder()
     root = ["-c", str(notebooks.ROOT / "pyproject.toml"), "--rootdir", str(notebooks.ROOT)]
-    plugins = ["-p", "nbval_statements", "-p", "no:cacheprovider"]
+    plugins = ["-p", "tools.notebooks.nbval_statements", "-p", "no:cacheprovider"]
     status = pytest.main(["--nbval", "--nbval-current-env", *root, *plugins, str(path)], plugins=[recorder])
     if status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and recorder.cells:
         answer.write_text(json.dumps(vars(recorder)), encoding="utf-8")
