@@ -56,7 +56,7 @@ def unpacked(build: Path, folder: Path) -> Path:
     starts = sorted(build.rglob("chapters/index.html"), key=lambda path: len(path.parts))
     if not starts:
         raise ValueError(f"AGAINST={str(build)!r} holds no chapters/index.html: name a folder or a zip of a build")
-    return starts[0].parents[2]
+    return starts[0].parents[1]
 
 
 def fingerprint(html: Path, page: str) -> str:
