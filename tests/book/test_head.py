@@ -145,3 +145,22 @@ def test_on_a_phone_the_picture_of_the_head_fills_the_width(browser: Browser, si
     assert plate["width"] > 320
     assert plate["ratio"] == pytest.approx(1, abs=0.02)
     page.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_place_of_the_picture_of_the_head_is_kept_until_it_is_loaded(browser: Browser, site: str, width: int) -> None:
+    """So that nothing moves under a reader's eyes."""
+    page = browser.new_page(viewport={"width": width, "height": 844})
+    heights = []
+    for blocked in (True, False):
+        if blocked:
+            page.route("**/*.svg", lambda route: route.abort())
+        else:
+            page.unroute("**/*.svg")
+        page.goto(f"{site}chapters/07_per_head_heatmaps.html")
+        if not blocked:
+            page.evaluate(LOADED)
+        heights.append(page.locator("figure.opening img.only-light").bounding_box()["height"])
+    page.close()
+    assert heights[0] == pytest.approx(heights[1], abs=1)
+    assert heights[1] > 300

@@ -21,7 +21,7 @@ from sphinx.application import Sphinx
 
 from tools.pages import catalogues
 
-OPENING = "opening"
+OPENING, IN_SMALL = "opening", "in-small"
 RUN_IN_COLAB = "Run this page yourself: Colab, set-up, imports"
 RUN = "Run this page yourself: set-up, imports"
 BELOW = ", from further down this page."
@@ -139,6 +139,7 @@ def plate(figure: nodes.figure, say: Callable[[str], str]) -> nodes.figure:
     frame["classes"] = ["opening-frame"]
     for image in frame.findall(nodes.image):
         image["alt"] = f"{say(DESCRIBED_BELOW)} {number}"
+        image["classes"] = [*image["classes"], IN_SMALL]
     link = nodes.reference("", number, internal=True, refuri=f"#{figure['ids'][0]}")
     said = nodes.caption("", "", *first_sentence(caption), nodes.Text(" "), link, nodes.Text(say(BELOW)))
     return nodes.figure("", frame, said, classes=[OPENING], ids=["opening-figure"])
