@@ -171,7 +171,7 @@ def join_masks(
     if is_symbolic(mask):
         mask.check()
         mask = None if mask.hides_nothing(num_queries, num_kvpairs) else mask
-    elif mask is not None:
+    elif mask is not None and not isinstance(mask, fx.Proxy):
         require_tensor("mask", mask)
         if mask.dim() == 3:
             raise ValueError(

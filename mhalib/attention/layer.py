@@ -324,7 +324,7 @@ class MultiHeadAttention(HeadsOfLayer):
 
     def _fused(self, q: Tensor, k: Tensor, v: Tensor, allowed: Allowed) -> Tensor:
         """What each head found, (B, h, Q, value_dim), by torch's kernel."""
-        if not self._has_equal_groups():
+        if self.num_kv_heads != self.num_heads and not self._has_equal_groups():
             k, v = self._for_each_head(k), self._for_each_head(v)
         dropout = self.dropout if self.training else 0.0
         if self._score_functions:  # beside the kernel, so that watching changes no number
