@@ -226,10 +226,10 @@ class MultiHeadAttention(HeadsOfLayer):
 
     def project(self, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q (B, h, Q, d), k (B, num_kv_heads, K, d) and v (B, num_kv_heads, K, value_dim)."""
-        q = self.W_q(queries).unflatten(-1, (self.num_heads, self.head_dim))  # (B, Q, h, d)
-        k = self.W_k(keys).unflatten(-1, (self.num_kv_heads, self.head_dim))
-        v = self.W_v(values).unflatten(-1, (self.num_kv_heads, self.value_dim))
-        return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+        q = self.W_q(queries).unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
+        k = self.W_k(keys).unflatten(-1, (self.num_kv_heads, self.head_dim)).transpose(1, 2)
+        v = self.W_v(values).unflatten(-1, (self.num_kv_heads, self.value_dim)).transpose(1, 2)
+        return q, k, v
 
     def project_with_cache(
         self, queries: Tensor, keys: Tensor, values: Tensor, cache: Cache | None
