@@ -187,12 +187,12 @@ class MultiHeadAttention(HeadsOfLayer):
         needs_weights = need_weights or not replaced.isdisjoint(_BETWEEN_STEPS)
         num_kvpairs = keys.shape[1] + (0 if cache is None else len(cache))
         mask = self._join_masks(queries, num_kvpairs, valid_lens, mask)
+
+        q, k, v = self.project_with_cache(queries, keys, values, cache)
         allowed = ALL
         if mask is not None:
             needs_matrix = needs_weights or "added" in replaced or bool(self._score_functions)
             allowed = resolve(mask, queries, num_kvpairs, needs_matrix)
-
-        q, k, v = self.project_with_cache(queries, keys, values, cache)
         if needs_weights:
             if self.num_kv_heads != self.num_heads:
                 k, v = self._for_each_head(k), self._for_each_head(v)
