@@ -2,7 +2,8 @@
 
 from .cache import Cache, KeyValueCache, QuantisedCache
 from .functional import attend, masked_softmax, merge_heads, split_heads, transpose_output, transpose_qkv
-from .layer import HeadSlices, MultiHeadAttention
+from .heads import HeadSlices
+from .layer import MultiHeadAttention
 from .masks import Band, SymbolicMask, causal_mask, padding_mask
 from .patterns import AllOf, AnyOf, GlobalTokens, Strided, num_pairs
 from .positions import (

@@ -19,7 +19,7 @@ from .._validate import (
     require_scores,
     require_tensor,
 )
-from . import _fast, _kept
+from . import kernels
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
@@ -103,9 +103,9 @@ def attend(
     require_flag("need_weights", need_weights)
     require_scale(scale)
     if not need_weights:
-        return _fast.fused(q, k, v, mask, dropout, scale), None
-    weights = _kept.weights(q, k, mask, scale)
-    return _fast.average(weights, v, dropout), weights
+        return kernels.fused(q, k, v, mask, dropout, scale), None
+    weights = kernels.weights(q, k, mask, scale)
+    return kernels.average(weights, v, dropout), weights
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
@@ -122,4 +122,4 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     """
     require_scores(scores)
     require_mask(mask, scores.shape, scores.device)
-    return _fast.softmax_(scores.clone(), mask)
+    return kernels.softmax_(scores.clone(), mask)

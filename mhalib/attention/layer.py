@@ -2,70 +2,42 @@
 
 from __future__ import annotations
 
-import warnings
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
+from torch.nn import functional as F
 
-from .._validate import (
-    as_list,
-    require_choice,
-    require_count,
-    require_divisible,
-    require_flag,
-    require_function,
-    require_mask,
-    require_positive,
-    require_probability,
-    require_scale,
-    require_tensor,
+from . import kernels
+from ._arguments import (
+    ALL,
+    Allowed,
+    check_inputs,
+    join_masks,
+    require_rotary,
+    require_settings,
+    resolve,
+    sizes_of_heads,
+    takes_mask,
 )
-from . import _fast, _kept
-from ._foreign import names_of_this_book
-from .cache import Cache, KeyValueCache, require_cache
-from .functional import _merge_heads, _split_heads
-from .masks import SymbolicMask, is_symbolic, padding_mask
-from .positions import ROTARY, Scaling, require_rotary_width, require_scaling, rotary_positions
+from ._other_names import names_of_arguments, names_of_this_book, refuse_other_names
+from .cache import Cache, KeyValueCache
+from .heads import HeadsOfLayer
+from .masks import Mask
+from .positions import ROTARY, Scaling, rotary_positions
 
-Mask = Tensor | SymbolicMask
-_STEPS = (
-    "forward",
-    "_join_masks",
-    "project",
-    "project_with_cache",
-    "place",
-    "note_keys",
-    "score",
-    "added",
-    "mix_scores",
-    "softmax",
-    "mix_weights",
-    "average",
-    "gate",
-    "merge",
-)
-_SCORE_STEPS = ("score", "mix_scores", "softmax")
-HeadFunction = Callable[[Tensor], "Tensor | None"]
+_SCORE_STEPS = frozenset(("score", "added", "mix_scores", "softmax"))
+_BETWEEN_STEPS = frozenset(("score", "mix_scores", "softmax", "mix_weights", "average"))
+_MIXING_STEPS = frozenset(("mix_scores", "mix_weights"))
+_OTHER_STEPS = ("forward", "_join_masks", "project", "project_with_cache", "place", "note_keys", "gate", "merge")
+_STEPS = _SCORE_STEPS.union(_BETWEEN_STEPS, _OTHER_STEPS)
+_HEAD_BY_HEAD = frozenset(("_join_masks", "score", "added", "softmax", "average", "gate"))
 
 
-class HeadSlices(NamedTuple):
-    """What belongs to one head: rows of W_q, W_k and W_v (and of their biases), columns of W_o."""
-
-    q: slice
-    k: slice
-    v: slice
-    o: slice
-
-
-class MultiHeadAttention(nn.Module):
+class MultiHeadAttention(HeadsOfLayer):
     """h heads look at the same tokens through projections of their own; W_o mixes what they found.
 
     A pass goes through *project → mix_scores → softmax → mix_weights → average → gate → merge → W_o*. A variant of the
-    layer is a subclass that replaces some of these methods; where neither scores nor weights are touched on their way,
+    layer is a subclass that replaces some of these methods; where none between the scores and the average is replaced,
     `need_weights=False` takes torch's fused kernel.
 
     Args:
@@ -102,9 +74,6 @@ class MultiHeadAttention(nn.Module):
     is_variant = False
     """Whether a subclass has replaced a step of the pass. What must know the steps, such as a converter, refuses it."""
 
-    is_split = False
-    """Whether it has the heads of one process alone, see `mhalib.parallel.split`."""
-
     takes_layer_number = False
     """Whether the layer wants to know, as `layer_number`, which of its model's layers it is, counted from 0."""
 
@@ -115,20 +84,16 @@ class MultiHeadAttention(nn.Module):
     shared_by_layers: tuple[str, ...] = ()
     """Names of parameters that a model has once for all its layers of one kind."""
 
-    _looks_at_scores = False
-    _looks_between = False
-    _adds = False
-    _mixes_heads = False
-    _HEADS_OWN = frozenset(f"{name}.{part}" for name in ("W_q", "W_k", "W_v", "W_o") for part in ("weight", "bias"))
+    _replaced: frozenset[str] = frozenset()  # steps that the class has of its own
+    _given_masks = _MIXING_STEPS  # steps that take an argument `mask`
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        replaced = {step for step in _STEPS if getattr(cls, step) is not getattr(MultiHeadAttention, step)}
-        cls.is_variant = bool(replaced)
-        cls._adds = "added" in replaced
-        cls._mixes_heads = not replaced <= {"_join_masks", "score", "added", "softmax", "average", "gate"}
-        cls._looks_at_scores = not replaced.isdisjoint(_SCORE_STEPS)
-        cls._looks_between = cls._looks_at_scores or not replaced.isdisjoint(("mix_weights", "average"))
+        own = {step: getattr(cls, step) for step in _STEPS}
+        cls._replaced = frozenset(step for step in own if own[step] is not getattr(MultiHeadAttention, step))
+        cls._given_masks = frozenset(step for step in _MIXING_STEPS if takes_mask(own[step]))
+        cls.is_variant = bool(cls._replaced)
+        cls._mixes_heads = not cls._replaced <= _HEAD_BY_HEAD
 
     @names_of_this_book
     def __init__(
@@ -152,51 +117,25 @@ class MultiHeadAttention(nn.Module):
         out_bias: bool | None = None,
     ) -> None:
         super().__init__()
-        require_count("num_hiddens", num_hiddens)
-        require_count("num_heads", num_heads)
-        if head_dim is None:
-            require_divisible("num_hiddens", num_hiddens, num_heads)
-            head_dim = num_hiddens // num_heads
-        sizes = {
-            "query_size": num_hiddens if query_size is None else query_size,
-            "key_size": num_hiddens if key_size is None else key_size,
-            "value_size": num_hiddens if value_size is None else value_size,
-            "head_dim": head_dim,
-            "value_dim": head_dim if value_dim is None else value_dim,
-            "num_kv_heads": num_heads if num_kv_heads is None else num_kv_heads,
-        }
-        for name, size in sizes.items():
-            require_count(name, size)
-        require_probability("dropout", dropout)
-        require_scale(scale)
-        require_flag("bias", bias)
-        require_choice("positions", positions, ("none", *ROTARY))
-        require_positive("rotary_base", rotary_base)
-        if num_heads % sizes["num_kv_heads"]:
-            raise ValueError(f"num_heads={num_heads} is not divisible by num_kv_heads={num_kv_heads}")
-        if out_bias is not None:
-            require_flag("out_bias", out_bias)
-        if positions in ROTARY and rotary_dim is None and head_dim % 2:
-            raise ValueError(f"rotary positions need an even head_dim, got {head_dim}")
-        if rotary_dim is not None:
-            require_rotary_width("rotary_dim", rotary_dim, head_dim)
-            if rotary_dim % 2:
-                raise ValueError(f"rotary positions need an even rotary_dim, got {rotary_dim}")
-        require_scaling("rotary_scaling", rotary_scaling)
-        for name, given in (("rotary_dim", rotary_dim), ("rotary_scaling", rotary_scaling)):
-            if given is not None and positions not in ROTARY:
-                raise ValueError(f"{name}={given!r:.80} cannot be: positions={positions!r} turns nothing")
-        self.num_hiddens, self.num_heads, self.dropout = int(num_hiddens), int(num_heads), float(dropout)
-        self.query_size, self.key_size, self.value_size, self.head_dim, self.value_dim, self.num_kv_heads = (
-            int(size) for size in sizes.values()
+        require_settings(dropout, bias, out_bias, scale)
+        sizes = sizes_of_heads(
+            num_hiddens,
+            num_heads,
+            query_size=query_size,
+            key_size=key_size,
+            value_size=value_size,
+            head_dim=head_dim,
+            value_dim=value_dim,
+            num_kv_heads=num_kv_heads,
         )
+        require_rotary(positions, sizes["head_dim"], rotary_base, rotary_dim, rotary_scaling)
+        self.num_hiddens, self.dropout = sizes["num_hiddens"], float(dropout)
+        self.query_size, self.key_size, self.value_size = (sizes[f"{name}_size"] for name in ("query", "key", "value"))
+        self.head_dim, self.value_dim = sizes["head_dim"], sizes["value_dim"]
+        self._number_heads(sizes["num_heads"], sizes["num_kv_heads"])
         self._scale_given = None if scale is None else float(scale)
         is_rotary = positions in ROTARY
         self.positions = rotary_positions(positions, rotary_base, rotary_dim, rotary_scaling) if is_rotary else None
-        self.num_heads_made = self.num_heads
-        self.head_numbers = tuple(range(num_heads))  # kept by the heads that `keep_heads` leaves
-        self.kv_head_of = tuple(i * self.num_kv_heads // num_heads for i in range(num_heads))
-        self._head_functions: OrderedDict[int, HeadFunction] = OrderedDict()
         self.W_q = nn.Linear(self.query_size, self.num_heads * self.head_dim, bias=bias)
         self.W_k = nn.Linear(self.key_size, self.num_kv_heads * self.head_dim, bias=bias)
         self.W_v = nn.Linear(self.value_size, self.num_kv_heads * self.value_dim, bias=bias)
@@ -215,7 +154,6 @@ class MultiHeadAttention(nn.Module):
         """What scores are multiplied by."""
         return self.head_dim**-0.5 if self._scale_given is None else self._scale_given
 
-    @names_of_this_book
     def forward(
         self,
         queries: Tensor,
@@ -244,22 +182,31 @@ class MultiHeadAttention(nn.Module):
         Returns:
             output (B, Q, D), and weights (B, h, Q, K), what multiplies the values, before dropout; or `None`.
         """
-        self._check_inputs(queries, keys, values)
-        require_flag("need_weights", need_weights)
-        if cache is not None:
-            require_cache("cache", cache)
+        check_inputs(self, queries, keys, values, need_weights, cache)
+        replaced = self._replaced | (self.__dict__.keys() & _STEPS)  # by the class, or on this layer alone
+        needs_weights = need_weights or not replaced.isdisjoint(_BETWEEN_STEPS)
         num_kvpairs = keys.shape[1] + (0 if cache is None else len(cache))
         mask = self._join_masks(queries, num_kvpairs, valid_lens, mask)
+
         q, k, v = self.project_with_cache(queries, keys, values, cache)
-        if need_weights or self._looks_between:
+        allowed = ALL
+        if mask is not None:
+            needs_matrix = needs_weights or "added" in replaced or bool(self._score_functions)
+            allowed = resolve(mask, queries, num_kvpairs, needs_matrix)
+        if needs_weights:
             if self.num_kv_heads != self.num_heads:
                 k, v = self._for_each_head(k), self._for_each_head(v)
             noted = self.note_keys(keys, cache)
-            weights = self._weigh(q, k, _matrix(mask, q, num_kvpairs), queries, noted)
-            weights = self.mix_weights(weights, queries, noted)
+            if replaced.isdisjoint(_SCORE_STEPS) and not self._score_functions:
+                weights = kernels.weights(q, k, allowed.matrix, self._scale_given)  # score and softmax, in less memory
+            else:
+                # scores have no name, so that their memory is free again, or used again, as soon as can be
+                weights = self.softmax(self._scores(q, k, allowed.matrix, queries, noted), allowed.matrix)
+            if "mix_weights" in replaced:
+                weights = self._mixed("mix_weights", weights, queries, noted, allowed.matrix)
             found = self.average(weights, v)
         else:
-            found, weights = self._fused(q, k, v, mask), None
+            found, weights = self._fused(q, k, v, allowed), None
         del q, k, v
         found = self.gate(found, queries)
         for function in self._head_functions.values():
@@ -269,14 +216,20 @@ class MultiHeadAttention(nn.Module):
 
     if TYPE_CHECKING:
         __call__ = forward
+    else:
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            """`forward`, after a look at the names of arguments. A decorator would do, but torch.fx takes none."""
+            if not _INPUTS.issuperset(kwargs) and "forward" not in self._replaced:
+                refuse_other_names(kwargs, _INPUTS)
+            return super().__call__(*args, **kwargs)
 
     def project(self, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q (B, h, Q, d), k (B, num_kv_heads, K, d) and v (B, num_kv_heads, K, value_dim)."""
-        return (
-            _split_heads(self.W_q(queries), self.num_heads, self.head_dim),
-            _split_heads(self.W_k(keys), self.num_kv_heads, self.head_dim),
-            _split_heads(self.W_v(values), self.num_kv_heads, self.value_dim),
-        )
+        q = self.W_q(queries).unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
+        k = self.W_k(keys).unflatten(-1, (self.num_kv_heads, self.head_dim)).transpose(1, 2)
+        v = self.W_v(values).unflatten(-1, (self.num_kv_heads, self.value_dim)).transpose(1, 2)
+        return q, k, v
 
     def project_with_cache(
         self, queries: Tensor, keys: Tensor, values: Tensor, cache: Cache | None
@@ -300,28 +253,36 @@ class MultiHeadAttention(nn.Module):
 
     def score(self, q: Tensor, k: Tensor) -> Tensor:
         """q (B, h, Q, d) and k (B, h, K, d) -> scores (B, h, Q, K)."""
-        return _fast.scores(q, k, self._scale_given)
+        return kernels.scores(q, k, self._scale_given)
 
     def added(self, num_queries: int, num_kvpairs: int) -> Tensor | None:
         """What is added to all examples' scores, broadcastable to (h, Q, K); `None` is nothing. Torch's fused kernel
         takes it, too."""
         return None
 
-    def mix_scores(self, scores: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
-        """Scores (B, h, Q, K) -> scores. `queries` is the layer's input, `keys` what `note_keys` made of that."""
+    def mix_scores(self, scores: Tensor, queries: Tensor, keys: Tensor, *, mask: Tensor | None = None) -> Tensor:
+        """Scores (B, h, Q, K) -> scores. `queries` is the layer's input, `keys` what `note_keys` made of that.
+
+        `mask` is boolean and broadcastable to (B, h, Q, K), or `None`. Scores that it hides are still in place: a step
+        that takes scores of other queries or keys together must leave them out, or it reads what it may not see. A
+        variant whose step has no argument `mask` is called without it.
+        """
         return scores
 
     def softmax(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         """Scores (B, h, Q, K) -> weights, 0 where `mask` is False. May write over `scores`."""
-        return _fast.softmax_(scores, mask)
+        return kernels.softmax_(scores, mask)
 
-    def mix_weights(self, weights: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
-        """Weights (B, h, Q, K) -> weights. Set `rows_sum_to_one` to what is true of them."""
+    def mix_weights(self, weights: Tensor, queries: Tensor, keys: Tensor, *, mask: Tensor | None = None) -> Tensor:
+        """Weights (B, h, Q, K) -> weights; arguments as in `mix_scores`. Set `rows_sum_to_one` to what is true of
+        them."""
         return weights
 
     def average(self, weights: Tensor, v: Tensor) -> Tensor:
         """Weights (B, h, Q, K) and v (B, h, K, value_dim) -> what each head found, (B, h, Q, value_dim)."""
-        return _fast.average(weights, v, self.dropout if self.training else 0.0)
+        if self.training and self.dropout:
+            weights = F.dropout(weights, self.dropout)
+        return weights @ kernels.in_rows(v)
 
     def gate(self, found: Tensor, queries: Tensor) -> Tensor:
         """What each head found, (B, h, Q, value_dim) -> the same, turned up or down. `queries` is the layer's input."""
@@ -329,215 +290,49 @@ class MultiHeadAttention(nn.Module):
 
     def merge(self, found: Tensor) -> Tensor:
         """(B, h, Q, value_dim) -> (B, Q, h * value_dim), what W_o reads."""
-        return _merge_heads(found)
+        return found.transpose(1, 2).flatten(2)
 
     def new_cache(self, max_tokens: int = 0) -> Cache:
         """An empty cache that fits the layer, with memory for `max_tokens` taken ahead."""
         return KeyValueCache(max_tokens)
 
-    def head_slices(self, head: int) -> HeadSlices:
-        """Which rows of W_q, W_k and W_v and which columns of W_o belong to a head.
-
-        Args:
-            head: its place among the heads that the layer has, from 0; see `head_numbers`.
-
-        Raises:
-            TypeError, ValueError: it is no integer, or there is no such head.
-        """
-        require_count("head", head, minimum=0)
-        if head >= self.num_heads:
-            raise ValueError(f"head={head}, but the layer has num_heads={self.num_heads}")
-        d, width, shared = self.head_dim, self.value_dim, self.kv_head_of[head]
-        return HeadSlices(
-            slice(head * d, (head + 1) * d),
-            slice(shared * d, (shared + 1) * d),
-            slice(shared * width, (shared + 1) * width),
-            slice(head * width, (head + 1) * width),
-        )
-
-    def keep_heads(self, heads: Iterable[int]) -> None:
-        """Reduce the layer to these heads: the others' rows of W_q, W_k and W_v and columns of W_o go. Keys and values
-        that heads share stay as long as one of these heads is left.
-
-        The projections are new modules with new parameters. `head_numbers` says which heads are left.
-
-        Args:
-            heads: their places among the heads that the layer has, from 0, in order. None leaves a layer that returns
-                the bias of W_o.
-
-        Raises:
-            ValueError: there is no such head, or the order is another.
-            TypeError: the layer is a variant that replaces steps or has weights that do not belong to one head, and has
-                no `keep_heads` of its own. One that has calls this one for the four projections.
-        """
-        heads = as_list("heads", heads)
-        if self.is_split:
-            raise ValueError("the layer is split over processes: remove heads before it is split")
-        for head in heads:
-            self.head_slices(head)
-        if heads != sorted(set(heads)):
-            raise ValueError(f"heads={heads} must be in order, each once")
-        others = {name for name, _ in self.named_parameters()} - self._HEADS_OWN
-        if (others or self._mixes_heads) and type(self).keep_heads is MultiHeadAttention.keep_heads:
-            raise TypeError(
-                f"{type(self).__name__} replaces steps or has weights that are not one head's own, {sorted(others)}, "
-                "and does not say how to remove heads: it needs a method keep_heads"
-            )
-        shared = sorted({self.kv_head_of[head] for head in heads})
-        owner = {self.kv_head_of[head]: head for head in reversed(heads)}
-        slices = [self.head_slices(head) for head in heads]
-        kv_slices = [self.head_slices(owner[kv_head]) for kv_head in shared]
-        self.W_q = _reduced(self.W_q, [one.q for one in slices], 0)
-        self.W_k = _reduced(self.W_k, [one.k for one in kv_slices], 0)
-        self.W_v = _reduced(self.W_v, [one.v for one in kv_slices], 0)
-        self.W_o = _reduced(self.W_o, [one.o for one in slices], 1)
-        self.hold_heads(heads, shared)
-
-    def hold_heads(self, heads: Sequence[int], shared: Sequence[int]) -> None:
-        """Say that the projections now have the rows of these heads alone, and of these keys and values: what
-        `keep_heads` and `mhalib.parallel.split` call when they have changed them.
-
-        Args:
-            heads: their places among the heads that the layer had, in order.
-            shared: the places of the keys and values among those that it had, in order; all that the heads use.
-        """
-        self.head_numbers = tuple(self.head_numbers[head] for head in heads)
-        self.kv_head_of = tuple(shared.index(self.kv_head_of[head]) for head in heads)
-        self.num_heads, self.num_kv_heads = len(heads), len(shared)
-
-    def on_heads(self, function: HeadFunction) -> RemovableHandle:
-        """Let `function` see what the heads found, (B, h, Q, value_dim), at each pass, before W_o mixes it.
-
-        What it returns, if not `None`, goes on instead: so heads are watched, gated and switched off.
-
-        Returns:
-            a handle; its `remove()` ends it, and it may stand in a `with`.
-        """
-        require_function("function", function)
-        handle = RemovableHandle(self._head_functions)
-        self._head_functions[handle.id] = function
-        return handle
-
-    def _weigh(self, q: Tensor, k: Tensor, mask: Tensor | None, queries: Tensor, keys: Tensor) -> Tensor:
-        if self._looks_at_scores or self._adds or any(step in self.__dict__ for step in _SCORE_STEPS):
-            # scores have no name here, so that their memory is free again, or used again, as soon as can be
-            return self.softmax(self.mix_scores(self._add(self.score(q, k)), queries, keys), mask)
-        return _kept.weights(q, k, mask, self._scale_given)
-
-    def _add(self, scores: Tensor) -> Tensor:
-        added = self.added(*scores.shape[-2:]) if self._adds else None
-        return scores if added is None else scores + added.to(scores.dtype)
-
-    def _for_each_head(self, x: Tensor) -> Tensor:
-        """(B, num_kv_heads, K, width) -> (B, h, K, width)."""
-        if x.shape[1] == self.num_heads:
-            return x
-        if not self._has_equal_groups():
-            return x[:, list(self.kv_head_of)]
-        group = self.num_heads // self.num_kv_heads
-        return x[:, :, None].expand(-1, -1, group, -1, -1).flatten(1, 2)
-
-    def _fused(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | None) -> Tensor:
-        if not self._has_equal_groups():
-            k, v = self._for_each_head(k), self._for_each_head(v)
-        added = self.added(q.shape[2], k.shape[2]) if self._adds else None
-        if added is not None:
-            matrix = _matrix(mask, q, k.shape[2])
-            return _fast.fused_with(
-                q, k, v, added.to(q.dtype), matrix, self.dropout if self.training else 0.0, self._scale_given
-            )
-        is_causal = is_symbolic(mask) and mask.is_causal()
-        matrix = None if is_causal else _matrix(mask, q, k.shape[2])
-        return _fast.fused(q, k, v, matrix, self.dropout if self.training else 0.0, self._scale_given, is_causal)
-
-    def _has_equal_groups(self) -> bool:
-        if self.num_heads == self.num_kv_heads:
-            return True
-        group = self.num_heads // self.num_kv_heads
-        return self.kv_head_of == tuple(i // group for i in range(self.num_heads))
-
-    def _check_inputs(self, queries: Tensor, keys: Tensor, values: Tensor) -> None:
-        weight = self.W_o.weight
-        checked: Tensor | None = None
-        batch_size = width = 0
-        for name, x, own_width in (
-            ("queries", queries, self.query_size),
-            ("keys", keys, self.key_size),
-            ("values", values, self.value_size),
-        ):
-            if x is None or x is not checked:  # self-attention gives one tensor three times
-                require_tensor(name, x, rank=3)
-                if isinstance(weight, Tensor):  # a quantized projection has none
-                    if x.device != weight.device:
-                        raise ValueError(f"{name} is on {x.device}, but the layer's weights are on {weight.device}")
-                    if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
-                        raise TypeError(f"{name} is {x.dtype}, but the layer's weights are {weight.dtype}")
-                num_examples, _, width = x.shape
-                batch_size = num_examples if checked is None else batch_size
-                if num_examples != batch_size:
-                    raise ValueError(f"{name} holds {num_examples} examples, but queries holds {batch_size}")
-                checked = x
-            if width != own_width:
-                raise ValueError(f"{name} has width {width}, but the layer was made for {own_width}")
-        if values is not keys and keys.shape[1] != values.shape[1]:
-            raise ValueError(f"each key needs a value: {keys.shape[1]} keys, {values.shape[1]} values")
-        if self.positions is not None and queries.shape[1] != keys.shape[1]:
-            raise ValueError(
-                f"rotary positions are for self-attention: {queries.shape[1]} queries, but {keys.shape[1]} keys"
-            )
-
     def _join_masks(
         self, queries: Tensor, num_kvpairs: int, valid_lens: Tensor | None, mask: Mask | None
     ) -> Mask | None:
-        """One mask that allows what `valid_lens` and `mask` both allow; a band stays one as long as it can."""
+        """One mask that allows what `valid_lens` and `mask` both allow; a symbolic one stays so as long as it can."""
         if mask is None and valid_lens is None:
             return None
-        batch_size, num_queries = queries.shape[:2]
-        if is_symbolic(mask):
-            mask.check()
-            mask = None if mask.hides_nothing(num_queries, num_kvpairs) else mask
-        elif mask is not None:
-            require_tensor("mask", mask)
-            if mask.dim() == 3:
-                raise ValueError(
-                    f"mask has three axes, {tuple(mask.shape)}, and does not say which is missing: "
-                    "write mask[:, None] for one matrix per example, mask[None] for one per head"
-                )
-            require_mask(mask, (batch_size, self.num_heads, num_queries, num_kvpairs), queries.device)
-        if valid_lens is None:
-            return mask
-        real = padding_mask(valid_lens, num_kvpairs)
-        if valid_lens.shape not in ((batch_size,), (batch_size, num_queries)):
-            raise ValueError(
-                f"valid_lens has shape {tuple(valid_lens.shape)}, but needs ({batch_size},) for each example "
-                f"or ({batch_size}, {num_queries}) for each query"
-            )
-        if real.device != queries.device:
-            raise ValueError(f"valid_lens is on {real.device}, but queries is on {queries.device}")
-        matrix = _matrix(mask, queries, num_kvpairs)
-        return real if matrix is None else real & matrix
+        return join_masks(self, queries, num_kvpairs, valid_lens, mask)
+
+    def _scores(self, q: Tensor, k: Tensor, mask: Tensor | None, queries: Tensor, keys: Tensor) -> Tensor:
+        """q (B, h, Q, d) and k (B, h, K, d) -> scores (B, h, Q, K) as they enter the softmax."""
+        scores = self._mixed("mix_scores", self._plus_added(self.score(q, k)), queries, keys, mask)
+        if self._score_functions:
+            self._show_scores(scores, mask)
+            scores = scores.clone()  # the softmax may write over them, and somebody may have kept them
+        return scores
+
+    def _plus_added(self, scores: Tensor) -> Tensor:
+        added = self.added(*scores.shape[-2:])
+        return scores if added is None else scores + added.to(scores.dtype)
+
+    def _mixed(self, step: str, x: Tensor, queries: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
+        """Scores or weights (B, h, Q, K), mixed by the step of that name, which is given the mask if it takes one."""
+        mix = getattr(self, step)
+        is_given_mask = takes_mask(mix) if step in self.__dict__ else step in self._given_masks
+        return mix(x, queries, keys, mask=mask) if is_given_mask else mix(x, queries, keys)
+
+    def _fused(self, q: Tensor, k: Tensor, v: Tensor, allowed: Allowed) -> Tensor:
+        """What each head found, (B, h, Q, value_dim), by torch's kernel."""
+        if self.num_kv_heads != self.num_heads and not self._has_equal_groups():
+            k, v = self._for_each_head(k), self._for_each_head(v)
+        dropout = self.dropout if self.training else 0.0
+        if self._score_functions:  # beside the kernel, so that watching changes no number
+            self._show_scores(self._plus_added(self.score(q, self._for_each_head(k))), allowed.matrix)
+        added = self.added(q.shape[2], k.shape[2])
+        if added is not None:
+            return kernels.fused_with(q, k, v, added.to(q.dtype), allowed.matrix, dropout, self._scale_given)
+        return kernels.fused(q, k, v, allowed.matrix, dropout, self._scale_given, allowed.is_causal)
 
 
-def _matrix(mask: Mask | None, queries: Tensor, num_kvpairs: int) -> Tensor | None:
-    """The mask as booleans, for `queries` (..., Q, width)."""
-    if is_symbolic(mask):
-        return mask.matrix(queries.shape[-2], num_kvpairs, device=queries.device)
-    return mask
-
-
-def _reduced(projection: nn.Linear, kept: list[slice], axis: int) -> nn.Linear:
-    """The rows (axis 0) or columns (axis 1) in `kept` of a projection, as a new one."""
-    weight, bias = projection.weight, projection.bias
-    own = torch.tensor([i for one in kept for i in range(one.start, one.stop)], dtype=torch.long, device=weight.device)
-    with torch.device("meta"), warnings.catch_warnings():  # the weights come from the old one
-        warnings.filterwarnings("ignore", "Initializing zero-element tensors")
-        new = nn.Linear(
-            len(own) if axis else projection.in_features,
-            projection.out_features if axis else len(own),
-            bias=bias is not None,
-        )
-    new.weight = nn.Parameter(weight.detach().index_select(axis, own), requires_grad=weight.requires_grad)
-    if bias is not None:
-        kept_bias = bias.detach().clone() if axis else bias.detach().index_select(0, own)
-        new.bias = nn.Parameter(kept_bias, requires_grad=bias.requires_grad)
-    return new.train(projection.training)
+_INPUTS = names_of_arguments(MultiHeadAttention.forward)

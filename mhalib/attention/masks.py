@@ -142,6 +142,10 @@ class SymbolicMask(Protocol):
     def is_causal(self) -> bool: ...
 
 
+Mask = Tensor | SymbolicMask
+"""What layers and models take as a mask."""
+
+
 def is_symbolic(mask: object) -> TypeIs[SymbolicMask]:
     """Whether `mask` is known without its matrix."""
-    return isinstance(mask, Band) or (not isinstance(mask, Tensor) and hasattr(mask, "hides_nothing"))
+    return isinstance(mask, Band) or (not isinstance(mask, Tensor) and hasattr(type(mask), "hides_nothing"))

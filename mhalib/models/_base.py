@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from .._validate import require_count, require_kind, require_tensor, seen_extremes
 from ..attention import Band, Cache, MultiHeadAttention, make_positions
 from ..attention.cache import require_cache
-from ..attention.layer import Mask
+from ..attention.masks import Mask
 from ._padding import only_real, without_padding
 from .blocks import DecoderCache, DecoderLayer, EncoderLayer, make_norm
 from .description import LATER, Described, Description

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from .._validate import require_tensor, seen_extremes
 from ..attention import Band
-from ..attention.layer import Mask
+from ..attention.masks import Mask
 
 
 def only_real(is_real: Tensor | None, x: Tensor) -> Tensor | None:

@@ -21,7 +21,7 @@ from .._validate import (
     require_width,
 )
 from ..attention import Cache
-from ..attention.layer import Mask
+from ..attention.masks import Mask
 from .description import FFN_KINDS, NORM_KINDS, NORMS, Description, LayerOptions
 
 F = nn.functional

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from .._validate import require_attention, require_mask, require_scale, require_tensor
 from ..attention import MultiHeadAttention
-from ..attention.layer import Mask
+from ..attention._arguments import check_inputs
+from ..attention.masks import Mask
 from ._known import require_known
 
 _KNOWN_TURNS = ("interleaved", 10000.0, None, None)
@@ -89,7 +90,7 @@ def multi_head_attention_loops(
             f"layer turns its heads with pairs={turns.pairs!r}, base={turns.base}, width={turns.width} and "
             f"scaling={turns.scaling}: these loops know {_KNOWN_TURNS} alone"
         )
-    layer._check_inputs(queries, keys, values)
+    check_inputs(layer, queries, keys, values)
     layer._join_masks(queries, keys.shape[1], valid_lens, mask)  # raises where they do not fit
     batch_size, num_queries, num_kvpairs = queries.shape[0], queries.shape[1], keys.shape[1]
     allowed = torch.ones(batch_size, layer.num_heads, num_queries, num_kvpairs, dtype=torch.bool)

@@ -103,11 +103,11 @@ class ComposedAttention(MultiHeadAttention):
         (held,) = cache.notes.append(noted.flatten(2))
         return held.unflatten(2, noted.shape[2:])
 
-    def mix_scores(self, scores: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
+    def mix_scores(self, scores: Tensor, queries: Tensor, keys: Tensor, *, mask: Tensor | None = None) -> Tensor:
         """(B, h, Q, K) -> (B, h, Q, K)."""
         return self._composed(scores, self.before["query"](queries), keys[:, :, 0] if self.by_keys else None)
 
-    def mix_weights(self, weights: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
+    def mix_weights(self, weights: Tensor, queries: Tensor, keys: Tensor, *, mask: Tensor | None = None) -> Tensor:
         """(B, h, Q, K) -> (B, h, Q, K)."""
         return self._composed(weights, self.after["query"](queries), keys[:, :, 1] if self.by_keys else None)
 

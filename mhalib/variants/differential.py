@@ -105,7 +105,7 @@ class DifferentialAttention(MultiHeadAttention):
             mask = mask.repeat_interleave(2, -3)
         return super().softmax(scores, mask)
 
-    def mix_weights(self, weights: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
+    def mix_weights(self, weights: Tensor, queries: Tensor, keys: Tensor, *, mask: Tensor | None = None) -> Tensor:
         """(B, 2h, Q, K) -> (B, h, Q, K)."""
         return weights[:, 0::2] - self.second_weight * weights[:, 1::2]
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from .._validate import require_flag
 from ..attention import MultiHeadAttention, register
-from ..attention.layer import _reduced
+from ..attention.heads import reduced
 
 
 @register("gated")
@@ -57,7 +57,7 @@ class GatedAttention(MultiHeadAttention):
         """As in `MultiHeadAttention`; a gate goes with its head."""
         heads, width = list(heads), self._gates_per_head()
         super().keep_heads(heads)
-        self.W_gate = _reduced(self.W_gate, [slice(head * width, (head + 1) * width) for head in heads], 0)
+        self.W_gate = reduced(self.W_gate, [slice(head * width, (head + 1) * width) for head in heads], 0)
 
     def _gates_per_head(self) -> int:
         return self.value_dim if self.per_channel else 1

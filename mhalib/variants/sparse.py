@@ -11,8 +11,7 @@ from torch.nn import functional as F
 
 from .._validate import require_attention, require_count
 from ..attention import AllOf, AnyOf, Band, GlobalTokens, MultiHeadAttention, Strided, SymbolicMask, register
-from ..attention.layer import Mask
-from ..attention.masks import is_symbolic
+from ..attention.masks import Mask, is_symbolic
 
 
 @register("sparse")

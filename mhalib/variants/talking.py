@@ -46,10 +46,10 @@ class TalkingHeads(MultiHeadAttention):
         start = torch.eye if init == "identity" else lambda n: torch.randn(n, n) * n**-0.5
         self.P_scores, self.P_weights = nn.Parameter(start(h)), nn.Parameter(start(h))
 
-    def mix_scores(self, scores: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
+    def mix_scores(self, scores: Tensor, queries: Tensor, keys: Tensor, *, mask: Tensor | None = None) -> Tensor:
         """(B, h, Q, K) -> (B, h, Q, K)."""
         return torch.einsum("bnqk,nm->bmqk", scores, self.P_scores)
 
-    def mix_weights(self, weights: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
+    def mix_weights(self, weights: Tensor, queries: Tensor, keys: Tensor, *, mask: Tensor | None = None) -> Tensor:
         """(B, h, Q, K) -> (B, h, Q, K)."""
         return torch.einsum("bnqk,nm->bmqk", weights, self.P_weights)

@@ -144,6 +144,13 @@ def test_names_in_docstrings_become_links_or_code(docstring: str, written: str) 
     assert api.literal(docstring, "mhalib.attention") == written
 
 
+def test_the_layers_entry_has_the_methods_of_its_base_which_has_none() -> None:
+    assert "HeadsOfLayer" not in api.public_names("mhalib.attention")
+    shown = [name for name in ("MultiHeadAttention", "Band") if "inherited" in api.entry("mhalib.attention", name)]
+    assert shown == ["MultiHeadAttention"]
+    assert "inherited" not in api.entry("mhalib.variants", "TalkingHeads")
+
+
 def test_public_names_without_all_are_what_the_module_defines() -> None:
     assert "GPT" not in api.public_names("mhalib.decoding")  # imported
     assert {"greedy", "sample"} <= api.public_names("mhalib.decoding")

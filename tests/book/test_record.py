@@ -99,7 +99,7 @@ def test_a_test_counts_once_and_a_failure_at_its_end_counts() -> None:
     assert made["kinds"]["library"] == {"passed": 1, "failed": 2, "skipped": 2}
     assert made["skips"] == {"no GPU here": 2, "no torch": 1}
     assert "tests/library/test_gates.py" not in made["missing"]
-    assert "tests/library/test_kept.py" in made["missing"]
+    assert "tests/library/test_kernels.py" in made["missing"]
     assert json.loads(json.dumps(made)) == made
 
 

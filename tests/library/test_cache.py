@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from mhalib import KeyValueCache, MultiHeadAttention, causal_mask
-from mhalib.attention import QuantisedCache, _fast, attend
-from mhalib.attention._fast import fused
+from mhalib.attention import QuantisedCache, attend, kernels
+from mhalib.attention.kernels import fused
 from mhalib.bench import peak_bytes
 from mhalib.models import GPT, Captioner, DecoderCache, DecoderLayer, EncoderLayer, Transformer
 
@@ -424,7 +424,7 @@ def test_what_is_not_copied_gives_the_same_numbers(dtype, num_queries):
 
 def test_what_a_product_would_copy_is_copied_by_rows():
     room = torch.randn(2, 3, 9, 5)
-    in_rows = _fast.in_rows
+    in_rows = kernels.in_rows
     with torch.no_grad():
         for x in (room[:, :, :4], room[0, :, 2:6], room[:1], room[:, :1, :7].expand(2, 1, 7, 5)):
             assert in_rows(x) is x

@@ -24,6 +24,7 @@ from tqdm import tqdm
 
 from mhalib import Band, MultiHeadAttention, causal_mask, merge_heads, padding_mask, reference, split_heads
 from mhalib.attention import make_attention
+from mhalib.attention._arguments import check_inputs
 from mhalib.bench import measure_machine, median_seconds, peak_bytes, seconds_by_round
 from tools.evidence import bench_page
 from tools.evidence.bench_case import (
@@ -212,7 +213,7 @@ def overheads(size: Size, device: torch.device, rounds: int) -> dict[str, float]
         FUSED: lambda: fused(layer, x, None),
         "the same, its projections called as modules": lambda: fused_in_modules(layer, x),
         "our layer, which is a module and checks": lambda: layer(x, x, x, need_weights=False),
-        "of that: checking queries, keys and values": lambda: layer._check_inputs(x, x, x),
+        "of that: checking queries, keys and values": lambda: check_inputs(layer, x, x, x),
         f"{FUSED}, with `valid_lens`": lambda: fused(layer, x, valid_lens),
         "our layer, with `valid_lens`": lambda: layer(x, x, x, valid_lens, need_weights=False),
         "of that: looking whether all lengths are in 0 to $K$": lambda: [int(edge) for edge in valid_lens.aminmax()],

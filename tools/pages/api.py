@@ -22,6 +22,7 @@ from sphinx.application import Sphinx
 from sphinx.pycode import ModuleAnalyzer
 
 import mhalib
+from mhalib.attention.heads import HeadsOfLayer
 from tools.notebooks import notebooks
 
 EXERCISES = "mhalib_classroom.checks"
@@ -282,7 +283,8 @@ def data_entry(module: str, name: str) -> str:
 def entry(module: str, name: str) -> str:
     value = getattr(importlib.import_module(module), name)
     if inspect.isclass(value):
-        return f".. autoclass:: {module}.{name}\n   :members:\n   :member-order: bysource\n"
+        inherited = "   :inherited-members: Module\n" if HeadsOfLayer in value.__bases__ else ""  # it has no entry
+        return f".. autoclass:: {module}.{name}\n   :members:\n{inherited}   :member-order: bysource\n"
     return f".. autofunction:: {module}.{name}\n" if is_function(value) else data_entry(module, name)
 
 

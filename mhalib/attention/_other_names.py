@@ -1,10 +1,10 @@
-"""What other libraries call our arguments, so that an error can name ours."""
+"""Other libraries' names for our arguments, so that an error can name ours."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -41,16 +41,26 @@ OURS = {
 }
 
 
+def names_of_arguments(function: Callable[..., object]) -> frozenset[str]:
+    """What `function` calls its arguments."""
+    return frozenset(inspect.signature(function).parameters)
+
+
+def refuse_other_names(names: Iterable[str], own: Collection[str]) -> None:
+    """Raise TypeError where one of `names`, which a call gives, is not in `own`, but what another library calls one of
+    our arguments."""
+    for name in names:
+        if name not in own and name in OURS:
+            raise TypeError(f"{name} is another library's name: here it is {OURS[name]}")
+
+
 def names_of_this_book(function: Callable[P, R]) -> Callable[P, R]:
     """Let `function` answer an argument that another library knows with the name that it has here, as a TypeError."""
-    own = frozenset(inspect.signature(function).parameters)
+    own = names_of_arguments(function)
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        if kwargs:
-            for name in kwargs:
-                if name not in own and name in OURS:
-                    raise TypeError(f"{name} is another library's name: here it is {OURS[name]}")
+        refuse_other_names(kwargs, own)
         return function(*args, **kwargs)
 
     return checked

@@ -1,22 +1,22 @@
-"""Weights that are kept, against scores and softmax as autograd would take them back."""
+"""The kernel that stores the weights, against scores, softmax and the backward pass of autograd."""
 
 import pytest
 import torch
 from torch.autograd import forward_ad
 
 from mhalib import MultiHeadAttention, attend
-from mhalib.attention import _fast, _kept
+from mhalib.attention import kernels
 from mhalib.bench import peak_bytes
 from mhalib.variants import LatentAttention
 
 
 def formulas(q, k, mask=None, scale=None):
-    return _fast.softmax_(_fast.scores(q, k, scale), mask)
+    return kernels.softmax_(kernels.scores(q, k, scale), mask)
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_small(monkeypatch):
-    monkeypatch.setattr(_kept, "SMALL", -1)
+    monkeypatch.setattr(kernels, "SMALL", -1)
 
 
 def problem(shape=(2, 3, 5, 4), num_keys=7, dtype=torch.float64, seed=0):
@@ -55,7 +55,7 @@ def test_numbers_and_gradients_are_the_formulas_bit_for_bit(shape, num_keys, dty
     q, k, mask = problem(shape, num_keys, dtype) if shape[-2] else (torch.ones(shape), torch.ones(2, 3, 5, 4), None)
     mask = mask if masked else None
     for ours, theirs in zip(
-        weights_and_gradients(_kept.weights, q, k, mask, scale),
+        weights_and_gradients(kernels.weights, q, k, mask, scale),
         weights_and_gradients(formulas, q, k, mask, scale),
         strict=True,
     ):
@@ -68,7 +68,7 @@ def test_numbers_and_gradients_are_the_formulas_bit_for_bit(shape, num_keys, dty
 def test_one_key_may_serve_several_heads(of_queries, of_keys):
     q, k, mask = torch.randn(*of_queries, 5, 4), torch.randn(*of_keys, 7, 4), problem()[2]
     for ours, theirs in zip(
-        weights_and_gradients(_kept.weights, q, k, mask, None),
+        weights_and_gradients(kernels.weights, q, k, mask, None),
         weights_and_gradients(formulas, q, k, mask, None),
         strict=True,
     ):
@@ -91,7 +91,7 @@ def test_absorbed_latents_learn_with_weights():
 def test_queries_and_keys_may_be_one_tensor():
     q, _, _ = problem()
     once, twice = q.clone().requires_grad_(), q.clone().requires_grad_()
-    for x, function in ((once, _kept.weights), (twice, formulas)):
+    for x, function in ((once, kernels.weights), (twice, formulas)):
         (gradient,) = torch.autograd.grad(function(x, x, None, None).square().sum(), x, create_graph=True)
         gradient.square().sum().backward()
     assert torch.allclose(once.grad, twice.grad, rtol=1e-12, atol=1e-15)
@@ -102,8 +102,8 @@ def test_the_gradient_has_a_gradient(wanted):
     q, k, mask = problem((1, 2, 3, 2), 4)
     mask[0, 0] = True
     q, k = q.requires_grad_(wanted[0]), k.requires_grad_(wanted[1])
-    assert torch.autograd.gradcheck(lambda q, k: _kept.weights(q, k, mask, None), (q, k))
-    assert torch.autograd.gradgradcheck(lambda q, k: _kept.weights(q, k, mask, None), (q, k))
+    assert torch.autograd.gradcheck(lambda q, k: kernels.weights(q, k, mask, None), (q, k))
+    assert torch.autograd.gradgradcheck(lambda q, k: kernels.weights(q, k, mask, None), (q, k))
 
 
 def test_gradients_of_a_loss_for_its_weights():
@@ -120,12 +120,12 @@ def test_transforms_of_functions_take_the_formulas():
     q, k, _ = problem()
 
     def loss(q):
-        return _kept.weights(q, k, None, None).square().sum()
+        return kernels.weights(q, k, None, None).square().sum()
 
     leaf = q.clone().requires_grad_()
     loss(leaf).backward()
     assert torch.allclose(torch.func.grad(loss)(q), leaf.grad)
-    by_example = torch.func.vmap(lambda q, k: _kept.weights(q, k, None, None))(q.requires_grad_(), k)
+    by_example = torch.func.vmap(lambda q, k: kernels.weights(q, k, None, None))(q.requires_grad_(), k)
     assert torch.allclose(by_example, formulas(q, k))
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(q.detach(), torch.ones_like(q))
@@ -165,6 +165,6 @@ def test_autocast_decides_about_types_itself():
 
 @pytest.mark.parametrize(("num_keys", "name"), [(64, "_WeightsBackward"), (63, "SoftmaxBackward0")])
 def test_small_weights_take_the_formulas(num_keys, name, monkeypatch):
-    monkeypatch.setattr(_kept, "SMALL", 4 * 2 * 3 * 63)
+    monkeypatch.setattr(kernels, "SMALL", 4 * 2 * 3 * 63)
     q, k, _ = problem((2, 3, 4), num_keys, torch.float32)
-    assert _kept.weights(q.requires_grad_(), k, None, None).grad_fn.name() == name
+    assert kernels.weights(q.requires_grad_(), k, None, None).grad_fn.name() == name
