@@ -148,7 +148,7 @@ def test_on_a_phone_the_picture_of_the_head_fills_the_width(browser: Browser, si
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_the_place_of_the_picture_of_the_head_is_kept_until_it_is_loaded(browser: Browser, site: str, width: int) -> None:
+def test_the_place_of_the_picture_of_the_head_is_kept(browser: Browser, site: str, width: int) -> None:
     """So that nothing moves under a reader's eyes."""
     page = browser.new_page(viewport={"width": width, "height": 844})
     heights = []
