@@ -94,8 +94,8 @@ def latent_step_costs(
     It computes in one of two ways, see `mhalib.variants.LatentAttention`. `absorbed=False` makes keys and values of
     every head from latents: from those of the new tokens in prefill and training, and in decoding from all N in the
     cache. `absorbed=True` carries queries into the space of the latents by W_up_k, and averages out of it by W_up_v:
-    all heads share one key of latent_size + rotary_size numbers, whose latent is their value. Programs take the first
-    way for prefill and training, and the second for decoding.
+    all heads share one key of latent_size + rotary_size numbers, whose latent is their value. Where `absorbed` is not
+    said, the layer takes the first way for prefill and training, and the second for decoding.
 
     As in `step_costs`, what heads share is counted as read once, and latents twice: with the scores and with the
     average. Where the layer returns weights, it copies shared latents for each head and reads the copies. Not counted
@@ -127,7 +127,7 @@ def latent_step_costs(
     queries = {"W_q_down": (D, narrow), "W_q_up": (narrow, h * (d + r))} if narrow else {"W_q": (D, h * (d + r))}
     new = queries | {"W_down": (D, c)} | ({"W_rotary": (D, r)} if r else {})
     projected = {name: (1, run.rows, *weight) for name, weight in new.items()}
-    if layer.absorbed:
+    if layer.is_absorbed(run.new):
         up, down = {"W_up_k": (h, run.rows, d, c)}, {"W_up_v": (h, run.rows, c, e)}
         attending = {**up, **run.attending(h, 1, c + r, c), **down}
     else:

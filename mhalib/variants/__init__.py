@@ -5,6 +5,7 @@ subclass of `MultiHeadAttention` that replaces some steps of its pass, and model
 
 from .collaborative import CollaborativeAttention, compress
 from .composed import ComposedAttention, Composition
+from .conformance import CHECKS, VariantError, check_variant
 from .differential import DifferentialAttention
 from .entmax import EntmaxAttention, entmax
 from .gated import GatedAttention
@@ -19,6 +20,7 @@ from .sparse import SparseAttention, attend_in_windows
 from .talking import TalkingHeads
 
 __all__ = [
+    "CHECKS",
     "CollaborativeAttention",
     "ComposedAttention",
     "Composition",
@@ -33,8 +35,10 @@ __all__ = [
     "SpanAttention",
     "SparseAttention",
     "TalkingHeads",
+    "VariantError",
     "align_heads",
     "attend_in_windows",
+    "check_variant",
     "compress",
     "distance_buckets",
     "entmax",
