@@ -172,7 +172,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     },
     "mhalib.roofline": {
         "24_counting": "step_costs StepCost=steps MACHINES=GPUs PHASES=phases STEPS=steps",
-        "instruments": "latent_step_costs LATENT_STEPS=latent",
+        "instruments": "latent_step_costs LATENT_STEPS=latent counted_step_costs=steps",
     },
     "mhalib_classroom.checks": {
         "teaching": "EXERCISES=exercises Exercise=checker Mistake=mistake Finding=mistake CheckFailed=mistake"
