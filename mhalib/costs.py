@@ -172,8 +172,8 @@ def counted_parts(layer: MultiHeadAttention) -> Parts:
     parts = Parts(each_token, sum(part.numel() for part in layer.parameters()) - each_token, pair, cached // 16)
     if rest or [parts.flops(n) for n in (16, 32, 64)] != [one, two, four] or cached_of_four != 64 * parts.cached:
         raise ValueError(
-            f"{name} has no formula, and what it takes is no sum of tokens and pairs: {one}, {two} and {four} operations "
-            f"for 16, 32 and 64 tokens, and {cached} and {cached_of_four} numbers in the cache for 16 and 64"
+            f"{name} has no formula, and what it takes is no sum of tokens and pairs: {one}, {two} and {four} "
+            f"operations for 16, 32 and 64 tokens, and {cached} and {cached_of_four} numbers in the cache for 16 and 64"
         )
     return parts
 
