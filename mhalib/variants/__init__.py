@@ -10,6 +10,7 @@ from .differential import DifferentialAttention
 from .entmax import EntmaxAttention, entmax
 from .gated import GatedAttention
 from .grouped import align_heads, exchange_pairs, group_heads
+from .handing import HandsOn
 from .latent import LatentAttention
 from .mixture import MixtureOfHeads
 from .normed import QKNormAttention
@@ -27,6 +28,7 @@ __all__ = [
     "DifferentialAttention",
     "EntmaxAttention",
     "GatedAttention",
+    "HandsOn",
     "LatentAttention",
     "MixtureOfHeads",
     "OverlappingAttention",

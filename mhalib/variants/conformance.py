@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from .._validate import require_choice, require_count, require_kind
 from ..attention import Band, MultiHeadAttention, causal_mask, kind_of, make_attention
 from ..shapes import ledger
 
-CLOSE = {"atol": 1e-9, "rtol": 1e-7}
+CLOSE: dict[str, Any] = {"atol": 1e-9, "rtol": 1e-7}
 """How near two results must be that are computed in two ways, in 64 bits."""
 
 
@@ -206,8 +206,9 @@ def _ledger(subject: _Subject) -> None:
     """The ledger sees every step, down to the output."""
     layer, x = subject.layer(), subject.x
     seen = ledger(layer, x, x, x)
+    output, _ = cast("tuple[Tensor, Tensor]", seen.output)
     _require(len(seen) > 0 and seen[len(seen) - 1].shape == x.shape, "the last step of the ledger is not the output")
-    _require_same(seen.output[0], layer(x, x, x)[0], "under the ledger the layer computes otherwise")
+    _require_same(output, layer(x, x, x)[0], "under the ledger the layer computes otherwise")
 
 
 def _compiled(subject: _Subject) -> None:

@@ -51,7 +51,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "22_heads_composed_anew": "ComposedAttention Composition DifferentialAttention GatedAttention",
         "27_training_that_holds": "QKNormAttention",
         "09_positions": "RelativeAttention=distances distance_buckets=distances",
-        "how_we_know": "check_variant VariantError=check_variant CHECKS=checks",
+        "how_we_know": "check_variant VariantError=check_variant CHECKS=checks HandsOn=head",
     },
     "mhalib.shapes": {"06_shape_checks": "check_shape ledger Ledger=ledger Step=step"},
     "mhalib.reference": {
