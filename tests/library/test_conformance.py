@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from throwaway_kinds import THROWAWAY, QKClip, TensorProduct
 from torch import nn
 
 from mhalib import MultiHeadAttention
@@ -34,6 +35,34 @@ CHOICES = [
 @pytest.mark.parametrize("choice", CHOICES, ids=str)
 def test_every_kind_of_the_book_does_what_every_kind_must(choice):
     check_variant(choice)
+
+
+@pytest.mark.parametrize("name", THROWAWAY)
+def test_a_kind_from_a_paper_takes_a_few_lines_and_passes(name):
+    register(f"a test's {name}")(THROWAWAY[name])
+    try:
+        check_variant(f"a test's {name}")
+    finally:
+        del KINDS[f"a test's {name}"]
+
+
+def test_clipped_heads_have_smaller_scores_and_the_others_are_left_alone():
+    layer, x = QKClip(16, 4), torch.randn(2, 7, 16)
+    with torch.no_grad():
+        layer.W_q.weight[:4] *= 100
+        layer(x, x, x)
+        before = layer.largest
+        layer.clip()
+        layer(x, x, x)
+    assert before[0] > 20 > before[1:].max()
+    torch.testing.assert_close(layer.largest, torch.cat([torch.tensor([20.0]), before[1:]]))
+
+
+def test_the_cache_of_a_tensor_product_keeps_factors():
+    layer, x = TensorProduct(64, 8, rank=1), torch.randn(2, 7, 64)
+    cache = layer.new_cache()
+    layer(x, x, x, cache=cache)
+    assert cache.num_bytes == 4 * 2 * 7 * 2 * (8 + 8)  # of 2 * 64 numbers for each token
 
 
 def _head_of_the_page():
