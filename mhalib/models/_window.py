@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from .._validate import require_count
 from ..attention import Band, Cache, KeyValueCache, MultiHeadAttention
@@ -116,6 +117,11 @@ def _mask(window: int | None, start: int, num_held: int | None, is_real: Tensor 
         return band
     num_tokens = is_real.shape[1]
     return band.matrix(num_tokens - start, num_tokens, device=is_real.device) & is_real[:, None, None]
+
+
+def over_all(weights: list[Tensor], num_kvpairs: int) -> list[Tensor]:
+    """Weights (B, h, Q, at most K) of each layer -> (B, h, Q, K): tokens that a cache has dropped have weight 0."""
+    return [one if one.shape[-1] == num_kvpairs else pad(one, (num_kvpairs - one.shape[-1], 0)) for one in weights]
 
 
 class _Cropped(NamedTuple):

@@ -12,7 +12,7 @@ from .._validate import require_choice, require_positive
 from ..attention import Cache, MultiHeadAttention
 from ._base import DECODER, Encoder, Model, Tokens, Weights, num_cached, require_caches
 from ._padding import places_of
-from ._window import Windows, masks_of, new_cache, require_windows, windows_of
+from ._window import Windows, masks_of, new_cache, over_all, require_windows, windows_of
 from .description import Described, Description
 
 READOUTS = ("with bias", "without bias", "tied")
@@ -58,7 +58,7 @@ class GPT(Model):
         told = {name: value for name, value in own.items() if value != usual[name]}  # older files name none of them
         super().__init__(sizes, described, vocab_size=vocab_size, **told)
         self.window = window
-        self._windows = windows_of(window, self.design.num_layers)
+        self.windows = windows_of(window, self.design.num_layers)  # of each layer
         self.tokens = Tokens(vocab_size, self.design, scale=embedding_scale)
         self.decoder = Encoder(self.design)
         self.readout = (
@@ -89,10 +89,10 @@ class GPT(Model):
         require_caches(caches, len(self.decoder.layers))
         start = num_cached(caches)
         places = None if is_real is None else places_of("", tokens, is_real, start)
-        mask = masks_of(self._windows, start, caches, is_real)
+        mask = masks_of(self.windows, start, caches, is_real)
         x = self.tokens(tokens, start, places)
         x, weights = self.decoder(x, mask=mask, need_weights=need_weights, caches=caches)
-        return self.read_out(x), {DECODER: weights} if need_weights else None
+        return self.read_out(x), {DECODER: over_all(weights, start + tokens.shape[1])} if need_weights else None
 
     def read_out(self, x: Tensor) -> Tensor:
         """What the last layer makes, (B, N, D) -> logits (B, N, vocab_size)."""
@@ -100,7 +100,7 @@ class GPT(Model):
 
     def new_caches(self, max_tokens: int = 0) -> list[Cache]:
         """An empty cache for each layer, with memory for `max_tokens` taken ahead, or for what its window sees."""
-        layers = zip(self.decoder.self_attention, self._windows, strict=True)
+        layers = zip(self.decoder.self_attention, self.windows, strict=True)
         return [new_cache(layer, window, max_tokens) for layer, window in layers]
 
     def attention_layers(self) -> dict[str, list[MultiHeadAttention]]:

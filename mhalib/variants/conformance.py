@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from .._validate import require_choice, require_count, require_kind
+from .._validate import as_list, require_choice, require_count, require_kind
 from ..attention import Band, MultiHeadAttention, causal_mask, kind_of, make_attention
 from ..shapes import ledger
 
@@ -72,13 +72,12 @@ def check_variant(
     """
     require_count("num_hiddens", num_hiddens)
     require_count("num_heads", num_heads, minimum=2)
-    if isinstance(without, str):
-        raise TypeError(f"without must be names of checks, got one text: {without!r:.80}")
+    without = as_list("without", without)
     for name in without:
         require_choice("without", name, tuple(CHECKS))
-    subject = _Subject(kind, num_hiddens, num_heads)
+    made_of, subject = kind_of(kind), _Subject(kind, num_hiddens, num_heads)
     with torch.random.fork_rng(devices=[]):
-        require_kind("kind", subject.layer(), kind_of(kind))  # refuses what cannot be made at all
+        require_kind("kind", subject.layer(), made_of)  # refuses what cannot be made at all
         for name, check in CHECKS.items():
             if name in without:
                 continue

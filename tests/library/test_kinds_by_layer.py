@@ -128,6 +128,16 @@ def test_a_cache_keeps_what_the_window_sees_and_no_more():
     assert model.new_caches(1000)[0].num_bytes_taken == 0
 
 
+def test_tokens_that_the_cache_has_dropped_have_weight_0():
+    model, ids = _gpt(window=[2, None, 4]), torch.randint(11, (2, 9))
+    caches = model.new_caches()
+    model(ids[:, :8], caches=caches)
+    _, found = model(ids[:, 8:], caches=caches, need_weights=True)
+    _, whole = model(ids, need_weights=True)
+    for one, expected in zip(found["decoder self"], whole["decoder self"], strict=True):
+        torch.testing.assert_close(one, expected[:, :, 8:], **CLOSE)
+
+
 def test_layers_have_windows_of_their_own():
     model, ids = _gpt(window=[1, 1, 4]), torch.randint(11, (1, 9))
     changed = ids.clone()
