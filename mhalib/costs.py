@@ -7,6 +7,7 @@ they say otherwise.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -111,8 +112,10 @@ def measured(layer: MultiHeadAttention, x: Tensor) -> Costs:
 class Parts(NamedTuple):
     """What the costs of a layer without biases are sums of, in self-attention.
 
-    each_token: weights that a token is multiplied by; each is an addition and a multiplication for each token.
-    others: weights of which that is not true.
+    each_token: weights that a token is multiplied by; each is an addition and a multiplication for each token. Of a
+        kind that is counted and has no formula: all additions and multiplications for each token.
+    others: weights of which that is not true, so that both together are the layer's weights; below 0 where a counted
+        kind multiplies more than its weights.
     each_pair: additions and multiplications for each query and key, of all heads.
     cached: numbers that a cache keeps of each token.
     """
@@ -130,17 +133,58 @@ class Parts(NamedTuple):
 def variant_parts(choice: str | Mapping[str, Any], num_hiddens: int, num_heads: int) -> Parts:
     """The parts of which the costs of multi-head attention or a variant are made.
 
+    The book's variants have formulas. Of any other kind, the operations and the cache of two short texts are counted
+    on torch's meta device, where nothing is computed, and a third text must agree: see `counted_parts`.
+
     Args:
         choice: the layer's name, or a mapping with its name and settings, as in `make_attention`.
         num_hiddens: D.
         num_heads: h.
 
     Raises:
-        TypeError, ValueError: the layer refuses its settings, has biases or inputs of several widths, or nobody has
-            written its formula.
+        TypeError, ValueError: the layer refuses its settings, has biases or inputs of several widths, or has no formula
+            and cannot be counted.
     """
     layer = _described(choice, num_hiddens, num_heads)
-    return _FORMULAS[type(layer)](layer)
+    formula = _FORMULAS.get(type(layer))
+    return counted_parts(layer) if formula is None else formula(layer)
+
+
+def counted_parts(layer: MultiHeadAttention) -> Parts:
+    """The parts of any layer that attends from tokens to themselves, without a formula.
+
+    Operations of N tokens must be 2 a N + 2 b N². Two numbers of tokens give a and b, and a third one must agree. The
+    layer runs as a copy on torch's meta device, where tensors have shapes and no numbers.
+
+    Raises:
+        TypeError: `layer` is no `MultiHeadAttention`.
+        ValueError: it cannot run without numbers, or its operations or its cache are no such sums.
+    """
+    require_kind("layer", layer, MultiHeadAttention)
+    name = type(layer).__name__
+    layer = copy.deepcopy(layer).to("meta").eval()
+    try:
+        (one, cached), (two, _), (four, cached_of_four) = (_counted(layer, num_tokens) for num_tokens in (16, 32, 64))
+    except (RuntimeError, NotImplementedError) as error:  # something looks at numbers
+        raise ValueError(f"{name} has no formula, and cannot be counted without numbers: {error}") from error
+    pair, rest = divmod(two - 2 * one, 2 * (32**2 - 2 * 16**2))
+    each_token = one // 32 - 16 * pair
+    parts = Parts(each_token, sum(part.numel() for part in layer.parameters()) - each_token, pair, cached // 16)
+    if rest or [parts.flops(n) for n in (16, 32, 64)] != [one, two, four] or cached_of_four != 64 * parts.cached:
+        raise ValueError(
+            f"{name} has no formula, and what it takes is no sum of tokens and pairs: {one}, {two} and {four} "
+            f"operations for 16, 32 and 64 tokens, and {cached} and {cached_of_four} numbers in the cache for 16 and 64"
+        )
+    return parts
+
+
+def _counted(layer: MultiHeadAttention, num_tokens: int) -> tuple[int, int]:
+    """Operations of a layer on the meta device, and the numbers that its cache holds then."""
+    weight, cache = layer.W_o.weight, layer.new_cache()
+    x = torch.empty(1, num_tokens, layer.num_hiddens, device="meta", dtype=weight.dtype)
+    with torch.device("meta"), torch.enable_grad(), FlopCounterMode(display=False) as counter:
+        layer(x, x, x, cache=cache)
+    return counter.get_total_flops(), cache.num_bytes // weight.itemsize
 
 
 def variant_costs(
@@ -151,7 +195,7 @@ def variant_costs(
     batch_size: int = 1,
     bytes_per_number: int = 4,
 ) -> Costs:
-    """What `measured` finds, of a layer that is not made: by formulas.
+    """What `measured` finds, of a layer that is not made: by formulas, or by counting, as in `variant_parts`.
 
     Only sums of one term are counted here and not by torch: of talking heads with h = 1, of composed ones with rank 1.
 
@@ -199,8 +243,6 @@ def _described(choice: str | Mapping[str, Any], num_hiddens: int, num_heads: int
     """The layer, with all its sizes and no memory."""
     with torch.device("meta"):
         layer = make_attention(choice, num_hiddens, num_heads)
-    if type(layer) not in _FORMULAS:
-        raise ValueError(f"choice={choice!r:.80} is a {type(layer).__name__}, for which there is no formula")
     if not {"W_q.bias", "W_o.bias"}.isdisjoint(dict(layer.named_parameters())):
         raise ValueError(f"choice={choice!r:.80} has biases, which the formulas leave out")
     if {layer.query_size, layer.key_size, layer.value_size} != {layer.num_hiddens}:

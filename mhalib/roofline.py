@@ -13,9 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import torch
+
 from ._validate import require_choice, require_count, require_kind
+from .attention import MultiHeadAttention
 from .bench import Machine
 from .costs import Sizes, _described
+from .shapes import Ledger, ledger
 from .variants import LatentAttention
 
 STEPS = ("W_q", "W_k", "W_v", "scores", "softmax", "average", "W_o")
@@ -94,8 +98,8 @@ def latent_step_costs(
     It computes in one of two ways, see `mhalib.variants.LatentAttention`. `absorbed=False` makes keys and values of
     every head from latents: from those of the new tokens in prefill and training, and in decoding from all N in the
     cache. `absorbed=True` carries queries into the space of the latents by W_up_k, and averages out of it by W_up_v:
-    all heads share one key of latent_size + rotary_size numbers, whose latent is their value. Programs take the first
-    way for prefill and training, and the second for decoding.
+    all heads share one key of latent_size + rotary_size numbers, whose latent is their value. Where `absorbed` is not
+    said, the layer takes the first way for prefill and training, and the second for decoding.
 
     As in `step_costs`, what heads share is counted as read once, and latents twice: with the scores and with the
     average. Where the layer returns weights, it copies shared latents for each head and reads the copies. Not counted
@@ -127,7 +131,7 @@ def latent_step_costs(
     queries = {"W_q_down": (D, narrow), "W_q_up": (narrow, h * (d + r))} if narrow else {"W_q": (D, h * (d + r))}
     new = queries | {"W_down": (D, c)} | ({"W_rotary": (D, r)} if r else {})
     projected = {name: (1, run.rows, *weight) for name, weight in new.items()}
-    if layer.absorbed:
+    if layer.is_absorbed(run.new):
         up, down = {"W_up_k": (h, run.rows, d, c)}, {"W_up_v": (h, run.rows, c, e)}
         attending = {**up, **run.attending(h, 1, c + r, c), **down}
     else:
@@ -135,6 +139,59 @@ def latent_step_costs(
         up = {"W_up_k": (1, made, c, h * d), "W_up_v": (1, made, c, h * e)}
         attending = {**up, **run.attending(h, h, d + r, e)}
     return run.costs({**projected, **attending, "W_o": (1, run.rows, h * e, D)}, h)
+
+
+def counted_step_costs(
+    choice: str | Mapping[str, Any],
+    num_hiddens: int,
+    num_heads: int,
+    phase: str,
+    num_tokens: int,
+    batch_size: int = 1,
+    bytes_per_number: int = 4,
+) -> tuple[StepCost, ...]:
+    """FLOPs and bytes of the products and the softmax of any kind of attention, as the ledger lists them, in order.
+
+    The layer runs on torch's meta device, where tensors have shapes and no numbers, so a kind needs no formula, and
+    sizes cost nothing. Its weights are returned, as where it stores its scores. A step has the name that the ledger
+    has for its operation, such as "linear". What heads share counts as often as the layer reads it.
+
+    Args:
+        choice: a name in `mhalib.attention.KINDS`, or a mapping with that "name" and settings.
+        num_hiddens: D.
+        num_heads: h.
+        phase: "prefill", "training" or "decoding", see `PHASES`.
+        num_tokens: N.
+        batch_size: B.
+        bytes_per_number: of every number, weights too.
+
+    Raises:
+        TypeError, ValueError: the layer refuses its settings, has biases or inputs of several widths, or looks at
+            numbers; a size is not a positive integer; there is no such phase.
+    """
+    run = _Run.checked(phase, num_tokens, batch_size, bytes_per_number)
+    layer = _described(choice, num_hiddens, num_heads)
+    try:
+        with torch.device("meta"), torch.enable_grad():
+            steps = _run_without_numbers(layer, run)
+    except (RuntimeError, NotImplementedError) as error:
+        raise ValueError(f"choice={choice!r:.80} cannot be counted without numbers: {error}") from error
+    counted = [step for step in steps if step.flops or "softmax" in step.operation]
+    return tuple(StepCost(step.operation, step.flops, step.moved * run.bytes_per_number // 4) for step in counted)
+
+
+def _run_without_numbers(layer: MultiHeadAttention, run: _Run) -> Ledger:
+    """What a layer on the meta device does in a phase, in numbers of 4 bytes."""
+    layer = layer.float().train(run.phase == "training")
+    x = torch.empty(run.batch_size, run.new, layer.num_hiddens, requires_grad=run.phase == "training")
+    if run.phase == "training":
+        return ledger(lambda x, gradient: layer(x, x, x)[0].backward(gradient), x, torch.empty_like(x))
+    if run.phase == "prefill":
+        return ledger(layer, x, x, x)
+    cache = layer.new_cache()
+    old = torch.empty(run.batch_size, run.num_tokens - 1, layer.num_hiddens)
+    layer(old, old, old, cache=cache)
+    return ledger(layer, x, x, x, cache=cache)
 
 
 _Product = tuple[int, int, int, int]  # how many products, of (n, k) times (k, m)

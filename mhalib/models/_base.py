@@ -14,7 +14,7 @@ from ..attention.cache import require_cache
 from ..attention.masks import Mask
 from ._padding import only_real, without_padding
 from .blocks import DecoderCache, DecoderLayer, EncoderLayer, make_norm
-from .description import LATER, Described, Description
+from .description import LATER, Choices, Described, Description
 
 Weights = dict[str, list[Tensor]]
 """Kind -> one tensor (B, h, Q, K) for each layer."""
@@ -57,8 +57,9 @@ class Model(nn.Module):
         self.share()
         return found
 
-    def settings_with(self, attention: str | Mapping[str, Any]) -> dict[str, Any]:
-        """The settings of a model like this one, all of whose attention layers are of another kind."""
+    def settings_with(self, attention: Choices) -> dict[str, Any]:
+        """The settings of a model like this one, all of whose attention layers are of another kind, or each
+        of its own."""
         return {**self.settings, "attention": attention}
 
     @property
@@ -118,11 +119,12 @@ class _Stack(nn.Module):
 
     def share(self) -> None:
         """Give the layers of a kind those parameters of the first one that its kind of attention has once for all."""
-        for first, *others in self._by_kind():
-            for name in first.shared_by_layers:
-                for layer in others:
-                    if name in layer.shared_by_layers:
-                        setattr(layer, name, getattr(first, name))
+        for layers in self._by_kind():
+            owners: dict[tuple[type, str, torch.Size], MultiHeadAttention] = {}
+            for layer in layers:
+                for name in layer.shared_by_layers:
+                    owner = owners.setdefault((type(layer), name, getattr(layer, name).shape), layer)
+                    setattr(layer, name, getattr(owner, name))
 
     def _by_kind(self) -> list[list[MultiHeadAttention]]:
         return [self.self_attention]
@@ -142,15 +144,18 @@ class Encoder(_Stack):
         x: Tensor,
         valid_lens: Tensor | None = None,
         *,
-        mask: Mask | None = None,
+        mask: Mask | list[Mask] | None = None,
         need_weights: bool = False,
         caches: Sequence[Cache] | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        """(B, N, D) -> (B, N, D), and the layers' weights, an empty list unless asked for."""
+        """(B, N, D) -> (B, N, D), and the layers' weights, an empty list unless asked for. `mask` is one for all
+        layers, or a list with one for each."""
         kept = []
+        handed_on: dict[str, Any] = {}
         for number, layer in enumerate(self.layers):
             cache = None if caches is None else caches[number]
-            x, weights = layer(x, valid_lens, mask=mask, need_weights=need_weights, cache=cache)
+            own = mask[number] if isinstance(mask, list) else mask
+            x, weights = layer(x, valid_lens, mask=own, need_weights=need_weights, cache=cache, handed_on=handed_on)
             kept.append(weights)
         return self.norm(x), kept if need_weights else []
 
@@ -173,10 +178,18 @@ class Decoder(_Stack):
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """(B, N, D) -> (B, N, D), and the layers' weights over their own tokens and over the memory."""
         own, cross = [], []
+        handed_on: dict[str, Any] = {}
         for number, layer in enumerate(self.layers):
             cache = None if caches is None else caches[number]
             x, self_weights, cross_weights = layer(
-                x, memory, memory_lens, mask=mask, memory_mask=memory_mask, need_weights=need_weights, cache=cache
+                x,
+                memory,
+                memory_lens,
+                mask=mask,
+                memory_mask=memory_mask,
+                need_weights=need_weights,
+                cache=cache,
+                handed_on=handed_on,
             )
             own.append(self_weights)
             cross.append(cross_weights)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ from .._validate import (
 )
 from ..attention import Cache
 from ..attention.masks import Mask
+from ..variants import HandsOn
 from .description import FFN_KINDS, NORM_KINDS, NORMS, Description, LayerOptions
 
 F = nn.functional
@@ -157,7 +158,21 @@ class _Layer(nn.Module):
     @classmethod
     def described(cls, design: Description, layer_number: int = 0) -> Self:
         """Layer `layer_number` of a model, counted from 0."""
-        return cls(**design.without("num_layers", "max_tokens"), layer_number=layer_number)
+        told = {**design.without("num_layers", "max_tokens"), "attention": design.attention_of(layer_number)}
+        return cls(**told, layer_number=layer_number)
+
+    def _look_at_own(
+        self,
+        seen: Tensor,
+        valid_lens: Tensor | None,
+        mask: Mask | None,
+        need_weights: bool,
+        cache: Cache | None,
+        handed_on: dict[str, Any] | None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Self-attention; a layer that hands something on to the next is given the dict that is for that."""
+        more = {"handed_on": handed_on} if isinstance(self.attention, HandsOn) else {}
+        return self.attention(seen, seen, seen, valid_lens, mask=mask, need_weights=need_weights, cache=cache, **more)
 
 
 class EncoderLayer(_Layer):
@@ -184,10 +199,12 @@ class EncoderLayer(_Layer):
         mask: Mask | None = None,
         need_weights: bool = False,
         cache: Cache | None = None,
+        handed_on: dict[str, Any] | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """x (B, N, D) -> (B, N, D), and weights (B, h, N, K) or `None`; K counts the tokens in `cache` too."""
+        """x (B, N, D) -> (B, N, D), and weights (B, h, N, K) or `None`; K counts the tokens in `cache` too. `handed_on`
+        is what layers below have handed on, see `mhalib.variants.HandsOn`."""
         seen = self.attention_skip.before(x)
-        found, weights = self.attention(seen, seen, seen, valid_lens, mask=mask, need_weights=need_weights, cache=cache)
+        found, weights = self._look_at_own(seen, valid_lens, mask, need_weights, cache, handed_on)
         changed = self.attention_skip.after(x, found)
         return _apply(self.ffn, self.ffn_skip, changed, x if self.parallel else changed), weights
 
@@ -222,6 +239,7 @@ class DecoderLayer(_Layer):
         memory_mask: Mask | None = None,
         need_weights: bool = False,
         cache: DecoderCache | None = None,
+        handed_on: dict[str, Any] | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Decode `x` with a look at `memory`.
 
@@ -233,6 +251,7 @@ class DecoderLayer(_Layer):
             memory_mask: what each token may see of the memory; with `memory_lens` too, both must allow.
             need_weights: whether weights are returned.
             cache: of the earlier tokens.
+            handed_on: what the self-attention of layers below has handed on, see `mhalib.variants.HandsOn`.
 
         Returns:
             (B, N, D), weights of the self-attention (B, h, N, N) and of the cross-attention (B, h, N, K), or `None`.
@@ -242,7 +261,7 @@ class DecoderLayer(_Layer):
             require_kind("cache", cache, DecoderCache)
         own, seen_memory = (None, None) if cache is None else cache
         seen = self.attention_skip.before(x)
-        found, self_weights = self.attention(seen, seen, seen, mask=mask, need_weights=need_weights, cache=own)
+        found, self_weights = self._look_at_own(seen, None, mask, need_weights, own, handed_on)
         x = self.attention_skip.after(x, found)
         new = memory[:, :0] if seen_memory else memory  # an empty cache is false
         found, cross_weights = self.cross_attention(

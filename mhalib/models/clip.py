@@ -13,7 +13,7 @@ from typing_extensions import Unpack
 from .._validate import require_count, require_kind, seen_extremes
 from ..attention import Band, MultiHeadAttention
 from ._base import DECODER, ENCODER, Encoder, Model, Tokens, Weights
-from .description import Described, Description
+from .description import Choices, Described, Description
 from .pictures import ViT
 
 _WITHIN = ("num_classes", "readout_bias", "distilled")
@@ -132,7 +132,7 @@ class CLIP(Model):
         logits = self.logit_scale.exp() * unit(of_pictures, dim=-1) @ unit(of_texts, dim=-1).mT
         return logits, {**seen, **read} if seen is not None and read is not None else None
 
-    def settings_with(self, attention: str | Mapping[str, Any]) -> dict[str, Any]:
+    def settings_with(self, attention: Choices) -> dict[str, Any]:
         told = super().settings_with(attention)
         return {**told, "pictures": {**told["pictures"], "attention": attention}}
 

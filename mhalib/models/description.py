@@ -15,6 +15,10 @@ NORM_KINDS = ("layer", "rms")
 FFN_KINDS = ("gelu", "gelu_tanh", "gelu_sigmoid", "relu", "silu", "geglu", "geglu_tanh", "reglu", "swiglu")
 LATER = ("norm_kind", "norm_eps", "ffn_kind", "ffn_bias", "parallel", "cross")
 """Entries that a model's `settings` name only where they are not as usual: files of weights are older than they."""
+Choice = str | Mapping[str, Any]
+"""One kind of attention, by its name or with settings."""
+Choices = Choice | Sequence[Choice]
+"""One kind for all layers of a model, or a list with one for each."""
 BY_PLACE = ("num_hiddens", "num_heads", "num_layers", "ffn_num_hiddens", "dropout")
 
 
@@ -23,7 +27,7 @@ class LayerOptions(TypedDict, total=False):
 
     norm: str
     positions: str
-    attention: str | Mapping[str, Any]
+    attention: Choices
     norm_kind: str
     norm_eps: float
     ffn_kind: str
@@ -57,7 +61,8 @@ class Description:
     positions: "none", "learned", "sinusoidal", "sinusoidal-halves", "rotary" or "rotary-halves", see
         `mhalib.attention.positions`.
     attention: which layer, by a name in `mhalib.attention.KINDS`, or a mapping with that "name" and settings of the
-        layer, such as {"name": "multi-head", "num_kv_heads": 1}.
+        layer, such as {"name": "multi-head", "num_kv_heads": 1}. Or a list with one of these for each layer: with
+        [{"name": "multi-head", "rotary_base": 1e6}, "qk-norm"] the two layers differ in their rotary bases, too.
     norm_kind: "layer" subtracts the mean and divides by the standard deviation; "rms" only divides by the root mean
         square, and has gains but no biases.
     norm_eps: what the normalisations add to a variance or a mean square.
@@ -84,7 +89,7 @@ class Description:
     max_tokens: int = 64
     norm: str = "pre"
     positions: str = "learned"
-    attention: str | Mapping[str, Any] = "multi-head"
+    attention: Choices = "multi-head"
     norm_kind: str = "layer"
     norm_eps: float = 1e-5
     ffn_kind: str = "gelu"
@@ -104,6 +109,13 @@ class Description:
         require_choice("ffn_kind", self.ffn_kind, FFN_KINDS)
         require_flag("ffn_bias", self.ffn_bias)
         require_flag("parallel", self.parallel)
+        if isinstance(self.attention, (list, tuple)):
+            object.__setattr__(self, "attention", list(self.attention))  # as a file of weights gives it back
+            if len(self.attention) != self.num_layers:
+                raise ValueError(
+                    f"attention={self.attention!r:.200} has {len(self.attention)} entries, "
+                    f"but num_layers={self.num_layers}"
+                )
         if self.parallel and self.norm != "pre":
             raise ValueError(f"parallel=True needs norm='pre', got norm={self.norm!r}")
 
@@ -134,10 +146,23 @@ class Description:
         """The entries as a dict, but for these."""
         return {name: value for name, value in asdict(self).items() if name not in names}
 
+    def attention_of(self, layer_number: int) -> Choice:
+        """The kind of layer `layer_number`, counted from 0.
+
+        Raises:
+            ValueError: there is no such layer.
+        """
+        if not isinstance(self.attention, list):
+            return self.attention  # type: ignore[return-value]
+        if layer_number >= len(self.attention):
+            raise ValueError(f"attention={self.attention!r:.200} has no entry for layer_number={layer_number}")
+        choice: Choice = self.attention[layer_number]
+        return choice
+
     def self_attention(self, layer_number: int = 0) -> MultiHeadAttention:
         """A layer for tokens that look at each other; it applies the positions, if they act in the heads."""
         positions = self.positions if self.positions in ROTARY else "none"
-        return self._attention(self.attention, layer_number, positions=positions)
+        return self._attention(self.attention_of(layer_number), layer_number, positions=positions)
 
     def cross_attention(self, layer_number: int = 0) -> MultiHeadAttention:
         """A layer for tokens that look at others, which have no position of theirs.
@@ -146,13 +171,13 @@ class Description:
             ValueError: `cross` names a layer that makes sense only among the tokens of one sequence.
         """
         if self.cross is None:
-            alone = kind_of(self.attention).looks_at_itself_only
-            return self._attention("multi-head" if alone else self.attention, layer_number)
+            own = self.attention_of(layer_number)
+            return self._attention("multi-head" if kind_of(own).looks_at_itself_only else own, layer_number)
         if kind_of(self.cross).looks_at_itself_only:
             raise ValueError(f"cross={self.cross!r:.200} cannot be: this layer looks at its own tokens only")
         return self._attention(self.cross, layer_number)
 
-    def _attention(self, choice: str | Mapping[str, Any], layer_number: int, **more: Any) -> MultiHeadAttention:
+    def _attention(self, choice: Choice, layer_number: int, **more: Any) -> MultiHeadAttention:
         if kind_of(choice).takes_layer_number:
             more["layer_number"] = layer_number
         return make_attention(choice, self.num_hiddens, self.num_heads, bias=True, **more)

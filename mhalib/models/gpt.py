@@ -8,10 +8,11 @@ from typing import Any
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from .._validate import require_choice, require_count, require_positive
-from ..attention import Band, Cache, MultiHeadAttention
+from .._validate import require_choice, require_positive
+from ..attention import Cache, MultiHeadAttention
 from ._base import DECODER, Encoder, Model, Tokens, Weights, num_cached, require_caches
-from ._padding import without_padding
+from ._padding import places_of
+from ._window import Windows, masks_of, new_cache, over_all, require_windows, windows_of
 from .description import Described, Description
 
 READOUTS = ("with bias", "without bias", "tied")
@@ -24,7 +25,8 @@ class GPT(Model):
         vocab_size: how many different tokens there are.
         sizes, described: what the layers are like, by place (num_hiddens, num_heads, num_layers, ffn_num_hiddens,
             dropout) or by name, see `mhalib.models.Description`. Usual are 64, 4, 2, 256, 0, and max_tokens=64.
-        window: how many tokens each one sees, itself included; `None` means all before it.
+        window: how many tokens each one sees, itself included; `None` means all before it. Or a list with one of these
+            for each layer. Caches keep what a window can still see, and no more.
         readout: what makes logits of the last vectors: a linear map "with bias", or "without bias"; or "tied", the
             products with the tokens' own vectors.
         embedding_scale: what the tokens' vectors are multiplied by before the first layer; Vaswani et al. 2017 and
@@ -42,13 +44,13 @@ class GPT(Model):
         self,
         vocab_size: int,
         *sizes: float,
-        window: int | None = None,
+        window: Windows = None,
         readout: str = "with bias",
         embedding_scale: float = 1.0,
         **described: Unpack[Described],
     ) -> None:
-        if window is not None:
-            require_count("window", window)
+        require_windows(window)
+        window = list(window) if isinstance(window, tuple) else window
         require_choice("readout", readout, READOUTS)
         require_positive("embedding_scale", embedding_scale)
         own: dict[str, Any] = {"window": window, "readout": readout, "embedding_scale": embedding_scale}
@@ -56,6 +58,7 @@ class GPT(Model):
         told = {name: value for name, value in own.items() if value != usual[name]}  # older files name none of them
         super().__init__(sizes, described, vocab_size=vocab_size, **told)
         self.window = window
+        self.windows = windows_of(window, self.design.num_layers)  # of each layer
         self.tokens = Tokens(vocab_size, self.design, scale=embedding_scale)
         self.decoder = Encoder(self.design)
         self.readout = (
@@ -85,19 +88,20 @@ class GPT(Model):
         """
         require_caches(caches, len(self.decoder.layers))
         start = num_cached(caches)
-        band = Band(None if self.window is None else self.window - 1, offset=start)
-        mask, places = without_padding(band, is_real, tokens, start)
+        places = None if is_real is None else places_of("", tokens, is_real, start)
+        mask = masks_of(self.windows, start, caches, is_real)
         x = self.tokens(tokens, start, places)
         x, weights = self.decoder(x, mask=mask, need_weights=need_weights, caches=caches)
-        return self.read_out(x), {DECODER: weights} if need_weights else None
+        return self.read_out(x), {DECODER: over_all(weights, start + tokens.shape[1])} if need_weights else None
 
     def read_out(self, x: Tensor) -> Tensor:
         """What the last layer makes, (B, N, D) -> logits (B, N, vocab_size)."""
         return nn.functional.linear(x, self.tokens.embedding.weight) if self.readout is None else self.readout(x)
 
     def new_caches(self, max_tokens: int = 0) -> list[Cache]:
-        """An empty cache for each layer, with memory for `max_tokens` taken ahead."""
-        return [layer.new_cache(max_tokens) for layer in self.decoder.self_attention]
+        """An empty cache for each layer, with memory for `max_tokens` taken ahead, or for what its window sees."""
+        layers = zip(self.decoder.self_attention, self.windows, strict=True)
+        return [new_cache(layer, window, max_tokens) for layer, window in layers]
 
     def attention_layers(self) -> dict[str, list[MultiHeadAttention]]:
         return {DECODER: self.decoder.self_attention}

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from .._validate import require_function, require_kind
 from ..attention import MultiHeadAttention
 from ._base import Model
+from .description import Choices
 
 
 def recomposed(
     model: Model,
-    attention: str | Mapping[str, Any],
+    attention: Choices,
     convert: Callable[[MultiHeadAttention], MultiHeadAttention],
 ) -> Model:
     """A copy of a model, each of whose attention layers is what `convert` makes of it.

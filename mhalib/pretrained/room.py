@@ -28,8 +28,9 @@ class Memory:
 
     parameters: how many numbers were learned; a readout that is tied to the tokens' vectors counts once.
     weights: of the parameters.
-    cache: of the keys and values of all tokens, in all layers. An encoder keeps none, nor does what reads pictures; an
-        encoder-decoder keeps those of the written tokens, and those that cross-attention makes of the text.
+    cache: of the keys and values of all tokens, or of those in a window, in all layers. An encoder keeps
+        none, nor does what reads pictures; an encoder-decoder keeps those of the written tokens, and those that
+        cross-attention makes of the text.
     maps: of all attention weights, which reading a text returns: layers * h * N * N of them; an encoder-decoder counts
         its encoder's layers once, and its decoder's twice.
     """
@@ -79,11 +80,17 @@ def memory(
     maps = sum(layer.num_heads * lengths[kind] ** 2 for kind, of_kind in by_kind.items() for layer in of_kind)
     keeps = isinstance(model, (GPT, Transformer))
     keeping = [layer for kind in (DECODER, CROSS) for layer in by_kind.get(kind, [])] if keeps else []
-    kept = sum(layer.num_kv_heads * (layer.head_dim + layer.value_dim) for layer in keeping)
+    windows = model.windows if isinstance(model, GPT) else [None] * len(keeping)
+    kept = sum(
+        layer.num_kv_heads
+        * (layer.head_dim + layer.value_dim)
+        * min(num_tokens, num_tokens if window is None else window - 1)
+        for layer, window in zip(keeping, windows, strict=True)
+    )
     return Memory(
         model.num_weights,
         model.num_weights * dtype.itemsize,
-        batch_size * num_tokens * kept * dtype.itemsize,
+        batch_size * kept * dtype.itemsize,
         batch_size * maps * dtype.itemsize,
     )
 

@@ -5,10 +5,12 @@ subclass of `MultiHeadAttention` that replaces some steps of its pass, and model
 
 from .collaborative import CollaborativeAttention, compress
 from .composed import ComposedAttention, Composition
+from .conformance import CHECKS, VariantError, check_variant
 from .differential import DifferentialAttention
 from .entmax import EntmaxAttention, entmax
 from .gated import GatedAttention
 from .grouped import align_heads, exchange_pairs, group_heads
+from .handing import HandsOn
 from .latent import LatentAttention
 from .mixture import MixtureOfHeads
 from .normed import QKNormAttention
@@ -19,12 +21,14 @@ from .sparse import SparseAttention, attend_in_windows
 from .talking import TalkingHeads
 
 __all__ = [
+    "CHECKS",
     "CollaborativeAttention",
     "ComposedAttention",
     "Composition",
     "DifferentialAttention",
     "EntmaxAttention",
     "GatedAttention",
+    "HandsOn",
     "LatentAttention",
     "MixtureOfHeads",
     "OverlappingAttention",
@@ -33,8 +37,10 @@ __all__ = [
     "SpanAttention",
     "SparseAttention",
     "TalkingHeads",
+    "VariantError",
     "align_heads",
     "attend_in_windows",
+    "check_variant",
     "compress",
     "distance_buckets",
     "entmax",

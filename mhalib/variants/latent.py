@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._validate import require_choice, require_count, require_flag
+from .._validate import require_choice, require_count, require_flag, require_positive
 from ..attention import ROTARY, Cache, HeadSlices, MultiHeadAttention, register
 from ..attention.functional import _split_heads
-from ..attention.positions import rotary_positions
+from ..attention.positions import Scaling, require_scaling, rotary_positions
 from ._settings import refuse
 
 
@@ -24,7 +24,7 @@ class LatentAttention(MultiHeadAttention):
 
     The same function can be computed in two ways. One makes keys and values of every head from the latents. The other,
     `absorbed`, moves W_up_k to the queries and W_up_v behind the average: heads then share one key and one value, the
-    latent itself. It makes nothing of old tokens, which is what decoding wants.
+    latent itself. It makes nothing of old tokens, so the layer takes it where a single query meets all of them.
 
     Args:
         num_hiddens, num_heads, dropout, bias: as in `MultiHeadAttention`. `bias` gives one to W_down, W_rotary, W_o and
@@ -32,8 +32,10 @@ class LatentAttention(MultiHeadAttention):
         latent_size: width of the latents, DeepSeek's d_c; `None` means 2d.
         rotary_size: channels that are turned, with rotary positions; `None` means d/2, made even.
         query_latent_size: width of a latent that queries are made from; 0 means none, and one projection.
-        absorbed: which way is taken. May be set at any time.
-        settings: as in `MultiHeadAttention`, but for `num_kv_heads`.
+        absorbed: which way is taken; `None` means absorbed for one query, as in decoding, and otherwise not. May be
+            set at any time.
+        rotary_base, rotary_scaling: as in `MultiHeadAttention`, of the channels that are turned.
+        settings: as in `MultiHeadAttention`, but for `num_kv_heads` and `rotary_dim`.
 
     Raises:
         TypeError, ValueError: an argument is not of this kind; `key_size` and `value_size` differ.
@@ -51,12 +53,14 @@ class LatentAttention(MultiHeadAttention):
         latent_size: int | None = None,
         rotary_size: int | None = None,
         query_latent_size: int = 0,
-        absorbed: bool = False,
+        absorbed: bool | None = None,
         positions: str = "none",
         rotary_base: float = 10000.0,
+        rotary_scaling: Scaling | None = None,
         **settings: Any,
     ) -> None:
         refuse(settings, "latent attention has keys and values for each head", num_kv_heads=None)
+        refuse(settings, "latent attention turns channels of their own, rotary_size of them", rotary_dim=None)
         super().__init__(num_hiddens, num_heads, dropout, bias, **settings)
         if self.key_size != self.value_size:
             raise ValueError(f"key_size={self.key_size} and value_size={self.value_size}: one latent makes both")
@@ -65,19 +69,23 @@ class LatentAttention(MultiHeadAttention):
         require_count("query_latent_size", query_latent_size, minimum=0)
         if positions not in ROTARY:
             require_choice("positions", positions, ("none", *ROTARY))
-            if rotary_size is not None:
-                raise ValueError(f"rotary_size={rotary_size} cannot be: positions={positions!r} turns nothing")
+            for name, given in (("rotary_size", rotary_size), ("rotary_scaling", rotary_scaling)):
+                if given is not None:
+                    raise ValueError(f"{name}={given!r:.80} cannot be: positions={positions!r} turns nothing")
             rotary_size = 0
         elif rotary_size is None:
             rotary_size = max(2, self.head_dim // 4 * 2)
         require_count("rotary_size", rotary_size, minimum=0)
         if rotary_size % 2:
             raise ValueError(f"rotary positions need an even rotary_size, got {rotary_size}")
-        require_flag("absorbed", absorbed)
+        require_positive("rotary_base", rotary_base)
+        require_scaling("rotary_scaling", rotary_scaling)
+        if absorbed is not None:
+            require_flag("absorbed", absorbed)
         self.latent_size, self.rotary_size = int(latent_size), int(rotary_size)
         self.query_latent_size = int(query_latent_size)
         if rotary_size:
-            self.positions = rotary_positions(positions, rotary_base)
+            self.positions = rotary_positions(positions, rotary_base, None, rotary_scaling)
         if self._scale_given is None:
             self._scale_given = (self.head_dim + self.rotary_size) ** -0.5
         del self.W_k, self.W_v
@@ -95,13 +103,17 @@ class LatentAttention(MultiHeadAttention):
         self.W_up_k = nn.Linear(self.latent_size, self.num_heads * self.head_dim, bias=False)
         self.W_up_v = nn.Linear(self.latent_size, self.num_heads * self.value_dim, bias=False)
         self.W_rotary = nn.Linear(self.key_size, self.rotary_size, bias=bias) if rotary_size else None
-        self.absorbed = bool(absorbed)
+        self.absorbed = None if absorbed is None else bool(absorbed)
 
     @property
     def scale(self) -> float:
         """What scores are multiplied by."""
         assert self._scale_given is not None
         return self._scale_given
+
+    def is_absorbed(self, num_queries: int) -> bool:
+        """Whether so many queries are carried into the space of the latents, and averages out of it."""
+        return num_queries == 1 if self.absorbed is None else self.absorbed
 
     def project_with_cache(
         self, queries: Tensor, keys: Tensor, values: Tensor, cache: Cache | None
@@ -119,7 +131,7 @@ class LatentAttention(MultiHeadAttention):
         if cache is not None:
             kept = list(cache.append(*kept))
         latent, *rotary = kept
-        if self.absorbed:
+        if self.is_absorbed(queries.shape[1]):
             up = self.W_up_k.weight.unflatten(0, (self.num_heads, self.head_dim))
             q = torch.cat([torch.einsum("bhqd,hdc->bhqc", own, up), turned], -1)
             return q, torch.cat([latent, *rotary], -1) if rotary else latent, latent
@@ -134,7 +146,7 @@ class LatentAttention(MultiHeadAttention):
 
     def gate(self, found: Tensor, queries: Tensor) -> Tensor:
         """Absorbed, averages of latents (B, h, Q, latent_size) -> what each head found, (B, h, Q, value_dim)."""
-        if not self.absorbed:
+        if not self.is_absorbed(queries.shape[1]):
             return found
         up = self.W_up_v.weight.unflatten(0, (self.num_heads, self.value_dim))
         return torch.einsum("bhqc,hdc->bhqd", found, up)

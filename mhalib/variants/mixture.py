@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from .._validate import require_count, require_flag
-from ..attention import MultiHeadAttention, register
+from ..attention import Cache, MultiHeadAttention, register
+from ..attention.layer import Mask
 
 
 @register("mixture")
@@ -31,7 +32,7 @@ class MixtureOfHeads(MultiHeadAttention):
             multiplied by theirs, and the weights of the two kinds are doubled; with all routers 0 and all heads on, the
             gates are then 1, and the layer is multi-head attention. `balance_loss` follows: sum_i P_i f_i over the
             routed heads in the paper, times their number in the code, where P_i is head i's mean gate before the choice
-            and f_i the share of tokens that choose it.
+            and f_i the share of tokens that choose it. Tokens that no query may see are padding, and do not count.
 
     Raises:
         TypeError, ValueError: an argument is not of this kind, or there are not so many heads.
@@ -42,6 +43,7 @@ class MixtureOfHeads(MultiHeadAttention):
 
     balance_loss: Tensor
     last_gates: Tensor
+    _given: tuple[Tensor | None, Mask | None, Cache | None] | None = None  # to the pass that is under way
 
     def __init__(
         self,
@@ -70,8 +72,27 @@ class MixtureOfHeads(MultiHeadAttention):
         self.W_routed = nn.Linear(self.query_size, num_routed, bias=False) if num_routed else None
         self.W_kinds = nn.Linear(self.query_size, 2, bias=False) if num_shared and num_routed else None
 
-    def route(self, queries: Tensor) -> tuple[Tensor, Tensor]:
-        """The layer's input (B, Q, query_size) -> gates (B, Q, h), and the loss that balances the routed heads."""
+    def forward(
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        valid_lens: Tensor | None = None,
+        *,
+        mask: Mask | None = None,
+        need_weights: bool = True,
+        cache: Cache | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """As in `MultiHeadAttention`; where tokens look at themselves, the mask says which of them are padding."""
+        self._given = (valid_lens, mask, cache) if keys is queries else None
+        try:
+            return super().forward(queries, keys, values, valid_lens, mask=mask, need_weights=need_weights, cache=cache)
+        finally:
+            self._given = None
+
+    def route(self, queries: Tensor, is_real: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The layer's input (B, Q, query_size) -> gates (B, Q, h), and the loss that balances the routed heads, over
+        the tokens that are real: `is_real` (B, Q) or `None`, which is all."""
         kinds = queries.new_ones(*queries.shape[:2], 2)
         if self.W_kinds is not None:
             kinds = self.W_kinds(queries).softmax(-1) * (1 if self.paper_scaling else 2)
@@ -82,7 +103,7 @@ class MixtureOfHeads(MultiHeadAttention):
         if self.W_routed is not None:
             routed = self.W_routed(queries).softmax(-1)
             chosen = torch.zeros_like(routed).scatter(-1, routed.topk(self.num_chosen).indices, 1.0)
-            loss = (routed.flatten(0, 1).mean(0) * chosen.flatten(0, 1).mean(0)).sum()
+            loss = (_mean(routed, is_real) * _mean(chosen, is_real)).sum()
             gates = routed * chosen
             if not self.paper_scaling:
                 loss = loss * routed.shape[-1]
@@ -93,9 +114,33 @@ class MixtureOfHeads(MultiHeadAttention):
 
     def gate(self, found: Tensor, queries: Tensor) -> Tensor:
         """(B, h, Q, value_dim) -> (B, h, Q, value_dim)."""
-        self.last_gates, self.balance_loss = self.route(queries)
+        self.last_gates, self.balance_loss = self.route(queries, self._is_real(queries))
         return found * self.last_gates.mT[..., None]
+
+    def _is_real(self, queries: Tensor) -> Tensor | None:
+        """(B, Q): whether some query may see the token, which is padding otherwise; `None` where all count."""
+        valid_lens, mask, cache = self._given or (None, None, None)
+        batch_size, num_queries = queries.shape[:2]
+        if not num_queries or (valid_lens is None and not isinstance(mask, Tensor)):
+            return None
+        is_real = torch.ones(batch_size, num_queries, dtype=torch.bool, device=queries.device)
+        if isinstance(mask, Tensor):
+            is_seen = mask.reshape((1,) * (4 - mask.dim()) + mask.shape).any(2).any(1)  # (B, K), or 1 in place of each
+            is_real &= is_seen[:, -num_queries:]
+        if valid_lens is not None:
+            num_kvpairs = num_queries if cache is None else len(cache)
+            places = torch.arange(num_kvpairs - num_queries, num_kvpairs, device=queries.device)
+            is_real &= places < (valid_lens if valid_lens.dim() == 1 else valid_lens.amax(1))[:, None]
+        return is_real
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what the last pass left, so that a layer can be copied in the middle of a training."""
         return {name: part for name, part in self.__dict__.items() if name not in ("last_gates", "balance_loss")}
+
+
+def _mean(x: Tensor, is_real: Tensor | None) -> Tensor:
+    """Mean over the real tokens of x (B, Q, n): (n,)."""
+    if is_real is None:
+        return x.flatten(0, 1).mean(0)
+    counted = is_real.to(x.dtype)[..., None]
+    return (x * counted).sum((0, 1)) / counted.sum().clamp_min(1)

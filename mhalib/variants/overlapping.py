@@ -56,7 +56,7 @@ class OverlappingAttention(MultiHeadAttention):
         self.overlap = int(overlap)
         self._scale_given = self.scale
         self.value_dim = self.head_dim + 2 * self.overlap
-        self.W_o = nn.Linear(self.num_heads * self.value_dim, self.num_hiddens, bias=bias)
+        self.W_o = nn.Linear(self.num_heads * self.value_dim, self.num_hiddens, bias=self.W_o.bias is not None)
 
     def project(self, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q (B, h, Q, d + 2o), k and v (B, h, K, d + 2o)."""

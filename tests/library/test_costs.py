@@ -7,7 +7,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from mhalib import MultiHeadAttention, costs
-from mhalib.attention import make_attention
+from mhalib.attention import KINDS, make_attention, register
 from mhalib.costs import Sizes
 
 LAYERS = [
@@ -97,6 +97,62 @@ def test_formulas_of_variants_are_what_their_layers_take(choice):
     assert half.cache_bytes == costs.measured(layer.bfloat16(), torch.randn(3, 7, 36).bfloat16()).cache_bytes
 
 
+@pytest.mark.parametrize("choice", CHOICES, ids=str)
+def test_formulas_of_variants_are_what_is_counted_without_numbers(choice):
+    layer = make_attention(choice, 36, 6)
+    assert costs.counted_parts(layer) == costs.variant_parts(choice, 36, 6)
+
+
+@pytest.mark.parametrize(
+    "choice", ["entmax", {"name": "span", "max_span": 16}, {"name": "sparse", "window": 4}, "factors"], ids=str
+)
+def test_a_kind_without_a_formula_is_counted(choice, factors):
+    found = costs.variant_costs(choice, 36, 6, 7, 3)
+    assert found == costs.measured(make_attention(choice, 36, 6), torch.randn(3, 7, 36))
+    assert found.parameters > 0
+    assert costs.variant_parts(choice, 36, 6).flops(7, 3) == found.flops
+
+
+@pytest.fixture
+def factors():
+    """A registered kind whose keys are products of two factors, which it keeps; and two that cannot be counted."""
+
+    class Factors(MultiHeadAttention):
+        def project_with_cache(self, queries, keys, values, cache):
+            q, k, v = self.project(queries, keys, values)
+            if cache is not None:
+                k, v = cache.append(k[..., :2], v)
+                k = torch.nn.functional.pad(k, (0, q.shape[-1] - 2))
+            return q, k, v @ v.new_ones(v.shape[-1], v.shape[-1])
+
+    class Looks(MultiHeadAttention):
+        def gate(self, found, queries):
+            return found if bool(found.sum() > 0) else -found
+
+    class Cubic(MultiHeadAttention):
+        def mix_weights(self, weights, queries, keys, **_):
+            return weights @ weights
+
+    kinds = {"factors": Factors, "looks": Looks, "cubic": Cubic}
+    for name, kind in kinds.items():
+        register(name)(kind)
+    yield
+    for name in kinds:
+        del KINDS[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("looks", "Looks has no formula, and cannot be counted without numbers"),
+        ("cubic", "Cubic has no formula, and what it takes is no sum of tokens and pairs"),
+    ],
+)
+def test_what_is_no_sum_of_tokens_and_pairs_is_refused(name, message, factors):
+    with pytest.raises(ValueError, match=message):
+        costs.variant_costs(name, 36, 6, 7)
+
+
 def test_formulas_of_variants_are_those_of_multi_head_attention():
     for sizes in (Sizes(768, 12), Sizes(768, 12, 4), Sizes(12_288, 96)):
         choice = {"name": "multi-head", "num_kv_heads": sizes.num_kv_heads}
@@ -144,7 +200,6 @@ def test_what_a_mixture_would_cost_if_others_were_skipped(num_shared, num_chosen
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: costs.variant_costs("entmax", 36, 6, 7), ValueError, "'entmax' is a EntmaxAttention, for which there"),
         (
             lambda: costs.variant_costs("nothing", 36, 6, 7),
             ValueError,

@@ -244,6 +244,10 @@ PLACES = {
         mhalib.roofline.latent_step_costs,
         lambda: {"choice": "latent", "num_hiddens": 12, "num_heads": 3, **_run()},
     ),
+    "roofline.counted_step_costs": (
+        mhalib.roofline.counted_step_costs,
+        lambda: {"choice": "entmax", "num_hiddens": 12, "num_heads": 3, **_run()},
+    ),
     "attention.attend": (
         A.attend,
         lambda: {**_qkv(), "mask": None, "dropout": 0.0, "need_weights": True, "scale": None},
@@ -907,6 +911,7 @@ HARMLESS = {
     ),
     **dict.fromkeys(("names", "deviations", "times"), "a function without arguments"),
     **dict.fromkeys(("History", "StepCost"), "a record"),
+    "VariantError": "an error",
 }
 LAYER_SIZES = {"num_hiddens": 12, "num_heads": 3, "dropout": 0.0, "bias": True}
 OWN = {
@@ -929,6 +934,7 @@ OWN = {
     V.EntmaxAttention: {"alpha": 1.5, "learned": True},
     V.SpanAttention: {"max_span": 3, "ramp": 2.0, "begin": 0.5},
     V.SparseAttention: {"window": 2, "stride": 2, "num_global": 1},
+    V.HandsOn: {},
     V.RelativeAttention: {"num_buckets": 4, "max_distance": 3, "one_sided": True, "own": True},
 }
 PLACES |= {
@@ -957,6 +963,15 @@ PLACES |= {
     "variants.exchange_pairs": (
         V.exchange_pairs,
         lambda: {"layer": A.MultiHeadAttention(12, 3, positions="rotary"), "pairs": "halves"},
+    ),
+    "variants.check_variant": (
+        V.check_variant,
+        lambda: {
+            "kind": "multi-head",
+            "num_hiddens": 12,
+            "num_heads": 3,
+            "without": list(V.CHECKS.keys() - {"weights"}),
+        },
     ),
     "variants.compress": (
         V.compress,

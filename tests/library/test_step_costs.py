@@ -12,7 +12,7 @@ from mhalib import MultiHeadAttention, costs, ledger
 from mhalib.attention import make_attention
 from mhalib.bench import Machine
 from mhalib.costs import Sizes
-from mhalib.roofline import LATENT_STEPS, MACHINES, PHASES, STEPS, latent_step_costs, step_costs
+from mhalib.roofline import LATENT_STEPS, MACHINES, PHASES, STEPS, counted_step_costs, latent_step_costs, step_costs
 
 B, N = 3, 7
 COUNTED = (costs.flops, costs.pair_flops, costs.score_bytes, costs.cache_bytes, partial(step_costs, phase="training"))
@@ -123,6 +123,26 @@ def test_flops_are_those_that_torch_counts_in_all_phases():
 def seen_steps(book):
     """FLOPs and bytes of products and softmax, one by one."""
     return [(step.flops, step.moved) for step in book if step.flops or "softmax" in step.operation]
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("bytes_per_number", [2, 4, 8])
+def test_steps_that_are_counted_without_numbers_are_those_of_the_formulas(phase, bytes_per_number):
+    found = counted_step_costs("multi-head", 60, 5, phase, N, B, bytes_per_number)
+    expected = step_costs(Sizes(60, 5), phase, N, B, bytes_per_number)
+    assert totals(found) == totals(expected)
+    if phase != "training":
+        assert [step[1:] for step in found] == [step[1:] for step in expected]
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_steps_of_a_kind_without_a_formula_are_counted(phase):
+    choice = {"name": "sparse", "window": 3}
+    assert totals(counted_step_costs(choice, 60, 5, phase, N, B)) == totals(step_costs(Sizes(60, 5), phase, N, B))
+    with pytest.raises(ValueError, match="phase='writing' must be one of"):
+        counted_step_costs(choice, 60, 5, "writing", N)
+    many = counted_step_costs("entmax", 4096, 32, "prefill", 10**6, 8, 2)
+    assert sum(step.flops for step in many) == costs.variant_costs("entmax", 4096, 32, 10**6, 8).flops
 
 
 def latent_choice(settings, absorbed):

@@ -52,6 +52,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "22_heads_composed_anew": "ComposedAttention Composition DifferentialAttention GatedAttention",
         "27_training_that_holds": "QKNormAttention",
         "09_positions": "RelativeAttention=distances distance_buckets=distances",
+        "how_we_know": "check_variant VariantError=check_variant CHECKS=checks HandsOn=head",
     },
     "mhalib.shapes": {"06_shape_checks": "check_shape ledger Ledger=ledger Step=step"},
     "mhalib.reference": {
@@ -78,7 +79,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
             "Sizes=sizes parameters=weights pair_flops=scores flops=operations score_bytes=scores cache_bytes=cache "
             "measured=weights Costs=weights"
         ),
-        "instruments": "variant_costs variant_parts Parts=parts chosen_flops",
+        "instruments": "variant_costs variant_parts Parts=parts counted_parts=parts chosen_flops",
     },
     "mhalib.train": {"03_why_more_than_one_head": "fit", "11_translator": "History=history"},
     "mhalib.decoding": {"11_translator": "greedy beam_search", "12_small_gpt": "sample"},
@@ -172,7 +173,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     },
     "mhalib.roofline": {
         "24_counting": "step_costs StepCost=steps MACHINES=GPUs PHASES=phases STEPS=steps",
-        "instruments": "latent_step_costs LATENT_STEPS=latent",
+        "instruments": "latent_step_costs LATENT_STEPS=latent counted_step_costs=steps",
     },
     "mhalib_classroom.checks": {
         "teaching": "EXERCISES=exercises Exercise=checker Mistake=mistake Finding=mistake CheckFailed=mistake"
