@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 
 from .._validate import require_count
 from ..attention import Band, Cache, KeyValueCache, MultiHeadAttention
-from ..attention.layer import Mask
+from ..attention.masks import Mask
 from ..variants import SparseAttention
 
 Windows = int | Sequence[int | None] | None

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from ..attention import Cache, MultiHeadAttention
-from ..attention.layer import Mask
+from ..attention.masks import Mask
 
 
 class HandsOn(MultiHeadAttention):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from .._validate import require_count, require_flag
 from ..attention import Cache, MultiHeadAttention, register
-from ..attention.layer import Mask
+from ..attention.masks import Mask
 
 
 @register("mixture")
