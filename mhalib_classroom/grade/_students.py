@@ -72,7 +72,8 @@ def unpacked_into(paths: Sequence[PurePath]) -> tuple[PurePath, str]:
     """The folder that a whole download was unpacked into, and the system that wrote the names in it; no folder and an
     empty text where there is none.
 
-    Only where all that was handed in is named so: a student, too, can name files as a system does, and others' names.
+    Only where all that was handed in is named so, and of several students: a student, too, can name files as a system
+    does, and others' names.
     """
     depths = min((len(path.parts) for path in paths), default=0)
     if any(known.fullmatch(text_of(path)) for path in paths for known in DOWNLOADS.values()):
@@ -81,7 +82,8 @@ def unpacked_into(paths: Sequence[PurePath]) -> tuple[PurePath, str]:
         (base, *others) = {PurePath(*path.parts[:depth]) for path in paths}
         texts = [text_of(path.relative_to(base)) for path in paths] if not others else []
         for system, known in DOWNLOADS.items():
-            if texts and all(map(known.fullmatch, texts)):
+            found = [match["student"] for match in map(known.fullmatch, texts) if match]
+            if len(found) == len(texts) and len({*found}) > 1:
                 return base, system
     return PurePath(), ""
 
