@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from . import _together, processes
+from ._renamed import told
 from ._run import Run
 from ._validate import (
     as_path,
@@ -42,6 +43,7 @@ class History:
         return len(self.losses)
 
 
+@told
 def fit(
     model: nn.Module,
     loss: Callable[[], Tensor],
