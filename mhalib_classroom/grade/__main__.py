@@ -182,7 +182,7 @@ def _kept_seed(out: Path) -> str:
     if not kept:  # or it is empty, because the disk was full
         kept = secrets.token_hex(8)
         path.touch(mode=0o600)
-        path.write_text(kept, encoding="ascii")
+        write_whole(path, kept)
     return kept
 
 
