@@ -6,7 +6,10 @@ Everything here is loaded when it is first used: `import mhalib` takes little mo
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING
+
+import mhalib._renamed as _renamed
 
 __version__ = "0.3.0"
 
@@ -117,10 +120,13 @@ __all__ = [
     "widgets",
 ]
 
+sys.meta_path.append(_renamed.Finder)
+
 
 def __getattr__(name: str) -> object:
     if name not in __all__ and name != "classroom":  # which has moved, and says so
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        moved = f": it is {_renamed.MODULES[name]} now" if name in _renamed.MODULES else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{moved}")
     if name not in _HOMES:
         return importlib.import_module(f"{__name__}.{name}")
     found = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 from matplotlib import font_manager
+from matplotlib.cbook import is_math_text
+from matplotlib.mathtext import MathTextParser
 from matplotlib.text import Text
 
 from ._tokens import legible
-from ._validate import as_list
+from ._validate import as_list, require_text
 
 MAX_LENGTH = 14
 """Characters of a token that are shown; a longer one ends in an ellipsis."""
@@ -51,6 +53,27 @@ def clean_labels(name: str, labels: Sequence[str] | None, length: int) -> list[s
     if len(labels) != length:
         raise ValueError(f"{name} has {len(labels)} entries, but the weights need {length}")
     return [legible(str(label), MAX_LENGTH, _can_be_drawn).replace("$", r"\$") for label in labels]
+
+
+def require_words(name: str, text: object) -> None:
+    """Raise unless `text` is a string (TypeError) that matplotlib can draw: what is between two `$` is mathematics to
+    it (ValueError)."""
+    require_text(name, text)
+    assert isinstance(text, str)
+    if not is_math_text(text):
+        return
+    try:
+        MathTextParser("path").parse(text)
+    except ValueError as error:
+        reason = str(error).strip().splitlines()[-1]
+        text = f"{name}={text!r:.80} is no mathematics that matplotlib can draw: {reason}. Write a dollar sign as \\$"
+        raise ValueError(text) from error
+
+
+def require_heading(title: object) -> None:
+    """As `require_words`, for the title of a picture, which may be `None`."""
+    if title is not None:
+        require_words("title", title)
 
 
 def columns(label: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import shutil
 import signal
@@ -11,7 +12,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.distributed as dist
@@ -143,11 +144,57 @@ def settle(path: Path) -> None:
 
 
 def load_folder(path: Path, together: dict[str, Any]) -> None:
-    """Fill `together` from a folder of `save_folder`, whatever number of processes saved it."""
+    """Fill `together` from a folder of `save_folder`, whatever number of processes saved it.
+
+    Torch reads pickles in such a folder, which could run a stranger's code. So what they name is looked at before.
+
+    Raises:
+        ValueError: they name more than numbers need, or the folder is damaged. What was filled until then stays.
+    """
+    from torch.distributed.checkpoint.api import CheckpointException
+    from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
     from torch.distributed.checkpoint.state_dict_loader import load
 
-    with _not_told_that_alone():
-        load(together, checkpoint_id=path, no_dist=start() == 1)
+    class Plain(DefaultLoadPlanner):
+        def load_bytes(self, read_item: Any, value: Any) -> None:
+            torch.load(value, weights_only=True)
+            value.seek(0)
+            super().load_bytes(read_item, value)
+
+    text = f"checkpoint={str(path)!r} is damaged, or was not saved by mhalib.train.fit: nothing in it was executed"
+    try:
+        for described in path.glob("*.metadata"):
+            with described.open("rb") as file:
+                _Described(file).load()
+    except Exception as error:  # a pickle may raise anything
+        raise ValueError(text) from error
+    try:
+        with _not_told_that_alone():
+            load(together, checkpoint_id=path, planner=Plain(), no_dist=start() == 1)
+    except CheckpointException as error:
+        raise ValueError(text) from error
+
+
+class _Described(pickle.Unpickler):
+    """Reads what torch writes of a folder's tensors, and refuses all other names."""
+
+    own = "torch.distributed.checkpoint"
+    names: ClassVar = {
+        **dict.fromkeys(
+            ("PosixPath", "WindowsPath", "PurePosixPath", "PureWindowsPath"), ("pathlib", "pathlib._local")
+        ),
+        "_StorageInfo": (f"{own}.filesystem",),
+        "_get_layout": ("torch.serialization",),
+        "OrderedDict": ("collections",),
+        "Size": ("torch",),
+    }
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name) if module in (f"{self.own}.metadata", "torch") else None
+        is_plain = isinstance(found, torch.dtype) or (isinstance(found, type) and found.__module__ == module != "torch")
+        if is_plain or module in self.names.get(name, ()):
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"{module}.{name} is no part of a checkpoint")
 
 
 def beside(path: Path, end: str = ".part") -> Path:

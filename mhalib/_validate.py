@@ -114,6 +114,12 @@ def require_seed(name: str, value: object) -> None:
     require_count(name, value, minimum=0)
 
 
+def require_values(name: str, x: Tensor) -> None:
+    """Raise ValueError if the numbers of `x` cannot be read: on the device "meta" there are none."""
+    if x.is_meta:
+        raise ValueError(f"{name} is on the device meta, where tensors have shapes and no values")
+
+
 def require_integers(name: str, x: Tensor) -> None:
     """Raise TypeError unless the tensor `x` holds integers."""
     if x.is_floating_point() or x.is_complex() or x.dtype == torch.bool:

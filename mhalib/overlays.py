@@ -11,7 +11,8 @@ from matplotlib.colors import to_rgb
 
 from . import style
 from ._arrays import Array, real_array
-from ._validate import require_positive, require_title
+from ._labels import require_heading
+from ._validate import require_positive
 
 VEIL = "#007d8c"  # no head's colour, and no grey
 """The veil of weights that are no head's, such as a mean: told from every grey by all kinds of colour vision."""
@@ -41,7 +42,7 @@ def attention_on_picture(
     """
     picture, share = real_array("image", image, rank=2), real_array("weights", weights, rank=1)
     require_positive("vmax", vmax)
-    require_title(title)
+    require_heading(title)
     colour = VEIL if head is None else style.head_colour(head)
     height, width = picture.shape
     side = math.isqrt(height * width // max(len(share), 1))

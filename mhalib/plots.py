@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from . import style
 from ._arrays import Array, Mask, real_array, require_length, seen_cells, whole_numbers
-from ._labels import clean_labels, columns, set_fonts
+from ._labels import clean_labels, columns, require_heading, require_words, set_fonts
 from ._validate import (
     LARGEST,
     as_list,
@@ -34,7 +34,6 @@ from ._validate import (
     require_number,
     require_positive,
     require_text,
-    require_title,
 )
 
 COLOUR_MAP = "weights"
@@ -85,7 +84,7 @@ def head_heatmap(
     keys = clean_labels("keys", keys, table.shape[1])
     seen = seen_cells(mask, table.shape)
     require_positive("vmax", vmax)
-    require_title(title)
+    require_heading(title)
     require_flag("colorbar", colorbar)
     require_flag("annotate", annotate)
     palette = _palette(head)
@@ -162,7 +161,7 @@ def head_heatmaps(
     titles = [f"head {i}" for i in range(num_heads)] if titles is None else as_list("titles", titles)
     require_length("titles", titles, num_heads)
     for each in titles:
-        require_text("each title", each)
+        require_words("each title", each)
     if ax is None:
         side_by_side, cell = _columns(num_heads, ncols, num_kvpairs, style.WIDEST - query_space - 0.3)
         panel = cell * num_kvpairs + _GAP, cell * num_queries + 0.45 + key_space
@@ -225,7 +224,7 @@ def head_wall(
     layers = table[None] if table.ndim == 3 else table
     num_layers, num_heads, num_queries, num_kvpairs = layers.shape
     require_flag("titles", titles)
-    require_title(title)
+    require_heading(title)
     for pair in as_list("marked", marked):
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise TypeError(f"marked must hold pairs (layer, head), got {pair!r:.80}")
@@ -297,8 +296,8 @@ def score_grid(
     scored = ~np.isnan(table)
     if not scored.any():
         raise ValueError("scores holds no number")
-    require_title(title)
-    require_text("label", label)
+    require_heading(title)
+    require_words("label", label)
     require_flag("annotate", annotate)
     require_number("vmin", vmin)
     vmax = float(table[scored].max()) if vmax is None else vmax
@@ -354,9 +353,9 @@ def number_grid(
         raise ValueError(f"owners has shape {colours.shape}, but numbers has {table.shape}")
     if colours.min() < 0 or colours.max() >= len(OWNER_COLOURS):
         raise ValueError(f"owners must lie in 0..{len(OWNER_COLOURS) - 1}, got {colours.min()}..{colours.max()}")
-    require_title(title)
-    require_text("xlabel", xlabel)
-    require_text("ylabel", ylabel)
+    require_heading(title)
+    require_words("xlabel", xlabel)
+    require_words("ylabel", ylabel)
     require_count("digits", digits)
     num_rows, num_columns = table.shape
     if ax is None:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from . import _together, processes
+from ._renamed import told
 from ._run import Run
 from ._validate import (
     as_path,
@@ -42,6 +43,7 @@ class History:
         return len(self.losses)
 
 
+@told
 def fit(
     model: nn.Module,
     loss: Callable[[], Tensor],
@@ -87,7 +89,7 @@ def fit(
         checkpoint: a file to go on from if it is there, and to save to. It is replaced in one piece, so that an
             interrupted run leaves a valid one; it is removed when training is done. The same call, made again, ends
             as if nothing had happened. With several processes it is a folder of `torch.distributed.checkpoint`, from
-            which any number of processes, or one, may go on. Such a folder holds pickles: load none of a stranger's.
+            which any number of processes, or one, may go on. Code that a stranger has put into either is not executed.
         checkpoint_every: how many steps lie between two savings.
         progress: show a bar on stderr.
 

@@ -189,11 +189,13 @@ class LearnedPositions(Positions):
         """(B, N, D) -> (B, N, D); the first token stands at `start`, or each at its own of `places` (B, N).
 
         Raises:
-            ValueError: there are more tokens than places.
+            ValueError: there are more tokens than places, or `x` is on another device.
         """
         stop = _require_vectors(x, start, places)
         if x.shape[-1] != self.table.shape[1]:
             raise ValueError(f"x has width {x.shape[-1]}, but positions have {self.table.shape[1]}")
+        if x.device != self.table.device:
+            raise ValueError(f"x is on {x.device}, but positions are on {self.table.device}")
         if stop > len(self.table):
             raise ValueError(f"{stop} tokens, but the model has only max_tokens={len(self.table)} positions")
         return x + (self.table[start:stop] if places is None else self.table[places.long()])

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from .._validate import as_list, require_count, require_integers, require_tensor, require_text
+from .._validate import as_list, require_count, require_integers, require_tensor, require_text, require_values
 
 
 class Vocabulary:
@@ -68,6 +68,7 @@ class Vocabulary:
         """Ids (N,) -> words, padding left out; `ValueError` if there is no such id."""
         require_tensor("tokens", tokens, rank=1)
         require_integers("tokens", tokens)
+        require_values("tokens", tokens)
         ids = tokens.tolist()
         unknown = sorted({i for i in ids if not 0 <= i < len(self)})
         if unknown:

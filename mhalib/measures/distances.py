@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, special
 from torch.nn import functional as F
 
-from .._validate import as_list, require_count, require_tensor
+from .._validate import as_list, require_count, require_tensor, require_values
 from .rows import real_weights, result_dtype
 
 
@@ -97,6 +97,7 @@ def head_map(distances: Tensor, num_axes: int = 2) -> Tensor:
     Source: Torgerson 1952.
     """
     require_tensor("distances", distances, rank=2)
+    require_values("distances", distances)
     require_count("num_axes", num_axes)
     size = len(distances)
     if distances.shape[1] != size or num_axes > size:

@@ -7,7 +7,9 @@ from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import Self
 
+from .._renamed import require_new_names
 from .._validate import require_count, require_kind, require_tensor, seen_extremes
 from ..attention import Band, Cache, MultiHeadAttention, make_positions
 from ..attention.cache import require_cache
@@ -32,6 +34,10 @@ class Model(nn.Module):
     """What its layers are like, unless it is told otherwise."""
     fixed: ClassVar[tuple[str, ...]] = ()
     """Entries of the description that it does not leave open."""
+
+    def __new__(cls, *_: Any, **named: Any) -> Self:
+        require_new_names(cls.__name__, named)
+        return super().__new__(cls)
 
     def __init__(self, sizes: Sequence[float], described: Described, **own: Any) -> None:
         """Keep what the model is made with: `sizes` and `described` of its layers, `own` besides."""

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .._validate import as_list, as_path, require_kind, require_text
+from .._write import write_whole
 
 FOLDER = Path(__file__).parent
 UNITS = 65535
@@ -176,7 +177,7 @@ def write_maps(path: str | Path, readings: Sequence[Reading], about: About) -> N
         "maps_sha256": hashlib.sha256(content.getvalue()).hexdigest(),
         "texts": texts,
     }
-    path.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n")
+    write_whole(path, json.dumps(told, indent=1, ensure_ascii=False) + "\n")
 
 
 def read_maps(path: str | Path) -> list[Reading]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from .._arrays import require_length
 from .._tokens import spelt
+from .._validate import as_list
 
 MAX_TOKEN = 200
 
@@ -15,12 +16,13 @@ def token_lists(name: str, tokens: Sequence[Any] | None, num_examples: int, leng
     """One list of tokens for all examples, or one for each, cleaned so that every character can be seen.
 
     Raises:
-        TypeError, ValueError: `tokens` is one string, mixes tokens and lists, or has another length.
+        TypeError, ValueError: `tokens` is no list, or one string, mixes tokens and lists, or has another length.
     """
     if tokens is None:
         return [[str(i) for i in range(length)]]
     if isinstance(tokens, str):
         raise TypeError(f"{name} must be a sequence of strings, got one string: {tokens!r:.80}")
+    tokens = as_list(name, tokens)
     nested = [isinstance(each, (list, tuple)) for each in tokens]
     if any(nested) and not all(nested):
         raise TypeError(f"{name} mixes tokens and lists of tokens")

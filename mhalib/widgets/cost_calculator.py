@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import traitlets
 
 from .. import costs as formulas
@@ -266,7 +268,8 @@ def _require_none_set(settings: dict[str, Any]) -> None:
     """Raise ValueError where a setting has another value than the one it has by itself."""
     unset = {"overlap": 1, "num_shared": 1, "rank": 2, "absorbed": False, "per_channel": False}
     for name, value in settings.items():
-        if value != unset.get(name):
+        is_known = value is None or isinstance(value, (numbers.Integral, np.bool_))  # a tensor may be equal in part
+        if not is_known or value != unset.get(name):
             raise ValueError(f"{name}={value!r:.80} is of a variant, and variant is None")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import secrets
 import signal
 import sys
@@ -46,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="of a Dask cluster, whose workers run the notebooks, as in tls://host:8786; needs mhalib[cluster]",
+        help="of a Dask cluster, whose workers run the notebooks, as in tls://host:8786; needs the package distributed",
     )
     parser.add_argument("--memory-mb", type=int, default=Limits.memory_mb, help="for one notebook")
     parser.add_argument("--call-seconds", type=float, default=Limits.call_seconds, help="for one call of a function")
@@ -75,6 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     given = parser.parse_args(arguments)
     _hear_interrupts()
+    _print_all_letters()
     if not given.submissions.is_dir():
         parser.error(f"submissions={str(given.submissions)!r} is not a folder")
     if given.out.is_dir():
@@ -125,9 +127,9 @@ def main(arguments: list[str] | None = None) -> int:
     if given.roster is not None:
         try:
             text, left = filled(given.roster, given.column, {student: points for student, points, _ in sums})
-        except ValueError as error:
+            write_whole(given.out.with_name(given.out.name + ".roster.csv"), text)
+        except (ValueError, OSError) as error:
             parser.error(f"{error}. The tables are written")
-        write_whole(given.out.with_name(given.out.name + ".roster.csv"), text)
         for student in left:
             print(f"Not in the roster: {harmless(student)}", file=sys.stderr)
     for student, points, out_of in sums:
@@ -143,6 +145,13 @@ def _hear_interrupts() -> None:
     and nothing is lost by an interrupt: the same command goes on from there."""
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _print_all_letters() -> None:
+    """As their codes, where the terminal's encoding lacks them."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _without_a_sandbox(error: NotStarted) -> str:
@@ -173,7 +182,7 @@ def _kept_seed(out: Path) -> str:
     if not kept:  # or it is empty, because the disk was full
         kept = secrets.token_hex(8)
         path.touch(mode=0o600)
-        path.write_text(kept, encoding="ascii")
+        write_whole(path, kept)
     return kept
 
 

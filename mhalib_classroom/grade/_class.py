@@ -20,10 +20,10 @@ from ._journal import Journal
 from ._late import Deadlines
 from ._launch import Launcher, Limits
 from ._local import jobs_that_fit
-from ._notebook import Job, examined
+from ._notebook import Found, Job, examined
 from ._progress import Progress
 from ._sandbox import require_working
-from ._students import named, text_of
+from ._students import alike, crowded, named, text_of, unpacked_into
 from ._submissions import Submission
 from ._table import COLUMNS, Row, as_csv, asked, counted, gradebook, harmless, without_points
 from ._tasks import Task, require_known, rows_of, task_of
@@ -79,8 +79,8 @@ def grade_class(
         progress: say how far it is, and how long it will take.
 
     Raises:
-        ValueError: there is no notebook, or none with an exercise that counts; a chapter or an exercise is unknown, or
-            `student_pattern` is no regular expression.
+        ValueError: there is no notebook, or none with an exercise that counts; a chapter or an exercise is unknown,
+            `student_pattern` is no regular expression, or another grader writes this table.
         RuntimeError: the sandbox does not work; nobody gets 0 for that, and what was graded until then is kept.
 
     Returns:
@@ -107,6 +107,7 @@ def grade_class(
     left = [task for task in tasks if task.submission.path not in rows]
     how = _How(seed, launcher, limits)
     with (
+        contextlib.closing(journal),
         Progress(len(tasks), done=len(rows), shown=progress) as shown,
         contextlib.closing(_graded(left, how, jobs, scheduler)) as arriving,
     ):
@@ -124,8 +125,8 @@ def grade_class(
     told: list[str] = []
     if deadlines is not None:
         ordered, told = _late.judged(ordered, submissions, folder, deadlines, noted)
-    if pattern is not None:
-        told += _unnamed(submissions, folder, pattern)
+    told += _doubts(submissions, folder) if pattern is None else _unnamed(submissions, folder, pattern)
+    told += alike(one.student for one in submissions)
     out_of = asked(chapters, points or {})
     write_whole(out, as_csv(COLUMNS, [asdict(row).values() for row in ordered]))
     write_whole(out.with_name(out.name + ".students.csv"), gradebook(counted(ordered, last=last), out_of))
@@ -162,6 +163,15 @@ def _left_out(others: Sequence[Path], folder: Path, out: Path, noted: bool) -> l
     return told
 
 
+def _doubts(submissions: Sequence[Submission], folder: Path) -> list[str]:
+    """What is to be told of a download in a folder of its own, and of a folder that looks like one."""
+    paths = [one.path.relative_to(folder) for one in submissions if not one.unread]
+    base, system = unpacked_into(paths)
+    if system:
+        return [f"{system} has named what is in {text_of(base)!r}: students are found there"]
+    return crowded(paths)
+
+
 def _unnamed(submissions: Sequence[Submission], folder: Path, pattern: re.Pattern[str]) -> list[str]:
     """What is to be told of the paths in which a pattern finds no student."""
     paths = [text_of(one.path.relative_to(folder)) for one in submissions]
@@ -190,22 +200,47 @@ class _How:
     launcher: Launcher
     limits: Limits
     stopping: threading.Event = field(default_factory=threading.Event)
+    used: dict[str, list[float]] = field(default_factory=dict)  # seconds of each student's notebooks, also of threads
 
     def job(self, task: Task) -> Job:
-        """What is to be done for a task."""
-        return Job(task.cells, [one.name for one in task.exercises], self.seed, self.launcher, self.limits)
+        """What is to be done for a task, in the time that its student has left."""
+        left = max(0.0, self.limits.student_seconds - sum(self.used.get(task.submission.student, ())))
+        limits = replace(self.limits, submission_seconds=min(self.limits.submission_seconds, left))
+        return Job(task.cells, [one.name for one in task.exercises], self.seed, self.launcher, limits)
+
+    def rows(self, task: Task, found: Found) -> list[Row]:
+        """The rows of a task, whose time is now the student's."""
+        self.used.setdefault(task.submission.student, []).append(found.seconds)
+        return rows_of(task, found.findings, found.notes)
 
 
 def _grade(task: Task, how: _How) -> list[Row]:
     """The rows of a submission, graded on this machine."""
-    found = examined(how.job(task), how.stopping)
-    return rows_of(task, found.findings, found.notes)
+    return how.rows(task, examined(how.job(task), how.stopping))
 
 
 def _graded(
     tasks: list[Task], how: _How, jobs: int | None, scheduler: str | None
 ) -> Generator[tuple[Task, list[Row]], None, None]:
-    """Each task with its rows, as they arrive, from this machine or from a cluster."""
+    """Each task with its rows, as they arrive; what a student has handed in several times is run once. Not what two
+    students have handed in: one of them may have used up all the time."""
+    same: dict[tuple[object, ...], list[Task]] = {}
+    for task in tasks:
+        same.setdefault(_work_of(task), []).append(task)
+    with contextlib.closing(_run([alike[0] for alike in same.values()], how, jobs, scheduler)) as arriving:
+        for task, rows in arriving:
+            for one in same[_work_of(task)]:
+                yield one, [replace(row, notebook=one.submission.notebook) for row in rows]
+
+
+def _work_of(task: Task) -> tuple[object, ...]:
+    return task.submission.student, *task.cells.items(), *(one.name for one in task.exercises)
+
+
+def _run(
+    tasks: list[Task], how: _How, jobs: int | None, scheduler: str | None
+) -> Generator[tuple[Task, list[Row]], None, None]:
+    """Each task with its rows, from this machine or from a cluster."""
     if scheduler is None:
         require_working(how.launcher, how.limits)
         jobs = jobs_that_fit(how.limits.memory_mb) if jobs is None else jobs
@@ -215,4 +250,4 @@ def _graded(
 
     with contextlib.closing(_cluster.finished(((task, how.job(task)) for task in tasks), scheduler)) as arriving:
         for task, found in arriving:
-            yield task, rows_of(task, found.findings, found.notes)
+            yield task, how.rows(task, found)

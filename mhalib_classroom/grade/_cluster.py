@@ -28,7 +28,7 @@ try:
     from distributed import Client, Future, KilledWorker, Reschedule, as_completed, get_worker
     from distributed.comm.addressing import parse_address, parse_host_port
 except ImportError as missing:
-    raise RuntimeError(f'--scheduler needs Dask: pip install "mhalib[cluster]" ({missing})') from missing
+    raise RuntimeError(f"--scheduler needs Dask: pip install distributed ({missing})") from missing
 
 LEAST_AHEAD, AHEAD = 16, 3  # notebooks that are sent before others are done: at least, and for each thread of a worker
 CONNECT_SECONDS, LOOK_SECONDS = 30, 5.0
@@ -152,7 +152,7 @@ def on_worker(told: str, packed: bytes) -> Answer:
     job: Job = pickle.loads(packed)
     try:
         found = examined(job, _Withdrawn())
-        return "found", [tuple(vars(one).values()) for one in found.findings], found.notes
+        return "found", ([tuple(vars(one).values()) for one in found.findings], found.seconds), found.notes
     except Abandoned:
         raise Reschedule from None  # if somebody still waits: it is this worker that closes
     except (NotStarted, FileNotFoundError) as error:
@@ -166,7 +166,7 @@ def on_worker(told: str, packed: bytes) -> Answer:
 
 def _found(future: Future, job: Job) -> Found:
     try:
-        kind, findings, text = future.result()
+        kind, made, text = future.result()
     except KilledWorker as error:
         lost = error.allowed_failures + 1
         text = f"the workers that ran this notebook were lost, {lost} times; --retry tries it again"
@@ -177,7 +177,8 @@ def _found(future: Future, job: Job) -> Found:
         raise
     if kind != "found":
         raise RuntimeError(f"a worker {text}")
-    return Found([Finding(*one) for one in findings], text)
+    findings, seconds = made
+    return Found([Finding(*one) for one in findings], text, seconds)
 
 
 class _Withdrawn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -149,7 +150,8 @@ def _cell(row: Row, has_id: bool) -> dict[str, object]:
 def _file_name(text: str) -> str:
     """A name that every system can have, also where a number and a suffix are added: some count bytes."""
     plain = "".join(letter if letter.isalnum() or letter in " ._-()" else "_" for letter in text)
-    return plain.strip(" .").encode()[:100].decode(errors="ignore").strip(" .") or "_"
+    cut = plain.strip(" .").encode()[:100].decode(errors="ignore").strip(" .") or "_"
+    return os.fsdecode(cut.encode())  # under an ASCII locale, too
 
 
 def _names(student: str, notebooks: Iterable[str]) -> dict[str, str]:

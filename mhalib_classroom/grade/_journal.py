@@ -7,6 +7,7 @@ import hashlib
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import IO
 
 from mhalib._write import write_whole
 
@@ -27,17 +28,38 @@ class Journal:
         seed: what the checks draw their inputs from.
         limits: for each submission.
         retry: forget the rows of notebooks that were too slow for their limits, or stopped their sandbox.
+
+    Raises:
+        ValueError: another grader has it open.
     """
 
     def __init__(self, folder: Path, seed: str, limits: Limits, *, retry: bool = False) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
         self._folder, self._seed, self._limits, self._retry = folder, seed, limits, retry
-        noted, before = folder / "mhalib.txt", ""
+        self._lock = open(folder / "lock", "ab")  # noqa: SIM115 - until `close`
+        try:
+            _lock(self._lock)
+            self.is_of_another = self._note()
+        except BlockingIOError:
+            self.close()
+            text = f"{str(folder)!r} is in use: another grader writes this table. Wait for it, or give another --out"
+            raise ValueError(text) from None
+        except OSError:
+            self.close()
+            raise
+
+    def _note(self) -> bool:
+        """Write down which mhalib grades; whether it was another one before."""
+        noted, before = self._folder / "mhalib.txt", ""
         with contextlib.suppress(OSError, ValueError):
             before = noted.read_text(encoding="utf-8")
-        self.is_of_another = before != stamp() and any(folder.glob("*.json"))
         write_whole(noted, stamp())
+        return before != stamp() and any(self._folder.glob("*.json"))
+
+    def close(self) -> None:
+        """Others may open it."""
+        self._lock.close()
 
     def rows(self, task: Task) -> list[Row] | None:
         """The rows of a task that is done; `None` if it is not."""
@@ -58,3 +80,17 @@ class Journal:
         parts = (task.digest, *(part.encode() for part in told))
         key = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
         return self._folder / f"{key}.json"
+
+
+def _lock(file: IO[bytes]) -> None:
+    """Raises BlockingIOError where another process holds the file's lock. Windows and some servers have no locks."""
+    try:
+        import fcntl
+    except ImportError:
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:  # not on this file system
+        return

@@ -40,7 +40,8 @@ class Limits:
     files: at one time; each costs memory, also an empty one.
     cell_seconds, call_seconds: for one cell, and for one call of a function.
     start_seconds: until the worker is ready.
-    submission_seconds: for all.
+    submission_seconds: for all of a notebook.
+    student_seconds: for all notebooks of a student.
     """
 
     memory_mb: int = 3072
@@ -52,6 +53,7 @@ class Limits:
     call_seconds: float = 10.0
     start_seconds: float = 90.0
     submission_seconds: float = 300.0
+    student_seconds: float = 1200.0
 
 
 Launcher = Callable[[Limits], "list[str]"]

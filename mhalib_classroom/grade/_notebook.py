@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..checks import EXERCISES, Exercise, Finding
 from ._launch import Launcher, Limits
@@ -36,10 +36,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Found:
-    """What was found of each exercise, in their order, and what there is to say of the cells."""
+    """What was found of each exercise, in their order, what there is to say of the cells, and the seconds it took."""
 
     findings: list[Finding]
     notes: str
+    seconds: float = 0.0
 
 
 def examined(job: Job, stopping: Stopping | None = None) -> Found:
@@ -53,6 +54,7 @@ def examined(job: Job, stopping: Stopping | None = None) -> Found:
         NotStarted: no sandbox came up.
         Abandoned: `stopping` was set.
     """
+    start = time.monotonic()
     exercises = [EXERCISES[name] for name in job.exercises]
     run = _Run(job, stopping or threading.Event())
     try:
@@ -61,7 +63,7 @@ def examined(job: Job, stopping: Stopping | None = None) -> Found:
             if finding.kind == "too slow":  # the machine may have been busy with somebody else's code
                 run.close()
                 findings[place] = run.examine(exercises[place])
-        return Found(findings, run.said())
+        return Found(findings, run.said(), time.monotonic() - start)
     finally:
         run.close()
 
@@ -81,7 +83,7 @@ class _Run:
 
         A lost sandbox costs the exercise that lost it; the next one gets a new sandbox.
         """
-        if time.monotonic() > self.end:
+        if time.monotonic() >= self.end:
             return Finding(False, "stopped", None, f"{USED_UP}, before this exercise")
         try:
             sandbox = self.sandbox or self._start()
@@ -94,7 +96,10 @@ class _Run:
                 findings.append(exercise.examine(one, self.job.seed, cells=self.cells.values()))
                 if findings[-1].solved:
                     return findings[-1]
-            return findings[0]
+            first, hoarded = findings[0], sandbox.hoarded()
+            if first.kind != "too slow" or not hoarded:
+                return first
+            return replace(first, message=f"{first.message}\n{hoarded}")
         except Stopped as error:
             self.close()
             return Finding(False, "stopped", None, f"your code stopped the grader's sandbox: {error}")
@@ -142,7 +147,7 @@ class _Run:
                     raise Stopped("too many cells hang or crash") from None
                 return False
             if error.startswith("TooSlow"):
-                error = f"no end after {self.job.limits.cell_seconds:g} seconds"
+                error = f"no end after {self.job.limits.cell_seconds:g} seconds. {sandbox.hoarded()}".strip(". ")
             if error:
                 self._note(number, f": {error}")
         return True

@@ -23,7 +23,7 @@ from ._usage import processes_of, usage
 
 GRACE = 3.0  # seconds for a worker to stop itself
 LOOK_SECONDS = 0.2
-USED_UP = "the time for this notebook is used up"
+USED_UP = "the time for this notebook, or for all that you handed in, is used up"
 
 
 class Stopping(Protocol):
@@ -99,7 +99,7 @@ class Sandbox:
         os.set_blocking(self._to, False)
         os.set_blocking(self._from, False)
         self._group: Group | None = None
-        self._has_lost_its_first = False
+        self._has_lost_its_first, self._most_memory = False, 0
         self._next_look = math.inf  # nothing of a student runs before it is ready, and a look costs 4 ms
         try:
             ready, _ = self._exchange(b"", limits.start_seconds)
@@ -138,6 +138,12 @@ class Sandbox:
         answer, _ = self._ask({"do": "find", "name": name}, [], self.limits.call_seconds)
         found = answer.get("value")
         return found if type(found) is int and 0 <= found <= 2 else 0
+
+    def hoarded(self) -> str:
+        """What there is to say of its memory: nothing, unless it came near the limit."""
+        if 2 * self._most_memory < self.limits.memory_mb << 20:
+            return ""
+        return f"It had {self._most_memory >> 20} MB of memory by then: does something grow without end?"
 
     def close(self) -> None:
         """End it, with everything that it has started."""
@@ -248,6 +254,7 @@ class Sandbox:
 
     def _look(self) -> None:
         now = usage(self._process.pid)
+        self._most_memory = max(self._most_memory, now.memory)
         if now.memory > self.limits.memory_mb << 20:
             raise Stopped("memory limit")
         if now.tasks > self.limits.processes:

@@ -7,7 +7,7 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -22,6 +22,11 @@ DOWNLOADS = {
     ),
     "Canvas": re.compile(r"(?P<student>[^_/]+)_(?P<late>LATE_)?(?P<number>\d+)_\d+_[^/]+"),  # files
 }
+_SIGN = re.compile(r" \([0-9a-f]{8,64}\)\Z")
+_LATIN = str.maketrans(  # letters of Cyrillic and of Greek that are drawn as a Latin one
+    "АВЕЅІЈКМНОРСТУХԚԜаеѕіјорсухһԁԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧαικνορυϲϳ",
+    "ABESIJKMHOPCTYXQWaesijopcyxhdqwABEZHIKMNOPTYXaikvopucj",
+)
 _BLANK = "\N{HANGUL JUNGSEONG FILLER}\N{HANGUL CHOSEONG FILLER}\N{BRAILLE PATTERN BLANK}\N{REPLACEMENT CHARACTER}"
 
 
@@ -63,6 +68,42 @@ def student_of(path: PurePath, pattern: re.Pattern[str] | None) -> Owner:
     return Owner(text_of(first), os.fsencode(first))
 
 
+def unpacked_into(paths: Sequence[PurePath]) -> tuple[PurePath, str]:
+    """The folder that a whole download was unpacked into, and the system that wrote the names in it; no folder and an
+    empty text where there is none.
+
+    Only where all that was handed in is named so, and of several students: a student, too, can name files as a system
+    does, and others' names.
+    """
+    depths = min((len(path.parts) for path in paths), default=0)
+    if any(known.fullmatch(text_of(path)) for path in paths for known in DOWNLOADS.values()):
+        return PurePath(), ""
+    for depth in range(1, depths):
+        (base, *others) = {PurePath(*path.parts[:depth]) for path in paths}
+        texts = [text_of(path.relative_to(base)) for path in paths] if not others else []
+        for system, known in DOWNLOADS.items():
+            found = [match["student"] for match in map(known.fullmatch, texts) if match]
+            if len(found) == len(texts) and len({*found}) > 1:
+                return base, system
+    return PurePath(), ""
+
+
+def crowded(paths: Iterable[PurePath]) -> list[str]:
+    """What is to be told of folders that count as one student's, and hold what a system names as several students'."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for path in paths:
+        if student_of(path, None).system or len(path.parts) < 2:
+            continue
+        owner = student_of(PurePath(*path.parts[1:]), None)
+        found.setdefault((path.parts[0], owner.system), set()).add(owner.name)
+    return [
+        f"{text_of(PurePath(first))!r} counts as one student, but files in it have the names that {system} gives those "
+        f"of {len(names)} students: if it is a download, grade that folder"
+        for (first, system), names in found.items()
+        if system and len(names) > 1
+    ]
+
+
 def named(text: str, pattern: re.Pattern[str]) -> tuple[str, int] | None:
     """The name that a pattern finds in a path, and where it ends: the group "student", or else the first group that
     finds something, or without groups all that is found. `None` if that is nothing."""
@@ -96,8 +137,18 @@ def told_apart(names: Sequence[str], keys: Sequence[Hashable]) -> list[str]:
     return named
 
 
+def alike(students: Iterable[str]) -> list[str]:
+    """What is to be told of students whose names look alike: `told_apart` has given each a sign."""
+    looks: dict[str, set[str]] = {}
+    for student in students:
+        looks.setdefault(_look(_SIGN.sub("", student)), set()).add(student)
+    several = [sorted(names) for names in looks.values() if len(names) > 1]
+    return [f"These names look alike, and are of {len(names)} students: {'; '.join(names[:9])}" for names in several]
+
+
 def _look(name: str) -> str:
-    """The name without what cannot be seen, with one form of each letter and blank."""
-    plain = unicodedata.normalize("NFKC", harmless(name))
+    """The name without what cannot be seen, with one form of each letter and blank: a Cyrillic A is an A."""
+    apart = unicodedata.normalize("NFKD", harmless(name)).translate(_LATIN)
+    plain = unicodedata.normalize("NFKC", apart)
     seen = (letter for letter in plain if unicodedata.category(letter) not in ("Cf", "Mn", "Me"))
     return " ".join("".join(" " if letter in _BLANK else letter for letter in seen).split())

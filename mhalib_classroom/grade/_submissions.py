@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ._files import start_of, walk
-from ._students import student_of, text_of, told_apart
+from ._students import Owner, student_of, text_of, told_apart, unpacked_into
 
 LARGEST, MOST_VALUES = 20 << 20, 1_000_000
 SET_UP = "# Where all is installed, this does nothing."
@@ -42,10 +42,15 @@ def find(folder: Path, pattern: re.Pattern[str] | None = None) -> tuple[list[Sub
             found.append(path)
         elif (path.is_symlink() or path.is_file()) and not path.name.startswith("."):
             others.append(path)
-    of_owner = {student_of(path.relative_to(folder), pattern).key: path for path in sorted(unread, reverse=True)}
+    base = folder / unpacked_into([path.relative_to(folder) for path in found])[0] if pattern is None else folder
+
+    def owner(path: Path) -> Owner:
+        return student_of(path.relative_to(base if base in path.parents else folder), pattern)
+
+    of_owner = {owner(path).key: path for path in sorted(unread, reverse=True)}
     found += sorted({*of_owner.values()}.difference(found))
     below = [path.relative_to(folder) for path in found]
-    owners = [student_of(path, pattern) for path in below]
+    owners = [owner(path) for path in found]
     students = told_apart([one.name for one in owners], [one.key for one in owners])
     notebooks = told_apart([text_of(path.with_suffix("")) for path in below], [os.fsencode(path) for path in below])
     systems, whys = [one.system for one in owners], [unread.get(path, "") for path in found]

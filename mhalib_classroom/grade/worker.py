@@ -83,7 +83,7 @@ def _filter_of_system_calls():
     try:
         import pyseccomp as seccomp
     except (ImportError, RuntimeError) as error:  # it is missing, or the library is
-        sys.exit(f'{error}: pip install "mhalib[grade]" installs pyseccomp; on Debian, apt-get install libseccomp2')
+        sys.exit(f"{error}: pip install pyseccomp; on Debian, apt-get install libseccomp2, too")
     made = seccomp.SyscallFilter(seccomp.ERRNO(errno.ENOSYS))
     made.set_attr(seccomp.Attr.ACT_BADARCH, seccomp.KILL_PROCESS)
     made.set_attr(seccomp.Attr.CTL_TSYNC, 1)  # for the threads, too, that torch has started

@@ -1,6 +1,7 @@
 """What one student names and packs costs nobody else a grade: the teacher's side reads folders with its own rights."""
 
 import csv
+import errno
 import json
 import os
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mhalib_classroom.grade import Row, __main__, _class, _files, _late, _sandbox, grade_class
+from mhalib_classroom.grade import Row, __main__, _class, _files, _journal, _late, _sandbox, grade_class
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links, pipes and paths of another kind")
 DUE = datetime(2026, 11, 30, 18, tzinfo=timezone.utc)
@@ -209,6 +210,120 @@ def test_a_note_does_not_beat_a_commit(all_right, tmp_path, monkeypatch):
         progress=False,
     )
     assert {(row.time_from, row.days_late) for row in rows} == {("commit", 2.0)}
+
+
+DOWNLOADED = {
+    "Canvas": "{0}_11_101_x.ipynb",
+    "Moodle": "{0}_12_assignsubmission_file_/a.ipynb",
+    "Blackboard": "Part 1_{0}_attempt_2026-11-23-10-20-30_a.ipynb",
+}
+
+
+# As it was: one student, named like the folder, and the best notebook counted for all
+@pytest.mark.parametrize("within", ["submissions", "week 1/submissions"])
+@pytest.mark.parametrize("system", DOWNLOADED)
+def test_a_download_in_a_folder_of_its_own_is_a_class(all_right, tmp_path, capsys, system, within):
+    names = [f"{within}/{DOWNLOADED[system].format(student)}".removesuffix(".ipynb") for student in ("annlee", "ben")]
+    rows = graded(hand_in(tmp_path / "s", *names), tmp_path / "grades.csv")
+    assert [rows[name]["student"] for name in names] == ["annlee", "ben"]
+    assert f"{system} has named what is in '{within}'" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_not_all_of_a_download_is_one_student_s_and_the_teacher_is_told(all_right, tmp_path, capsys):
+    """A student, too, can name files as Canvas does, and as Canvas would name another student's."""
+    names = ["submissions/leeann_11_101_x", "submissions/coben_12_102_x", "zoe/ben_1_2_x", "ben/a"]
+    rows = graded(hand_in(tmp_path / "s", *names), tmp_path / "grades.csv")
+    assert [rows[name]["student"] for name in names] == ["submissions", "submissions", "zoe", "ben"]
+    said = capsys.readouterr().err
+    assert "'submissions' counts as one student, but files in it have the names that Canvas gives those of 2" in said
+    assert "'zoe' counts" not in said
+
+
+def test_a_student_s_files_named_as_a_system_s_do_not_turn_a_download_inside_out(all_right, tmp_path):
+    """All there is of Moodle's download is one student's folder."""
+    name = "Ann Lee_12_assignsubmission_file_/ben_1_2_x"
+    assert graded(hand_in(tmp_path / "s", name), tmp_path / "grades.csv")[name]["student"] == "Ann Lee"
+
+
+def test_the_teacher_is_told_of_names_that_look_alike(all_right, tmp_path, capsys):
+    graded(hand_in(tmp_path / "s", "Ann/a", "\N{CYRILLIC CAPITAL LETTER A}nn/a", "ben/b"), tmp_path / "grades.csv")
+    said = capsys.readouterr().err
+    assert "These names look alike, and are of 2 students: Ann (" in said
+    assert "ben" not in said
+
+
+def test_what_a_student_hands_in_twice_is_run_once(tmp_path, monkeypatch):
+    """But not what two students hand in: one of them may have used up all the time."""
+    done = []
+    monkeypatch.setattr(_class, "require_working", lambda *_: None)
+    monkeypatch.setattr(_class, "_grade", lambda task, how: done.append(task.submission.student) or right(task, how))
+    names = [*(f"ann/copy {number}" for number in range(10)), "ben/a"]
+    folder = hand_in(tmp_path / "s", *names)
+    (folder / "ann/copy 3.ipynb").write_text(NOTEBOOK.replace("checks.scores(scores)", "checks.scores(mine)"))
+    rows = graded(folder, tmp_path / "grades.csv")
+    assert rows.keys() == set(names)
+    assert sorted(done) == ["ann", "ann", "ben"]
+
+
+UNDER_ASCII = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "POSIX"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems' files have names in Unicode")
+def test_names_beyond_ascii_are_graded_under_an_ascii_locale(tmp_path):
+    folder, out = hand_in(tmp_path / "Wörter", "Zoë Müller/a"), tmp_path / "Wörter/grades.csv"
+    given = [str(folder), "--out", str(out), "--seed", "s", "--feedback"]
+    program = [sys.executable, "-c", IN_ANOTHER_PROCESS, str(Path(__file__).parent), *given]
+    ran = subprocess.run(program, capture_output=True, text=True, timeout=100, env={**os.environ, **UNDER_ASCII})
+    assert ran.returncode == 0, ran.stderr
+    assert "Zo\\xeb M\\xfcller" in ran.stdout
+    assert (tmp_path / "Wörter/grades.csv.feedback/Zoë Müller/feedback.html").exists()
+
+
+def test_a_table_is_written_by_one_grader_at_a_time(all_right, tmp_path, monkeypatch, capsys):
+    fcntl = pytest.importorskip("fcntl")
+    folder, out = hand_in(tmp_path / "s", "ann/a"), tmp_path / "grades.csv"
+    graded(folder, out)
+    table = out.read_bytes()
+    with open(tmp_path / "grades.csv.progress/lock", "ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(SystemExit):
+            graded(hand_in(folder, "ben/b"), out)
+    assert "another grader writes this table. Wait for it, or give another --out" in capsys.readouterr().err
+    assert out.read_bytes() == table
+    assert graded(folder, out).keys() == {"ann/a", "ben/b"}
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ((Path, "mkdir"), "Read-only file system"),
+        ((_journal, "write_whole"), "No space left on device"),
+        ((_class, "write_whole"), "No space left on device"),
+    ],
+)
+def test_a_disk_that_takes_nothing_is_said_in_a_sentence(all_right, tmp_path, monkeypatch, capsys, place, said):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, said)
+
+    folder = hand_in(tmp_path / "s", "ann/a")
+    monkeypatch.setattr(*place, full)
+    with pytest.raises(SystemExit):
+        graded(folder, tmp_path / "grades.csv")
+    assert f"{said}. What was graded until then is kept" in capsys.readouterr().err
+
+
+def test_a_disk_that_takes_no_roster_is_said_in_a_sentence(all_right, tmp_path, monkeypatch, capsys):
+    """The grades stand in their tables by then. As it was: a traceback."""
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "export.csv").write_text("Student,ID,Week 1\nann,1,\n", encoding="utf-8")
+    monkeypatch.setattr(__main__, "write_whole", full)
+    more = ["--roster", str(tmp_path / "export.csv"), "--column", "Week 1"]
+    with pytest.raises(SystemExit):
+        graded(hand_in(tmp_path / "s", "ann/a"), tmp_path / "grades.csv", *more)
+    assert "The tables are written" in capsys.readouterr().err
 
 
 def test_times_from_needs_a_time_that_is_looked_at(tmp_path, capsys):

@@ -1,6 +1,7 @@
 """What a sandbox may use: counted from outside, and where there are control groups, held to by the kernel itself."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -8,7 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from mhalib_classroom.grade import Limits, _cgroup, _sandbox, _usage, bubblewrap
+from mhalib_classroom import checks
+from mhalib_classroom.grade import (
+    Limits,
+    _cgroup,
+    _class,
+    _notebook,
+    _sandbox,
+    _submissions,
+    _tasks,
+    _usage,
+    bubblewrap,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc and control groups are Linux's")
 LIMITS = Limits(memory_mb=1211, cell_seconds=20)
@@ -96,6 +108,54 @@ def test_a_process_with_all_its_threads_has_lost_nothing():
 @pytest.mark.parametrize("code", [HOARDS, "import threading\n" + FIRST_ENDS.replace("300", "1500")], ids=["one", "two"])
 def test_memory_is_limited_without_control_groups(sandboxed, no_groups, code):
     assert run(code) in ("memory limit", "its first thread has ended")
+
+
+def test_who_runs_out_of_time_with_much_memory_is_told_so(sandboxed, no_groups):
+    """Growth without end that is slow comes to the time limit first."""
+    hoards = "def scores(q, k):\n    kept = b'x' * (800 << 20)\n    while True: kept = kept"
+    limits = Limits(memory_mb=1211, call_seconds=2)
+    found = _notebook.examined(_notebook.Job({1: hoards}, ["scores"], "s", bubblewrap, limits))
+    (finding,) = found.findings
+    assert finding.kind == "too slow"
+    assert re.search(r"\nIt had (9|10)\d\d MB of memory by then: does something grow without end\?$", finding.message)
+
+
+def test_who_runs_out_of_time_with_little_memory_is_told_of_none(sandboxed):
+    forever = {1: "def scores(q, k):\n    while True: pass"}
+    job = _notebook.Job(forever, ["scores"], "s", bubblewrap, Limits(memory_mb=1211, call_seconds=1))
+    assert "memory" not in _notebook.examined(job).findings[0].message
+
+
+def test_the_time_of_all_of_a_student_s_notebooks_is_limited(monkeypatch):
+    """Ten sleepers took ten times the limit of one."""
+    now = [0.0]
+    monkeypatch.setattr(_notebook.time, "monotonic", lambda: now[0])
+
+    class Sleeping:
+        def __init__(self, *_, end, **__):
+            self.end = end
+
+        def run_cell(self, source):
+            now[0] = min(now[0] + 300, self.end)
+            if now[0] == self.end:
+                raise _sandbox.Stopped(_sandbox.USED_UP)
+            return ""
+
+        def close(self): ...
+
+    monkeypatch.setattr(_notebook, "Sandbox", Sleeping)
+    how = _class._How("s", bubblewrap, Limits(submission_seconds=300, student_seconds=700))
+    exercises = [checks.EXERCISES["scores"]]
+    rows = []
+    for number in range(10):
+        for student in ("eve", "ann"):
+            if student == "ann" and number > 0:
+                continue
+            one = _submissions.Submission(student, f"{student}/{number}", Path(f"{student}/{number}.ipynb"))
+            rows += _class._grade(_tasks.Task(one, b"", {1: str(number)}, exercises), how)
+    assert now[0] == 300 + 700
+    assert {row.kind for row in rows} == {"stopped"}
+    assert rows[-1].diagnosis == f"{_sandbox.USED_UP}, before this exercise"
 
 
 def test_a_sandbox_without_its_first_thread_is_stopped(sandboxed, no_groups):

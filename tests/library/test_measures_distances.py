@@ -138,3 +138,8 @@ def test_two_heads_without_a_common_row_cannot_be_compared():
     mask[0, 2, 0] = False
     with pytest.raises(ValueError, match="heads 0 and 2 have no row in common"):
         js_distance(WEIGHTS, mask)
+
+
+def test_distances_without_values_are_refused():
+    with pytest.raises(ValueError, match="distances is on the device meta, where tensors have shapes and no values"):
+        head_map(torch.zeros(3, 3, device="meta"))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 
-from mhalib import head_heatmap, head_heatmaps, head_wall, number_grid, score_grid, style
+from mhalib import attention_on_picture, head_heatmap, head_heatmaps, head_wall, number_grid, score_grid, style
 from mhalib.plots import OWNER_COLOURS
 
 QUERIES = "the small cat sleeps now".split()
@@ -453,3 +453,28 @@ def test_bad_input_is_named_and_leaves_no_figure(draw, changed, error, message):
     with pytest.raises(error, match=re.escape(message)):
         draw(**good[draw] | changed)
     assert plt.get_fignums() == []
+
+
+@pytest.mark.parametrize("text", ["$$", "a$$", r"a $\nothing$"])
+@pytest.mark.parametrize(
+    ("name", "draw"),
+    [
+        ("title", lambda text: head_heatmap(np.eye(3), title=text)),
+        ("each title", lambda text: head_heatmaps(np.ones((2, 3, 3)), titles=["a", text])),
+        ("title", lambda text: head_wall(np.ones((2, 3, 3)), title=text)),
+        ("label", lambda text: score_grid(np.eye(3), label=text)),
+        ("xlabel", lambda text: number_grid(np.eye(3, dtype=int), np.eye(3, dtype=int), xlabel=text)),
+        ("title", lambda text: attention_on_picture(np.ones((4, 4)), np.ones(4), title=text)),
+    ],
+)
+def test_mathematics_that_cannot_be_drawn_is_named(name, draw, text):
+    """As it was: an error of matplotlib's, without a word of whose text it was, when the figure was drawn."""
+    with pytest.raises(ValueError, match=re.escape(f"{name}={text!r} is no mathematics that matplotlib can draw: ")):
+        draw(text)
+    assert not plt.get_fignums()
+
+
+def test_mathematics_and_dollars_are_drawn():
+    ax = head_heatmap(np.eye(3), title=r"$d_k = 4$, 5\$ and 6\$ or $7")
+    ax.figure.canvas.draw()
+    plt.close("all")

@@ -177,3 +177,9 @@ def test_sinusoidal_positions_add_the_table():
 def test_errors_name_argument_and_value(call, error, message):
     with pytest.raises(error, match=re.escape(message)):
         call()
+
+
+def test_learned_positions_and_vectors_are_on_one_device():
+    with pytest.raises(ValueError, match="x is on meta, but positions are on cpu"):
+        LearnedPositions(8, 12)(torch.zeros(2, 5, 12, device="meta"))
+    assert LearnedPositions(8, 12).to("meta")(torch.zeros(2, 5, 12, device="meta")).is_meta

@@ -1,7 +1,9 @@
 """The training loop: it reaches a minimum that is known, does what a loop written by hand does, and survives."""
 
+import io
 import math
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -14,7 +16,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from mhalib import _together
+from mhalib import _run, _together
 from mhalib.models import GPT
 from mhalib.train import fit
 
@@ -674,3 +676,59 @@ def test_wrong_settings_are_refused(settings, error, message):
 def test_the_part_beside_a_checkpoint_has_its_folder(tmp_path):
     """Moving a file in one piece needs one file system."""
     assert _together.beside(tmp_path / "run.pt").parent == tmp_path
+
+
+class Hostile:
+    """Makes a folder when it is read."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+def _saved_in_a_folder(path, lr=None):
+    """What several processes save, saved by one. lr: a learning rate that is none."""
+    model = nn.Linear(3, 2)
+    settings = {"steps": 6, "max_lr": 0.02, "warm_up": 0.3, "weight_decay": 0.01, "clip": None}
+    run = _run.Run(model, {**settings, "seed": None, "mixed_precision": False, "model.settings": None})
+    run.step(model(torch.ones(1, 3)).square().sum())
+    run.optimizer.param_groups[0]["lr"] = run.optimizer.param_groups[0]["lr"] if lr is None else lr
+    path.mkdir()
+    run.save(path)
+
+
+def test_one_process_goes_on_from_a_folder(tmp_path):
+    _saved_in_a_folder(tmp_path / "saved")
+    model = nn.Linear(3, 2)
+    assert len(fit(model, lambda: model(torch.ones(1, 3)).square().sum(), 6, checkpoint=tmp_path / "saved")) == 6
+
+
+@pytest.mark.parametrize("where", ["description", "value"])
+def test_a_stranger_s_folder_runs_no_code(where, tmp_path):
+    """As it was: `.metadata` and each value that is no tensor were unpickled as they are."""
+    path, ran = tmp_path / "saved", tmp_path / "ran"
+    _saved_in_a_folder(path, Hostile(ran) if where == "value" else None)
+    if where == "description":
+        (path / ".metadata").write_bytes(pickle.dumps(Hostile(ran)))
+    model = nn.Linear(3, 2)
+    with pytest.raises(ValueError, match=re.escape(f"checkpoint='{path}' is damaged, or was not saved by mhalib")):
+        fit(model, lambda: model(torch.ones(1, 3)).square().sum(), 6, checkpoint=path)
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("name", ["torch.load", "torch.serialization.load", "builtins.eval", "os.system", "torch.hub"])
+def test_a_description_of_tensors_names_nothing_else(name):
+    module, _, what = name.rpartition(".")
+    code = (
+        b"\x80\x04\x8c"
+        + bytes([len(module)])
+        + module.encode()
+        + b"\x8c"
+        + bytes([len(what)])
+        + what.encode()
+        + b"\x93."
+    )
+    with pytest.raises(pickle.UnpicklingError, match=re.escape(f"{name} is no part of a checkpoint")):
+        _together._Described(io.BytesIO(code)).load()

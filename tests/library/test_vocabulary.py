@@ -82,3 +82,8 @@ def test_texts_that_do_not_fit_are_refused(texts, num_tokens, error, message):
 def test_ids_that_are_none_are_refused(tokens, error, message):
     with pytest.raises(error, match=re.escape(message)):
         VOCABULARY.decode(tokens)
+
+
+def test_ids_without_values_are_refused():
+    with pytest.raises(ValueError, match="tokens is on the device meta, where tensors have shapes and no values"):
+        Vocabulary(["a"]).decode(torch.zeros(3, dtype=torch.long, device="meta"))

@@ -196,3 +196,9 @@ def test_a_comparison_stores_both_and_a_plain_calculator_nothing_of_it():
     }
     text = CostCalculator()._repr_mimebundle_()[0]["text/html"]
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == "cba993161c0d626a"
+
+
+@pytest.mark.parametrize("name", ["num_shared", "rank", "absorbed", "latent_size"])
+def test_a_tensor_for_a_setting_is_refused(name):
+    with pytest.raises(ValueError, match=rf"{name}=tensor\(\[1, 2\]\) is of a variant, and variant is None"):
+        CostCalculator(**{name: torch.tensor([1, 2])})

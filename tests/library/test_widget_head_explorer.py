@@ -377,3 +377,9 @@ def test_of_ordinary_heads_a_page_carries_what_it_always_did() -> None:
     assert explorer.table()[0] == "Weights of head 0 of layer 0, example 0, to 3 digits; rows are queries, columns keys"
     digest = hashlib.sha256(HeadExplorer(torch.eye(4)[None])._repr_mimebundle_()[0]["text/html"].encode()).hexdigest()
     assert digest[:16] == "e0a733cf2448354e"
+
+
+@pytest.mark.parametrize("name", ["queries", "keys"])
+def test_tokens_that_are_no_list_are_refused(name):
+    with pytest.raises(TypeError, match=f"{name} must be a list, got int: 7"):
+        HeadExplorer(torch.full((2, 3, 3), 1 / 3), **{name: 7})

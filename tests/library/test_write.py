@@ -70,3 +70,58 @@ def test_make_notebooks_leaves_a_chapter_whole_on_a_full_disk(tmp_path, full_dis
     with pytest.raises(OSError, match="no space"):
         notebooks.main()
     assert path.read_bytes() == before
+
+
+def rewritten(folder):
+    """What a tool does with a file that was there before, and that file."""
+    bench_page = importlib.import_module("tools.evidence.bench_page")
+    page = folder / "speed.md"
+    page.write_bytes(f"a\n{bench_page.BEGIN}\nb\n{bench_page.END}\n".encode())
+    return page, lambda _: bench_page.rewrite(page, "new")
+
+
+def frameworks_written(folder):
+    frameworks = importlib.import_module("tools.evidence.frameworks")
+    path = folder / "deviations.json"
+    path.write_bytes(b"{}\n")
+
+    def write(monkeypatch):
+        monkeypatch.setattr(frameworks, "FILE", path)
+        frameworks.write({})
+
+    return path, write
+
+
+def moved(folder):
+    address = importlib.import_module("tools.notebooks.address")
+    path = folder / "page.md"
+    path.write_bytes(b"see https://a.github.io/b\n")
+
+    def move(monkeypatch):
+        monkeypatch.setattr(address.notebooks, "here", lambda one: one.name)
+        monkeypatch.setattr(address, "moved", lambda *_: "new")
+        address.move([path], None, None)
+
+    return path, move
+
+
+def pictured(folder):
+    notebooks = importlib.import_module("tools.notebooks.notebooks")
+    path = folder / "front.svg"
+    path.write_bytes(b"<svg/>")
+
+    def store(monkeypatch):
+        monkeypatch.setattr(notebooks, "front_picture", lambda _: "<svg>new</svg>")
+        monkeypatch.setitem(notebooks.FRONT_PICTURES, "01_a", path)
+        notebooks.store_front_picture(folder / "01_a.ipynb", None)
+
+    return path, store
+
+
+@pytest.mark.parametrize("made", [rewritten, frameworks_written, moved, pictured])
+def test_a_tool_leaves_whole_what_it_cannot_replace(made, tmp_path, full_disk, monkeypatch):
+    path, write = made(tmp_path)
+    before = path.read_bytes()
+    with pytest.raises(OSError, match="no space"):
+        write(monkeypatch)
+    assert path.read_bytes() == before

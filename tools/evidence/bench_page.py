@@ -17,6 +17,7 @@ from matplotlib.ticker import LogLocator
 from PIL import Image
 
 from mhalib import style
+from mhalib._write import write_whole
 from mhalib.bench import Machine
 from mhalib.costs import Sizes
 from mhalib.roofline import step_costs
@@ -272,4 +273,4 @@ def rewrite(page: Path, text: str, marks: tuple[str, str] = (BEGIN, END)) -> Non
     _, end, after = rest.partition(last)
     if not (begin and end) or first in rest or last in after:
         raise ValueError(f"{page.name} needs the lines {first!r} and {last!r}, once each and in this order")
-    page.write_text(f"{before}{first}\n\n{text}\n\n{last}{after}", encoding="utf-8")
+    write_whole(page, f"{before}{first}\n\n{text}\n\n{last}{after}")

@@ -30,6 +30,7 @@ import numpy as np
 import torch
 
 from mhalib import Band, MultiHeadAttention
+from mhalib._write import write_whole
 from mhalib.reference import deviations, multi_head_attention_loops, times, to_arrays
 from mhalib.reference.stored import FILE, TIMES
 from tools.evidence.framework_case import DTYPES, NAN, UNABLE
@@ -261,7 +262,7 @@ def write(found: Found) -> None:
     }
     order = [name for run in RUNS for name in names_of(run)]
     kept = dict(sorted(kept.items(), key=lambda item: order.index(item[0])))
-    FILE.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_whole(FILE, json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
 
 def write_times(found: dict[str, Any]) -> None:
@@ -271,7 +272,7 @@ def write_times(found: dict[str, Any]) -> None:
             size: {name: float(f"{ratio:.2g}") for name, ratio in ratios.items()}
             for size, ratios in one["times"].items()
         }
-    TIMES.write_text(json.dumps(dict(sorted(found.items())), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_whole(TIMES, json.dumps(dict(sorted(found.items())), indent=1, ensure_ascii=False) + "\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -24,6 +24,7 @@ import nbformat
 
 import mhalib
 from mhalib import reference
+from mhalib._write import write_whole
 from mhalib_classroom import checks
 from tools.evidence import bench_page, recorded
 from tools.notebooks import statements
@@ -257,7 +258,7 @@ def main(given: Sequence[str] | None = None) -> int:
         other = json.loads(asked.rehearsals.read_text(encoding="utf-8")) if asked.rehearsals else None
         RECORDS.mkdir(exist_ok=True)
         kept = json.dumps(stored(run, rehearsed(other) if other else None), indent=1, ensure_ascii=False)
-        (RECORDS / f"{asked.name}.json").write_text(kept + "\n", encoding="utf-8")
+        write_whole(RECORDS / f"{asked.name}.json", kept + "\n")
     write_page()
     return 0
 

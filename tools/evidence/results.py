@@ -32,6 +32,7 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
+from mhalib._write import write_whole
 from tools.notebooks import notebooks, statements
 from tools.teaching import exercises
 
@@ -213,8 +214,6 @@ def chapters() -> Iterator[tuple[Path, NotebookNode]]:
 
 
 def main() -> None:
-    from mhalib._write import write_whole  # here, since it takes torch along
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--one", nargs=2, type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--jobs", type=int, default=1, help="how many seeds run at once, on one processor's share each")

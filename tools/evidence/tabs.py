@@ -30,6 +30,7 @@ import torch
 from nbclient import NotebookClient
 
 from mhalib import MultiHeadAttention
+from mhalib._write import write_whole
 from mhalib.reference import to_arrays
 from tools.evidence.frameworks import KERNELS, QUIET
 from tools.notebooks import statements
@@ -197,7 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"{key}: {len(texts)} tabs", flush=True)
     if asked.store:
         store(notebook, outputs)
-        nbformat.write(notebook, PAGE)
+        write_whole(PAGE, nbformat.writes(notebook).rstrip("\n") + "\n")
         return
     wrong = [
         line for tab in tabs if (tab.number, tab.key) in outputs for line in stale(tab, outputs[tab.number, tab.key])

@@ -15,6 +15,7 @@ from collections.abc import Callable
 import torch
 
 from mhalib import saved
+from mhalib._write import write_whole
 from mhalib.data import ENGLISH, FRENCH, repeats, translations
 from mhalib.evaluation import exact_match, next_token_accuracy, token_loss
 from mhalib.models import GPT, Model, Transformer
@@ -73,7 +74,7 @@ def main() -> None:
     saved.FOLDER.mkdir(exist_ok=True)
     known = json.loads(hashes.read_text(encoding="utf-8")) if hashes.exists() else {}
     known[name] = saved.write(model, path, about)
-    hashes.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    write_whole(hashes, json.dumps(known, indent=2, sort_keys=True) + "\n")
     print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB, {about.metric[0]} {about.metric[1]:.4f}")
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import nbformat
 import yaml
 
+from mhalib._write import write_whole
 from tools.notebooks import notebooks
 
 GITHUB = "https://github.com/"
@@ -126,10 +127,10 @@ def move(paths: Iterable[Path], old: Address, new: Address) -> list[str]:
         before = path.read_bytes()
         name = notebooks.here(path)
         text = OWN_WAY.get(name, moved)(before.decode(), old, new)
-        path.write_bytes(text.encode())
+        write_whole(path, text)
         if path.suffix == ".ipynb" and path.parent.name in ("chapters", "exercises"):
             notebook = notebooks.with_generated(path, nbformat.reads(text, as_version=4))
-            nbformat.write(notebook, path)
+            write_whole(path, nbformat.writes(notebook).rstrip("\n") + "\n")
         if path.read_bytes() != before:
             changed.append(name)
     return changed

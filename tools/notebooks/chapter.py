@@ -18,6 +18,7 @@ import nbformat
 import yaml
 from nbformat import NotebookNode
 
+from mhalib._write import write_whole
 from tools.notebooks import notebooks
 
 TO_WRITE = "TO WRITE"
@@ -213,8 +214,8 @@ def make(name: str, title: str) -> Path:
     path = notebooks.CHAPTERS / f"{stem}.ipynb"
     nbformat.write(skeleton(path, title), path)
     nbformat.write(notebooks.execute(path), path)
-    toc.write_text(listed, encoding="utf-8")
-    index.write_text(told, encoding="utf-8")
+    write_whole(toc, listed)
+    write_whole(index, told)
     return path
 
 

@@ -32,6 +32,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError
 from nbformat import NotebookNode
 from tqdm import tqdm
 
+from mhalib._write import write_whole
 from tools.notebooks import statements
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -323,12 +324,10 @@ def store_front_picture(path: Path, notebook: NotebookNode) -> None:
         raise ValueError(
             f"{here(path)} has the tag {FRONT_PAGE!r}: add a line to FRONT_PICTURES in tools/notebooks/notebooks.py"
         )
-    FRONT_PICTURES[path.stem].write_text(picture, encoding="utf-8")
+    write_whole(FRONT_PICTURES[path.stem], picture)
 
 
 def main() -> None:
-    from mhalib._write import write_whole  # here, since it takes torch along
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", action="store_true", help="store what measuring cells print, too")
     parser.add_argument("--anew", action="store_true", help="store every output of this run but what is timed")

@@ -26,6 +26,7 @@ from urllib.parse import urlencode
 import nbformat
 from nbformat import NotebookNode
 
+from mhalib._write import write_whole
 from mhalib_classroom import checks
 from tools.notebooks import notebooks
 from tools.teaching import exercises
@@ -133,19 +134,19 @@ def write_course(folder: Path) -> int:
     kept = folder / SEED_FILE
     if not kept.exists():
         kept.touch(mode=0o600)
-        kept.write_text(secrets.token_hex(8), encoding="ascii")
+        write_whole(kept, secrets.token_hex(8))
     seed = kept.read_text(encoding="ascii").strip()
     if not re.fullmatch(r"[\w .,-]+", seed, re.ASCII):
         raise ValueError(f"{kept} holds {seed!r:.40}: write a line of letters and digits, or delete it")
     if not (folder / SETTINGS_FILE).exists():
-        (folder / SETTINGS_FILE).write_text(SETTINGS, encoding="utf-8")
+        write_whole(folder / SETTINGS_FILE, SETTINGS)
     count = 0
     for chapter in sorted(notebooks.CHAPTERS.glob("[0-9]*.ipynb")):
         notebook = course_notebook(chapter, seed)
         if notebook is not None:
             path = folder / "source" / chapter.stem / chapter.name
             path.parent.mkdir(parents=True, exist_ok=True)
-            nbformat.write(notebook, path)
+            write_whole(path, nbformat.writes(notebook).rstrip("\n") + "\n")
             count += 1
     return count
 

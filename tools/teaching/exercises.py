@@ -27,6 +27,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+from mhalib._write import write_whole
 from mhalib_classroom.checks._given import HASHES, fingerprint
 from tools.notebooks import notebooks
 
@@ -172,8 +173,6 @@ def with_table(page: str, written: str) -> str:
 
 
 def main() -> None:
-    from mhalib._write import write_whole  # here, since it takes torch along
-
     FOLDER.mkdir(exist_ok=True)
     wanted = set()
     chapters = sorted(notebooks.CHAPTERS.glob("[0-9]*.ipynb"))
@@ -185,7 +184,7 @@ def main() -> None:
     for path in FOLDER.glob("*.ipynb"):
         if path.name not in wanted:
             path.unlink()
-    GIVEN.write_text(json.dumps(given_code(chapters), indent=1) + "\n", encoding="utf-8")
+    write_whole(GIVEN, json.dumps(given_code(chapters), indent=1) + "\n")
     page = TABLE.read_text(encoding="utf-8")
     written = with_table(page, table(chapters))
     if written != page:  # what is newer than the pages makes them be built anew
