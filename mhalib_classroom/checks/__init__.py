@@ -4,6 +4,7 @@
 wrong, names the known mistake that does the same. It prints what was verified, or raises `CheckFailed` with a message.
 """
 
+from . import _markdown
 from ._exercise import CheckFailed, Exercise, Finding, Mistake
 from .chapter_01 import scores, weighted_average
 from .chapter_02 import attend, masked_softmax
@@ -61,42 +62,7 @@ from .chapter_30_claims import chance_share, recovered_share, sink_share
 from .chapter_31 import escaping_weights, kept_keys
 from .chapter_31_states import decayed_state, delta_state
 
-EXERCISES: dict[str, Exercise] = {
-    exercise.name: exercise
-    for exercise in (
-        *(weighted_average, scores),
-        *(masked_softmax, padding_mask, causal_mask, attend, mended_scale, mended_filling),
-        *(two_heads,),
-        *(count_weights, count_flops, cache_numbers, multi_head),
-        *(split_heads, merge_heads, fold_heads, row_of_fold, strides_of_heads, mended_merge),
-        *(mended_layer, folded_lens, converted_mask, first_wrong_step, mended_tiling),
-        *(head_entropy, offset_weight, mended_axis),
-        *(decoder_mask, cross_shapes, mended_masks),
-        *(sinusoidal_positions, rotate, pairs_to_halves),
-        *(shifted, target_loss),
-        *(share_exact, alignment_share, mended_accuracy),
-        *(induction_weight, next_token_probabilities, mended_loss, mended_step),
-        *(copying_table, logit_attribution),
-        *(patches, mended_patches),
-        *(weight_on_the_left, weight_on_the_symbol, mended_picture_mask),
-        *(sink_weight, positional_role, mended_words),
-        *(head_cosines, js_divergence),
-        *(head_importance, hard_gate, open_gates, prune, mended_pruning),
-        *(keys_for_heads, tokens_that_fit, pooled, absorbed_scores, to_halves),
-        *(talk, talked_weights, shared_scores, widened, output_matrices),
-        *(window_mask, span_shares, sparsemax_gradient, balance_loss, mended_router),
-        *(composed_scores, composed_weights, differential_weights, second_weight, gated_output),
-        *(equal_width, paired_interval, holm, choose_rates, not_dominated),
-        *(product_intensity, least_seconds, decoding_scores, batch_to_fill),
-        *(step_bytes, grown, read_pages, rounded_keys, mended_rotary_step),
-        *(updated, merged, mended_pass, score_gradient, needed_tiles),
-        *(normed_scores, rate_at, clipped, mended_update, next_scale),
-        *(own_weights, summed_output, own_keys, all_reduce_bytes, batch_gradient),
-        *(ported_layer, named_bug, mended_kernels, mended_rows),
-        *(config_bytes, readable_tokens, sink_share, chance_share, recovered_share),
-        *(escaping_weights, decayed_state, delta_state, kept_keys),
-    )
-}
+EXERCISES: dict[str, Exercise] = _markdown.in_order(globals())
 """Every exercise by its name, in the order of the chapters."""
 
 __all__ = [

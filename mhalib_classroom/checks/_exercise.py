@@ -68,6 +68,7 @@ class Exercise:
         is_value: the student hands in a value, not a function; `cases` then yields one case without arguments.
         seconds: how long one call may take.
         given: the name of the mistake that the code makes which a student is given to mend, if there is such code.
+        switches: the reference as a function that has a keyword for each place where it can be made wrong.
         has_gradients: whether the result is to be trained through, so that its gradients are looked at, too.
         is_prediction: whether it is to be worked out from the arguments, without torch and its like.
     """
@@ -87,6 +88,7 @@ class Exercise:
         is_value: bool = False,
         seconds: float = 10.0,
         given: str | None = None,
+        switches: Callable[..., Any] | None = None,
         has_gradients: bool = False,
         is_prediction: bool = False,
     ) -> None:
@@ -94,7 +96,8 @@ class Exercise:
         self.reference, self.cases, self.mistakes = reference, cases, tuple(mistakes)
         self.verified, self.parts = verified, tuple(parts)
         self.points, self.is_value, self.seconds = points, is_value, seconds
-        self.given, self.has_gradients, self.is_prediction = given, has_gradients, is_prediction
+        self.given, self.switches = given, switches
+        self.has_gradients, self.is_prediction = has_gradients, is_prediction
 
     def __repr__(self) -> str:
         return f"checks.{self.name}: {self.title} (chapter {self.chapter})"

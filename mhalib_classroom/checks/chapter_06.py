@@ -12,9 +12,12 @@ from torch import Tensor
 from mhalib.attention import merge_heads, split_heads
 from mhalib.shapes import ledger
 
-from ._exercise import Case, Exercise, Mistake
+from ._exercise import Case
 from ._heads import straight_merge, straight_split
 from ._inputs import apart, draw, own_sizes, sizes
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
 
 
 def _lens_and_heads(rng: random.Random) -> Iterator[Case]:
@@ -23,31 +26,10 @@ def _lens_and_heads(rng: random.Random) -> Iterator[Case]:
         yield {"valid_lens": torch.tensor(rng.sample(range(1, 20), batch_size)), "num_heads": num_heads}
 
 
-folded_lens = Exercise(
+folded_lens = exercise(
     "folded_lens",
-    chapter=6,
-    title="lengths for heads that are folded into the batch",
     reference=lambda valid_lens, num_heads: valid_lens.repeat_interleave(num_heads),
     cases=_lens_and_heads,
-    verified="four batches; row b*h + i has the length of example b.",
-    mistakes=[
-        Mistake(
-            "repeat",
-            "`repeat` writes the lengths of all examples h times in a row. Row b*h + i of the folded array is of "
-            "example b, so each length must stand h times side by side: `repeat_interleave`.",
-            lambda valid_lens, num_heads: valid_lens.repeat(num_heads),
-        ),
-        Mistake(
-            "not repeated",
-            "these are the lengths of B examples, but the folded array has B*h rows.",
-            lambda valid_lens, num_heads: valid_lens,
-        ),
-        Mistake(
-            "as a matrix",
-            "the numbers are right, but as a matrix (B, h). The folded array needs one axis, B*h.",
-            lambda valid_lens, num_heads: valid_lens[:, None].expand(-1, num_heads),
-        ),
-    ],
 )
 
 
@@ -121,72 +103,8 @@ def _all_wrong(steps: Steps) -> list[int]:
     return [number for number, step in enumerate(steps) if _wrong(*step)]
 
 
-first_wrong_step = Exercise(
+first_wrong_step = exercise(
     "first_wrong_step",
-    chapter=6,
-    title="read a ledger: the first step that went wrong",
     reference=lambda steps: _first(steps, _wrong),
     cases=_ledgers,
-    verified="the ledgers of two right layers, one of which folds its heads, and of seven wrong ones, taken just now.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "None where all is right",
-            "where no step is wrong, return -1, as the text says, and not None.",
-            lambda steps: _all_wrong(steps)[0] if _all_wrong(steps) else None,
-        ),
-        Mistake(
-            "axes only",
-            "you look at the axes only. A softmax over another axis than K mixes nothing, and is wrong too.",
-            lambda steps: _first(steps, lambda *step: _mixed(*step) or _cut(*step)),
-        ),
-        Mistake(
-            "cuts overlooked",
-            "an axis in pieces was overlooked, such as Q:2, which may stand inside a longer name: h·Q:2.",
-            lambda steps: _first(steps, lambda *step: _mixed(*step) or _wrong_softmax(*step)),
-        ),
-        Mistake(
-            "mixtures overlooked",
-            "a mixed axis was overlooked, such as Q~D, which may stand inside a longer name.",
-            lambda steps: _first(steps, lambda *step: _cut(*step) or _wrong_softmax(*step)),
-        ),
-        Mistake(
-            "softmax only",
-            "every mixed axis and every piece was overlooked. N~D says that a reshape cut across N and D, Q:2 that a "
-            "piece of Q stands alone. (`'~' in axes` asks for an axis that is called ~: look inside each name.)",
-            lambda steps: _first(steps, _wrong_softmax),
-        ),
-        Mistake(
-            "softmax over Q only",
-            "you look for a softmax over Q. Over h, or over a mixture, it is wrong as well: all but K.",
-            lambda steps: _first(
-                steps, lambda operation, axes: _mixed("", axes) or _cut("", axes) or operation == "softmax over Q"
-            ),
-        ),
-        Mistake(
-            "folds condemned",
-            "a fold, B·h, is not wrong: two whole axes in one. Only ~ and : say that something was cut.",
-            lambda steps: _first(steps, lambda *step: _wrong(*step) or _folded(*step)),
-        ),
-        Mistake(
-            "the last one",
-            "this is the LAST step with something wrong. A mixed axis stays mixed: the step that did it is the first.",
-            lambda steps: (_all_wrong(steps) or [-1])[-1],
-        ),
-        Mistake(
-            "counted from 1",
-            "you count from 1. A ledger counts its steps from 0.",
-            lambda steps: _first(steps, _wrong) + (_first(steps, _wrong) >= 0),
-        ),
-        Mistake(
-            "the number of wrong steps",
-            "you counted the steps that show something wrong. Which is the first?",
-            lambda steps: len(_all_wrong(steps)) or -1,
-        ),
-        Mistake(
-            "0 for a right layer",
-            "a layer with nothing wrong gets -1. Step 0 is a step.",
-            lambda steps: max(_first(steps, _wrong), 0),
-        ),
-    ],
 )

@@ -8,8 +8,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ._exercise import Case, Exercise, Mistake
+from ._exercise import Case
 from ._inputs import apart, draw
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
 
 
 def _sparse(scores: Tensor) -> Tensor:
@@ -33,74 +36,8 @@ def _mean_of_kept(weights: Tensor, gradient: Tensor) -> Tensor:
     return (gradient * kept).sum(-1, keepdim=True) / kept.sum(-1, keepdim=True)
 
 
-sparsemax_gradient = Exercise(
+sparsemax_gradient = exercise(
     "sparsemax_gradient",
-    chapter=21,
-    title="the gradient of sparsemax",
     reference=lambda weights, gradient: (gradient - _mean_of_kept(weights, gradient)) * (weights > 0),
     cases=_gradients,
-    verified="four sets of rows; what is hidden gets nothing, and what is kept sums to 0.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "of softmax",
-            "this is the gradient of softmax: the weights themselves multiply it. For sparsemax only whether a weight "
-            "is above 0 counts.",
-            lambda weights, gradient: weights * (gradient - (weights * gradient).sum(-1, keepdim=True)),
-        ),
-        Mistake(
-            "times the weights",
-            "the mean is right, but you multiplied by the weights. For sparsemax only whether a weight is above 0 "
-            "counts: 1 or 0.",
-            lambda weights, gradient: weights * (gradient - _mean_of_kept(weights, gradient)),
-        ),
-        Mistake(
-            "mean of all keys",
-            "you subtracted the mean over all keys. Only the kept ones share the threshold: take the mean over those.",
-            lambda weights, gradient: (gradient - gradient.mean(-1, keepdim=True)) * (weights > 0),
-        ),
-        Mistake(
-            "kept summed, divided by all",
-            "you summed over the kept keys and divided by the number of all keys. Divide by the number of kept ones.",
-            lambda weights, gradient: (gradient - (gradient * (weights > 0)).mean(-1, keepdim=True)) * (weights > 0),
-        ),
-        Mistake(
-            "weighted mean",
-            "you subtracted the mean with the weights. Kept keys count equally, however large their weight is.",
-            lambda weights, gradient: (gradient - (weights * gradient).sum(-1, keepdim=True)) * (weights > 0),
-        ),
-        Mistake(
-            "threshold held fixed",
-            "you passed the gradient on where the weight is above 0. But the threshold moves with the scores, too: "
-            "subtract the mean over the kept keys.",
-            lambda weights, gradient: gradient * (weights > 0),
-        ),
-        Mistake(
-            "mean subtracted everywhere",
-            "you subtracted the mean from hidden keys, too. A small change of their score changes nothing: 0.",
-            lambda weights, gradient: gradient * (weights > 0) - _mean_of_kept(weights, gradient),
-        ),
-        Mistake(
-            "hidden keys too",
-            "keys whose weight is 0 get a gradient from you. A small change of their score changes nothing: 0.",
-            lambda weights, gradient: gradient - _mean_of_kept(weights, gradient),
-        ),
-        Mistake(
-            "sum for mean",
-            "you subtracted the sum over the kept keys. Subtract their mean.",
-            lambda weights, gradient: (gradient - (gradient * (weights > 0)).sum(-1, keepdim=True)) * (weights > 0),
-        ),
-        Mistake(
-            "mean over queries",
-            "you averaged over the queries. Each row has a threshold of its own: average over its keys.",
-            lambda weights, gradient: (
-                (gradient - (gradient * (weights > 0)).sum(0) / (weights > 0).sum(0).clamp_min(1)) * (weights > 0)
-            ),
-        ),
-        Mistake(
-            "one mean for all",
-            "you took one mean over all rows. Each row has a threshold of its own.",
-            lambda weights, gradient: (gradient - gradient[weights > 0].mean()) * (weights > 0),
-        ),
-    ],
 )

@@ -8,8 +8,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ._exercise import Case, Exercise, Mistake
+from ._exercise import Case
 from ._inputs import apart
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
 
 
 def _p_values(rng: random.Random) -> Iterator[Case]:
@@ -75,79 +78,8 @@ def _with_the_first_failure(p_values: Tensor, level: float) -> Tensor:
     return _back(p_values, torch.cat([torch.ones(1, dtype=torch.bool), passing[:-1]]))
 
 
-holm = Exercise(
+holm = exercise(
     "holm",
-    chapter=23,
-    title="correct for many comparisons",
     reference=_holm,
     cases=_p_values,
-    verified="four sets of comparisons, in no order; from the first that fails on, none remains.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "no correction",
-            "you compared every p-value with `level`. Of 20 comparisons of equal layers, one falls below 0.05 on "
-            "average. Divide the level.",
-            lambda p_values, level: p_values <= level,
-        ),
-        Mistake(
-            "Bonferroni",
-            "you compared all with level / n. That is Bonferroni's correction, and stricter than it must be: once the "
-            "smallest has passed, n - 1 are left, and the next needs level / (n - 1).",
-            lambda p_values, level: p_values <= level / len(p_values),
-        ),
-        Mistake(
-            "does not stop",
-            "you went on after a comparison that failed. From the first that fails on, none remains, even one that is "
-            "below the threshold of its own place.",
-            lambda p_values, level: _back(p_values, _passing(p_values, _stepped(p_values, level))),
-        ),
-        Mistake(
-            "from the largest down",
-            "you looked for the last that passes, and kept all that are smaller. That is Hochberg's procedure. Holm's "
-            "begins with the smallest and stops at the first that fails.",
-            lambda p_values, level: _back(p_values, _up_to_the_last(_passing(p_values, _stepped(p_values, level)))),
-        ),
-        Mistake(
-            "sorted order",
-            "your answers are in ascending order of the p-values. Bring them back to the order in which "
-            "they were given.",
-            lambda p_values, level: _up_to_the_first(_passing(p_values, _stepped(p_values, level))),
-        ),
-        Mistake(
-            "Benjamini-Hochberg",
-            "you compared with level * (i + 1) / n, as Benjamini and Hochberg do. They hold down the share of false "
-            "findings among all findings; Holm holds down the chance of a single one. Use level / (n - i).",
-            _false_discoveries,
-        ),
-        Mistake(
-            "counted the wrong way round",
-            "you compared with level / (i + 1), so that the smallest meets the mildest threshold. It meets the "
-            "strictest: level / n, then level / (n - 1), and so on.",
-            lambda p_values, level: _back(
-                p_values, _up_to_the_first(_passing(p_values, level / (_places(p_values) + 1)))
-            ),
-        ),
-        Mistake(
-            "one place late",
-            "your thresholds are those of the next place: the smallest met level / (n - 1). Count from 0.",
-            lambda p_values, level: _holm(p_values, level, 1),
-        ),
-        Mistake(
-            "one place early",
-            "your thresholds are those of the place before: the smallest met level / (n + 1). Where i begins at 0, the "
-            "threshold is level / (n - i).",
-            lambda p_values, level: _holm(p_values, level, -1),
-        ),
-        Mistake(
-            "first failure kept",
-            "you kept the first that fails, too. Stop before it.",
-            _with_the_first_failure,
-        ),
-        Mistake(
-            "opposite",
-            "`True` marks those that fall in your answer. Mark those that remain.",
-            lambda p_values, level: ~_holm(p_values, level),
-        ),
-    ],
 )

@@ -8,8 +8,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ._exercise import Case, Exercise, Mistake
+from ._exercise import Case
 from ._inputs import apart
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
 
 
 def _products(rng: random.Random) -> Iterator[Case]:
@@ -22,66 +25,10 @@ def _intensity(n: int, k: int, m: int, moved: float) -> float:
     return 2 * n * k * m / moved
 
 
-product_intensity = Exercise(
+product_intensity = exercise(
     "product_intensity",
-    chapter=24,
-    title="FLOPs for each byte of a product",
     reference=lambda n, k, m, bytes_per_number: _intensity(n, k, m, bytes_per_number * (n * k + k * m + n * m)),
     cases=_products,
-    verified="four products, in numbers of 2, 4 and 8 bytes.",
-    mistakes=[
-        Mistake(
-            "no factor 2",
-            "you counted each multiplication together with its addition as one operation. They are two FLOPs.",
-            lambda n, k, m, bytes_per_number: n * k * m / (bytes_per_number * (n * k + k * m + n * m)),
-        ),
-        Mistake(
-            "numbers for bytes",
-            "you counted numbers. Each has `bytes_per_number` bytes.",
-            lambda n, k, m, bytes_per_number: _intensity(n, k, m, n * k + k * m + n * m),
-        ),
-        Mistake(
-            "no factor 2, numbers for bytes",
-            "you counted a multiplication and its addition as one, and numbers instead of bytes.",
-            lambda n, k, m, bytes_per_number: n * k * m / (n * k + k * m + n * m),
-        ),
-        Mistake(
-            "result not written",
-            "you counted what is read. The result, rows times columns numbers, has to be written, too.",
-            lambda n, k, m, bytes_per_number: _intensity(n, k, m, bytes_per_number * (n * k + k * m)),
-        ),
-        Mistake(
-            "second matrix not read",
-            "the second matrix, inner times columns, is missing from the bytes. A projection has to read its W.",
-            lambda n, k, m, bytes_per_number: _intensity(n, k, m, bytes_per_number * (n * k + n * m)),
-        ),
-        Mistake(
-            "first matrix not read",
-            "the first matrix, rows times inner, is missing from the bytes.",
-            lambda n, k, m, bytes_per_number: _intensity(n, k, m, bytes_per_number * (k * m + n * m)),
-        ),
-        Mistake(
-            "only the result",
-            "you counted the bytes of the result alone. Both matrices have to be read.",
-            lambda n, k, m, bytes_per_number: 2 * k / bytes_per_number,
-        ),
-        Mistake(
-            "upside down",
-            "this is bytes for each FLOP. Turn it round.",
-            lambda n, k, m, bytes_per_number: bytes_per_number * (n * k + k * m + n * m) / (2 * n * k * m),
-        ),
-        Mistake(
-            "read for each FLOP",
-            "you let every multiplication read its two numbers again. A number is read once and used many times: that "
-            "is what makes products fast.",
-            lambda n, k, m, bytes_per_number: 2 * n * k * m / (bytes_per_number * (2 * n * k * m + n * m)),
-        ),
-        Mistake(
-            "FLOPs alone",
-            "these are the FLOPs. Divide them by the bytes.",
-            lambda n, k, m, bytes_per_number: 2 * n * k * m,
-        ),
-    ],
 )
 
 
@@ -112,60 +59,8 @@ def _both(flops: Tensor, moved: Tensor, peak: float, bandwidth: float) -> tuple[
     return flops / peak, moved / bandwidth
 
 
-least_seconds = Exercise(
+least_seconds = exercise(
     "least_seconds",
-    chapter=24,
-    title="the least time of a layer",
     reference=lambda *given: torch.maximum(*_both(*given)).sum(),
     cases=_timed,
-    verified="four layers; some of their steps wait for memory and some for arithmetic.",
-    mistakes=[
-        Mistake(
-            "the longer of two sums",
-            "you added up all FLOPs and all bytes, and took the longer time at the end. A step that waits for memory "
-            "cannot use the time in which another computes: decide for each step, then add.",
-            lambda *given: torch.maximum(*(part.sum() for part in _both(*given))),
-        ),
-        Mistake(
-            "both added",
-            "you added the time of the arithmetic and that of the memory. Both go on at the same time, so the longer "
-            "one decides.",
-            lambda *given: sum(_both(*given)).sum(),  # type: ignore[union-attr]
-        ),
-        Mistake(
-            "the shorter",
-            "you took the shorter of the two times of each step. A step has to wait for the longer one.",
-            lambda *given: torch.minimum(*_both(*given)).sum(),
-        ),
-        Mistake(
-            "arithmetic alone",
-            "you counted the arithmetic alone. A step that moves many bytes takes longer.",
-            lambda *given: _both(*given)[0].sum(),
-        ),
-        Mistake(
-            "memory alone",
-            "you counted the bytes alone. A step with many FLOPs takes longer.",
-            lambda *given: _both(*given)[1].sum(),
-        ),
-        Mistake(
-            "limits exchanged",
-            "you divided the FLOPs by the bandwidth and the bytes by the peak.",
-            lambda flops, moved, peak, bandwidth: torch.maximum(flops / bandwidth, moved / peak).sum(),
-        ),
-        Mistake(
-            "not added up",
-            "these are the times of the steps. One comes after the other: add them up.",
-            lambda *given: torch.maximum(*_both(*given)),
-        ),
-        Mistake(
-            "the longest step",
-            "you took the longest step. One comes after the other: add them up.",
-            lambda *given: torch.maximum(*_both(*given)).max(),
-        ),
-        Mistake(
-            "the mean",
-            "this is the mean time of a step. Add them up.",
-            lambda *given: torch.maximum(*_both(*given)).mean(),
-        ),
-    ],
 )

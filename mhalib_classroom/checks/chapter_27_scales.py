@@ -9,8 +9,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ._exercise import Case, Exercise, Mistake
+from ._exercise import Case
 from ._inputs import apart, draw, own_sizes
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
+
 
 Told = tuple[float, int]  # a scale, and how many good steps in a row it has had
 
@@ -48,66 +52,10 @@ def _keeps_count_when_raised(scale: float, good_steps: int, is_finite: bool, int
     return (found, good_steps + 1) if is_finite else (found, count)
 
 
-next_scale = Exercise(
+next_scale = exercise(
     "next_scale",
-    chapter=27,
-    title="lower and raise the scale of the loss",
     reference=_next,
     cases=_states,
-    verified="five steps, with and without an overflow: the scale halves at once, and doubles after a row of good "
-    "steps.",
-    parts=("the scale", "good_steps"),
-    points=2,
-    mistakes=[
-        Mistake(
-            "never lowered",
-            "your scale stays as it is when a gradient overflows. The next step overflows again, and so do all after "
-            "it: every step is skipped, and no error says so. Halve it.",
-            _never_lowered,
-        ),
-        Mistake(
-            "overflows ignored",
-            "an overflow changes nothing in your code: the step even counts as a good one. Halve the scale, and begin "
-            "to count anew.",
-            lambda scale, good_steps, is_finite, interval: _next(scale, good_steps, True, interval),
-        ),
-        Mistake(
-            "goes on counting",
-            "after an overflow you went on with the old count. Only good steps in a row count: begin anew with 0.",
-            _goes_on_counting,
-        ),
-        Mistake(
-            "counts on after a rise",
-            "you doubled the scale and did not begin to count anew, so it doubles once and never again, or at every "
-            "step that follows.",
-            _keeps_count_when_raised,
-        ),
-        Mistake(
-            "one step late",
-            "your scale doubles one step late, or never. It doubles after interval good steps in a row, this one "
-            "included.",
-            lambda scale, good_steps, is_finite, interval: (
-                _next(scale, good_steps, is_finite, interval + 1) if is_finite else (scale / 2, 0)
-            ),
-        ),
-        Mistake(
-            "raised at every step",
-            "your scale doubles after every good step, and overflows soon. It waits for interval of them.",
-            lambda scale, good_steps, is_finite, interval: (scale * 2, 0) if is_finite else (scale / 2, 0),
-        ),
-        Mistake(
-            "lowered for raised",
-            "you doubled the scale at an overflow and halved it after good steps. An overflow says that the scale is "
-            "too large.",
-            lambda scale, good_steps, is_finite, interval: (
-                (scale * 2, 0)
-                if not is_finite
-                else (scale / 2, 0)
-                if good_steps + 1 == interval
-                else (scale, good_steps + 1)
-            ),
-        ),
-    ],
 )
 
 
@@ -134,63 +82,8 @@ def _or_zero(gradient: Tensor, changed: Tensor) -> Tensor:
     return changed if gradient.isfinite().all() else torch.zeros_like(gradient)
 
 
-mended_update = Exercise(
+mended_update = exercise(
     "mended_update",
-    chapter=27,
-    given="nothing mended, no check",
-    title="mend a step with a scaled loss",
     reference=lambda scaled, scale, max_norm: _or_zero(scaled, _clip(scaled / scale, max_norm)),
     cases=_scaled,
-    verified="five gradients: divided by the scale, then clipped, and nothing of one that overflowed.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "clipped before it is unscaled",
-            "you clipped the scaled gradient and divided by the scale afterwards. Clipping then allows a norm of "
-            "max_norm / scale, so each step is far too small. Divide first.",
-            lambda scaled, scale, max_norm: _or_zero(scaled, _clip(scaled, max_norm) / scale),
-        ),
-        Mistake(
-            "never unscaled",
-            "you never divided by the scale.",
-            lambda scaled, scale, max_norm: _or_zero(scaled, _clip(scaled, max_norm)),
-        ),
-        Mistake(
-            "unscaled twice",
-            "you divided by the scale twice.",
-            lambda scaled, scale, max_norm: _or_zero(scaled, _clip(scaled / scale, max_norm) / scale),
-        ),
-        Mistake(
-            "not clipped",
-            "you did not clip the gradient.",
-            lambda scaled, scale, max_norm: _or_zero(scaled, scaled / scale),
-        ),
-        Mistake(
-            "overflow used",
-            "a gradient with an infinite number has an infinite norm: clipping multiplies it by 0, and 0 * inf is "
-            "NaN. Look whether all numbers are finite, and return zeros if not.",
-            lambda scaled, scale, max_norm: _clip(scaled / scale, max_norm),
-        ),
-        Mistake(
-            "overflow cut out",
-            "you set only the infinite numbers to 0 and used the rest. Where one number overflowed, others may be "
-            "wrong, too: skip the whole step.",
-            lambda scaled, scale, max_norm: _clip(scaled.nan_to_num(0.0, 0.0, 0.0) / scale, max_norm),
-        ),
-        Mistake(
-            "max_norm scaled, too",
-            "you scaled max_norm as well, and never divided the gradient: its direction is right, its size is not.",
-            lambda scaled, scale, max_norm: _or_zero(scaled, _clip(scaled, max_norm * scale)),
-        ),
-        Mistake(
-            "always to max_norm",
-            "you scaled small gradients up to max_norm. The factor is 1 at most.",
-            lambda scaled, scale, max_norm: _or_zero(scaled, scaled / scaled.norm() * max_norm),
-        ),
-        Mistake(
-            "nothing mended, no check",
-            "the code still clips before it divides by the scale, and uses gradients that overflowed.",
-            lambda scaled, scale, max_norm: _clip(scaled, max_norm) / scale,
-        ),
-    ],
 )

@@ -9,8 +9,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ._exercise import Case, Exercise, Mistake
+from ._exercise import Case
 from ._inputs import apart, draw
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
+
 
 HIDDEN = -1e30
 
@@ -37,40 +41,10 @@ def _interleaved(W_q: Tensor, W_o: Tensor, num_heads: int) -> tuple[Tensor, Tens
     return W_q.T.reshape(D, -1, num_heads).mT, W_o.T.reshape(-1, num_heads, D).transpose(0, 1)
 
 
-mended_kernels = Exercise(
+mended_kernels = exercise(
     "mended_kernels",
-    chapter=29,
-    given="not transposed",
-    title="repair weights on their way to Keras",
     reference=_kernels,
     cases=_matrices,
-    verified="five pairs of matrices, with two, three and four heads.",
-    points=2,
-    parts=("the kernel of the queries", "the kernel of the output"),
-    mistakes=[
-        Mistake(
-            "not transposed",
-            "a kernel multiplies from the right, `x @ kernel`, and the matrices from the left. Transpose both before "
-            "you cut an axis.",
-            _plain,
-        ),
-        Mistake(
-            "W_q not transposed",
-            "the kernel of the output is right. That of the queries needs the transposed matrix, too.",
-            lambda W_q, W_o, num_heads: (_plain(W_q, W_o, num_heads)[0], _kernels(W_q, W_o, num_heads)[1]),
-        ),
-        Mistake(
-            "W_o not transposed",
-            "the kernel of the queries is right. That of the output needs the transposed matrix, too.",
-            lambda W_q, W_o, num_heads: (_kernels(W_q, W_o, num_heads)[0], _plain(W_q, W_o, num_heads)[1]),
-        ),
-        Mistake(
-            "every h-th channel",
-            "you cut the axis into (d, h): a head gets every h-th channel. Head i owns channels i d to (i+1) d: cut it "
-            "into (h, d).",
-            _interleaved,
-        ),
-    ],
 )
 
 
@@ -89,53 +63,8 @@ def _weights(scores: Tensor, mask: Tensor, hidden: float = HIDDEN, axis: int = -
     return scores.masked_fill(~mask, hidden).softmax(axis)
 
 
-mended_rows = Exercise(
+mended_rows = exercise(
     "mended_rows",
-    chapter=29,
-    given="still upside down, and NaN",
-    title="repair a softmax that came from elsewhere",
     reference=lambda scores, mask: _weights(scores, mask) * mask,
     cases=_rows,
-    verified="four masks, each with a query that sees no key.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "still upside down, and NaN",
-            "this still hides where `mask` is True, and a row that is hidden as a whole is NaN.",
-            lambda scores, mask: _weights(scores, ~mask, -math.inf),
-        ),
-        Mistake(
-            "still upside down",
-            "no NaN any more, but this still hides where `mask` is True. Here, True may be seen.",
-            lambda scores, mask: _weights(scores, ~mask) * ~mask,
-        ),
-        Mistake(
-            "NaN in an empty row",
-            "the mask has its right meaning now. A row with nothing but -inf is still NaN: hide with a large negative "
-            "number.",
-            lambda scores, mask: _weights(scores, mask, -math.inf),
-        ),
-        Mistake(
-            "even weights in an empty row",
-            "a query that sees no key now spreads its weight evenly over hidden ones. Set hidden weights to 0 behind "
-            "the softmax.",
-            _weights,
-        ),
-        Mistake(
-            "masked after the softmax",
-            "you set hidden weights to 0 and hid nothing before the softmax, so hidden keys took a share: rows sum to "
-            "less than 1.",
-            lambda scores, mask: scores.softmax(-1) * mask,
-        ),
-        Mistake(
-            "hidden scores 0",
-            "you set hidden scores to 0, and e^0 is 1: hidden keys take a share. Use a large negative number.",
-            lambda scores, mask: _weights(scores, mask, 0.0) * mask,
-        ),
-        Mistake(
-            "softmax over queries",
-            "your softmax runs over the queries. Largest score and sum are those of the last axis, the keys.",
-            lambda scores, mask: _weights(scores, mask, axis=-2) * mask,
-        ),
-    ],
 )

@@ -8,8 +8,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from ._exercise import Case, Exercise, Mistake
+from ._exercise import Case
 from ._inputs import apart, own_sizes
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
+
 
 Config = dict[str, int]
 
@@ -49,52 +53,10 @@ def _counted(bug: str) -> Callable[..., Any]:
     return partial(_config_bytes, bug=bug)
 
 
-config_bytes = Exercise(
+config_bytes = exercise(
     "config_bytes",
-    chapter=30,
-    title="count memory from a config",
     reference=_config_bytes,
     cases=_configs,
-    verified="four configs: with shared keys, with a width of heads of its own, and with either entry missing.",
-    parts=("cache", "maps"),
-    points=2,
-    mistakes=[
-        Mistake(
-            "every head in the cache",
-            "your cache has keys and values for each of the h heads. Only `num_key_value_heads` are kept.",
-            _counted("all heads"),
-        ),
-        Mistake(
-            "shared keys, fewer maps",
-            "your maps count `num_key_value_heads`. Heads that share a key still look for themselves: there is a map "
-            "for each of the h heads.",
-            _counted("shared maps"),
-        ),
-        Mistake(
-            "width from the sizes",
-            "you computed the width of a head as hidden_size / h although the config has `head_dim`. Where that entry "
-            "is there, it counts.",
-            _counted("width"),
-        ),
-        Mistake(
-            "a missing entry is one",
-            "without `num_key_value_heads`, you took one key for all heads. Where a config is silent, each head has "
-            "its own: g = h.",
-            _counted("one key"),
-        ),
-        Mistake(
-            "keys without values",
-            "your cache is half as large: each token leaves a key and a value.",
-            _counted("keys only"),
-        ),
-        Mistake("one layer", "you counted one layer. Every layer has a cache and maps.", _counted("one layer")),
-        Mistake(
-            "maps of one query",
-            "your maps grow with N. Each of the N queries has a row of N weights.",
-            _counted("rows"),
-        ),
-        Mistake("numbers", "you counted numbers. Each takes two bytes.", _counted("numbers")),
-    ],
 )
 
 
@@ -145,37 +107,8 @@ def _reads(bug: str) -> Callable[..., Any]:
     return partial(_readable, bug=bug)
 
 
-readable_tokens = Exercise(
+readable_tokens = exercise(
     "readable_tokens",
-    chapter=30,
-    title="name tokens by what they cover",
     reference=_readable,
     cases=_texts,
-    verified="four texts, with letters of one, two and three bytes, and a token that covers nothing.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "bytes counted",
-            "you counted bytes of the text. Offsets count characters: cut the string itself, not what `.encode()` "
-            "makes of it.",
-            _reads("bytes"),
-        ),
-        Mistake(
-            "parts not numbered",
-            "several tokens that share one letter have the same name now. Say which part each one is: (1/2), (2/2).",
-            _reads("no parts"),
-        ),
-        Mistake("parts from 0", "you number the parts of a letter from 0. The first is (1/n).", _reads("from 0")),
-        Mistake(
-            "nothing for a special token",
-            "a token that covers nothing, (0, 0), is an empty string in your list. Give it its own name.",
-            _reads("empty"),
-        ),
-        Mistake(
-            "blank kept",
-            "a blank before a piece is part of your names, and so a letter that is cut is not recognised where the "
-            "blank belongs to its first part. Take the blank off the span first.",
-            _reads("blank"),
-        ),
-    ],
 )

@@ -10,8 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._exercise import Case, Exercise, Mistake
+from ._exercise import Case
 from ._inputs import apart, draw
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
 
 
 def _padded(rng: random.Random) -> Iterator[Case]:
@@ -47,50 +50,10 @@ def _sinks(bug: str) -> Callable[..., Any]:
     return partial(_sink, bug=bug)
 
 
-sink_share = Exercise(
+sink_share = exercise(
     "sink_share",
-    chapter=30,
-    title="weight on the first real token, with padding before it",
     reference=_sink,
     cases=_padded,
-    verified="four batches of texts with padding before them: one share for each head, over real queries.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "column 0",
-            "you read column 0. Where padding comes before a text, that is padding, and no query looks at it. Find the "
-            "first real token of each text.",
-            _sinks("column 0"),
-        ),
-        Mistake(
-            "the last token",
-            "you read the column of the last real token. `is_real.int().argmax(1)` is the place of the first.",
-            _sinks("last"),
-        ),
-        Mistake(
-            "padding asks, too",
-            "queries that are padding count in your mean. What they look at means nothing: leave their rows out.",
-            _sinks("padding"),
-        ),
-        Mistake(
-            "the first token's own row",
-            "the first real token counts as a query, too. Under a causal mask it can see nothing but itself, so its "
-            "weight there is always 1: leave it out.",
-            _sinks("first query"),
-        ),
-        Mistake(
-            "a mean of means",
-            "you took the mean of each text first. Then a query in a short text counts for more. Sum over all queries, "
-            "and divide once.",
-            _sinks("texts"),
-        ),
-        Mistake(
-            "divided by all places",
-            "you left out rows of padding, and then divided by the number of all places. Divide by the number of "
-            "queries that count.",
-            _sinks("all places"),
-        ),
-    ],
 )
 
 
@@ -120,41 +83,10 @@ def _patches(bug: str) -> Callable[..., Any]:
     return partial(_recovered, bug=bug)
 
 
-recovered_share = Exercise(
+recovered_share = exercise(
     "recovered_share",
-    chapter=30,
-    title="how much of an answer comes back",
     reference=_recovered,
     cases=_logits,
-    verified="four patchings: 0 where nothing comes back, 1 where all does, and below or above where a patch overdoes.",
-    mistakes=[
-        Mistake(
-            "not divided",
-            "this is how far the answer moves. Divide by what was lost, or sentences cannot be compared.",
-            _patches("difference"),
-        ),
-        Mistake(
-            "divided by the clean answer",
-            "you divided by the clean answer. What can come back is clean less corrupted.",
-            _patches("of the clean"),
-        ),
-        Mistake(
-            "upside down",
-            "this is what is still missing: 1 for the corrupted run, 0 for the clean one.",
-            _patches("upside down"),
-        ),
-        Mistake(
-            "the right logit alone",
-            "you read one logit. A patch that raises all logits alike changes no prediction: take the difference of "
-            "`right` and `wrong`.",
-            _patches("right alone"),
-        ),
-        Mistake(
-            "probabilities",
-            "you took a softmax first. Near 0 and 1 probabilities hardly move: read logits.",
-            _patches("probabilities"),
-        ),
-    ],
 )
 
 
@@ -165,34 +97,8 @@ def _effects(rng: random.Random) -> Iterator[Case]:
         yield {"claimed": float(order[len(order) // (2, 5, 6, 7)[number]]), "by_chance": by_chance}
 
 
-chance_share = Exercise(
+chance_share = exercise(
     "chance_share",
-    chapter=30,
-    title="where a claim stands among random groups",
     reference=lambda claimed, by_chance: (int((by_chance >= claimed).sum()) + 1) / (len(by_chance) + 1),
     cases=_effects,
-    verified="four claims; groups that cost just as much count against the claim, and so does the claim itself.",
-    mistakes=[
-        Mistake(
-            "never zero",
-            "the claimed group is one of the groups that could have been drawn: count it above and below, (k + 1) / "
-            "(n + 1). Else a claim that no group beats has a share of 0, however few groups you drew.",
-            lambda claimed, by_chance: float((by_chance >= claimed).sum()) / len(by_chance),
-        ),
-        Mistake(
-            "ties for the claim",
-            "a random group that costs exactly as much counts against the claim: use >=.",
-            lambda claimed, by_chance: (float((by_chance > claimed).sum()) + 1) / (len(by_chance) + 1),
-        ),
-        Mistake(
-            "the wrong side",
-            "you counted the groups that cost less. A claim is in doubt where others cost as much or more.",
-            lambda claimed, by_chance: (float((by_chance <= claimed).sum()) + 1) / (len(by_chance) + 1),
-        ),
-        Mistake(
-            "one added above only",
-            "you added the claimed group to the count, and not to the number of groups.",
-            lambda claimed, by_chance: (float((by_chance >= claimed).sum()) + 1) / len(by_chance),
-        ),
-    ],
 )

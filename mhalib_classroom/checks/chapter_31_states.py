@@ -8,8 +8,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ._exercise import Case, Exercise, Mistake
+from ._exercise import Case
 from ._inputs import apart, draw
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
 
 
 def _written(rng: random.Random) -> Iterator[Case]:
@@ -32,60 +35,10 @@ def _weighed(keys: Tensor, values: Tensor, left: Tensor) -> Tensor:
     return (left[:, None] * keys).T @ values
 
 
-decayed_state = Exercise(
+decayed_state = exercise(
     "decayed_state",
-    chapter=31,
-    given="newest token decayed",
-    title="repair a state that forgets",
     reference=lambda keys, values, decay: _weighed(keys, values, _left(decay)),
     cases=_written,
-    verified="four lists of tokens, each with a decay of its own; the newest token is written whole.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "newest token decayed",
-            "the newest token is multiplied by its own decay. The decay comes first and meets only what is older; then "
-            "the token is written whole.",
-            lambda keys, values, decay: _weighed(keys, values, _left(decay) * decay),
-        ),
-        Mistake(
-            "nothing forgotten",
-            "this is the plain sum of keys times values. Nothing is forgotten: use the decays.",
-            lambda keys, values, decay: keys.T @ values,
-        ),
-        Mistake(
-            "only the own decay",
-            "each token is multiplied by its own decay, and by none of the later ones. A token meets the decay of "
-            "every token after it.",
-            lambda keys, values, decay: _weighed(keys, values, decay),
-        ),
-        Mistake(
-            "decays before it",
-            "each token is multiplied by the decays up to its own, so the newest counts least. It is the later decays "
-            "that a token meets.",
-            lambda keys, values, decay: _weighed(keys, values, decay.cumprod(0)),
-        ),
-        Mistake(
-            "decay of the next",
-            "the decays are one step late: before token t is written, the state is multiplied by decay[t].",
-            lambda keys, values, decay: _weighed(keys, values, _left(decay.roll(1))),
-        ),
-        Mistake(
-            "mixture",
-            "you multiplied the new token by 1 - decay. That is a running mean; here the token is added as it is.",
-            lambda keys, values, decay: _weighed(keys, values, _left(decay) * (1 - decay)),
-        ),
-        Mistake(
-            "the last token alone",
-            "the state holds the last token only: add it to the state, in place of replacing it.",
-            lambda keys, values, decay: keys[-1:].T @ values[-1:],
-        ),
-        Mistake(
-            "keys and values exchanged",
-            "the state has a row for each channel of the keys, (d, d_v). Yours is transposed.",
-            lambda keys, values, decay: _weighed(keys, values, _left(decay)).T,
-        ),
-    ],
 )
 
 
@@ -122,64 +75,9 @@ def _delta(
     return state
 
 
-delta_state = Exercise(
+delta_state = exercise(
     "delta_state",
-    chapter=31,
-    title="write what is missing",
     reference=lambda keys, values, rates: _delta(keys, values, rates),
     cases=_rated,
-    verified="four lists, one of them with the same key twice; every token has a rate of its own.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "nothing read",
-            "you added each key times its value, whatever the state said already. The delta rule reads first, and "
-            "writes the difference.",
-            lambda keys, values, rates: _delta(keys, values, rates, read=0.0),
-        ),
-        Mistake(
-            "reading added",
-            "you added what the state says to the value. What is missing is the value minus what the state says.",
-            lambda keys, values, rates: _delta(keys, values, rates, read=-1.0),
-        ),
-        Mistake(
-            "reading not rated",
-            "the rate multiplies the value only. It multiplies the whole difference: otherwise all of the old answer "
-            "is erased, and only a part of the new one is written.",
-            lambda keys, values, rates: _delta(keys, values, rates, keep_old=True),
-        ),
-        Mistake(
-            "rated twice",
-            "the rate was applied twice, once to the difference and once to the key.",
-            lambda keys, values, rates: _delta(keys, values, rates, twice=True),
-        ),
-        Mistake(
-            "no rates",
-            "every difference is written whole. Each token has a rate.",
-            lambda keys, values, rates: _delta(keys, values, torch.ones_like(rates)),
-        ),
-        Mistake(
-            "old state decayed",
-            "you multiplied the whole state by 1 - rate. The delta rule changes the state only along the token's key.",
-            lambda keys, values, rates: _delta(keys, values, rates, read=0.0, decay=True),
-        ),
-        Mistake(
-            "all at once",
-            "you computed all differences from one state, and added them together. Each token must read what the "
-            "tokens before it have written.",
-            lambda keys, values, rates: (
-                (rates[:, None] * keys).T @ (values - keys @ ((rates[:, None] * keys).T @ values))
-            ),
-        ),
-        Mistake(
-            "from the end",
-            "you went through the tokens from the last to the first.",
-            lambda keys, values, rates: _delta(keys.flip(0), values.flip(0), rates.flip(0)),
-        ),
-        Mistake(
-            "keys and values exchanged",
-            "the state has a row for each channel of the keys, (d, d_v). Yours is transposed.",
-            lambda keys, values, rates: _delta(keys, values, rates).T,
-        ),
-    ],
+    switches=_delta,
 )
