@@ -41,8 +41,8 @@ EQUIVALENTS = Path(__file__).with_name("mutants.toml")
 SECONDS = 2.0  # for one call; an honest one takes some milliseconds
 LONGEST = 60.0  # for one mutant, before its process ends
 MEMORY = 12 * 2**30  # bytes of addresses, torch's own included
-NAMED, COMPARED, RAISED, SLOW, SURVIVED = "named", "compared", "raised", "too slow", "survived"
-OUTCOMES = (NAMED, COMPARED, RAISED, SLOW, SURVIVED)
+NAMED, RELATED, COMPARED, RAISED, SLOW, SURVIVED = "named", "related", "compared", "raised", "too slow", "survived"
+OUTCOMES = (NAMED, RELATED, COMPARED, RAISED, SLOW, SURVIVED)
 
 
 @dataclass
@@ -97,6 +97,8 @@ def judge(exercise: checks.Exercise, setup: Mapping[str, Any], source: str, seed
             return SURVIVED, str(seed)
     if finding.mistake:
         return NAMED, finding.mistake
+    if finding.relation:
+        return RELATED, finding.relation
     return {"raised": RAISED, "too slow": SLOW}.get(finding.kind, COMPARED), finding.kind
 
 
@@ -237,7 +239,7 @@ def main(given: Sequence[str] | None = None) -> int:
     print(table(done))
     for task in done if arguments.list else ():
         for mutant, (kind, detail) in zip(task.mutants, task.found, strict=True):
-            if kind == COMPARED:
+            if kind in (RELATED, COMPARED):
                 print(f"{task.name}: {mutant.change}: {detail}")
     found = complaints(done, listed)
     if found:
