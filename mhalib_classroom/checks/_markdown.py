@@ -70,8 +70,7 @@ def _exercise(
     Raises:
         ValueError: the file does not have it, or is wrong; with the file's name and the line.
     """
-    path = Path(space["__file__"])
-    path = path.with_name(f"{path.stem[:10]}.md")  # chapter_26_tiles.py belongs to chapter 26, too
+    path = Path(space["__file__"]).with_suffix(".md")
     text = read(path).get(name)
     if text is None:
         raise ValueError(f"{path.name} has no exercise {name!r}: write its heading")

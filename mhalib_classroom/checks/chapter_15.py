@@ -1,4 +1,7 @@
-"""Chapter 15: words that look at a picture."""
+"""Chapter 15: words that look at a picture.
+
+A repair of the mask over pictures of different widths.
+"""
 
 from __future__ import annotations
 
@@ -67,3 +70,28 @@ def _columns(num_columns: int, starts: Tensor) -> Tensor:
     """(Q, columns), `True` in the two columns of each word's symbol."""
     column = torch.arange(num_columns)
     return (column >= starts[:, None]) & (column < starts[:, None] + 2)
+
+
+def _widths(rng: random.Random) -> Iterator[Case]:
+    yield {"real_columns": torch.tensor([3, 1]), "num_rows": 2, "num_columns": 3}
+    for batch_size, num_rows, num_columns in apart(
+        rng, 3, smallest=3, of=lambda B, rows, columns: [B, rows, columns, rows * columns]
+    ):
+        real = [rng.randint(1, num_columns - 1) for _ in range(batch_size - 2)] + [num_columns, 1]
+        yield {"real_columns": torch.tensor(real), "num_rows": num_rows, "num_columns": num_columns}
+
+
+def _in_a_row(real_columns: Tensor, num_columns: int) -> Tensor:
+    """(B, columns)."""
+    return torch.arange(num_columns) < real_columns[:, None]
+
+
+def _mask(real_columns: Tensor, num_rows: int, num_columns: int) -> Tensor:
+    return _in_a_row(real_columns, num_columns).repeat(1, num_rows)[:, None, None]
+
+
+mended_picture_mask = exercise(
+    "mended_picture_mask",
+    reference=_mask,
+    cases=_widths,
+)

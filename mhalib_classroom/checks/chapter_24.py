@@ -1,7 +1,11 @@
-"""Chapter 24: FLOPs and bytes of a product, and the least time of steps."""
+"""Chapter 24: FLOPs and bytes of a product, and the least time of steps.
+
+What a layer computes and moves for one new token, and how many it takes to keep a processor busy.
+"""
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 
@@ -9,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case
-from ._inputs import apart
+from ._inputs import apart, own_sizes
 from ._markdown import exercises_of
 
 exercise = exercises_of(globals())
@@ -63,4 +67,73 @@ least_seconds = exercise(
     "least_seconds",
     reference=lambda *given: torch.maximum(*_both(*given)).sum(),
     cases=_timed,
+)
+
+
+def _caches(rng: random.Random) -> Iterator[Case]:
+    yield {"batch_size": 4, "h": 6, "g": 2, "d": 3, "num_tokens": 5, "bytes_per_number": 2}
+    drawn = apart(rng, 5, smallest=5, largest=30, of=lambda g, shared, B, d, N: [g, shared, B, d, N, g * shared])
+    for width, (g, shared, batch_size, d, num_tokens) in zip((2, 4, 8), drawn, strict=True):
+        sizes = {"batch_size": batch_size, "h": g * shared, "g": g, "d": d, "num_tokens": num_tokens}
+        yield {**sizes, "bytes_per_number": width}
+
+
+def _decoded(
+    batch_size: int,
+    h: int,
+    g: int,
+    d: int,
+    num_tokens: int,
+    bytes_per_number: int,
+    *,
+    queries: int = 1,
+    q: int = 1,
+    k: float = 1,
+    s: int = 1,
+) -> tuple[int, int]:
+    """FLOPs and bytes where `queries` tokens ask; q, k and s: how often queries, keys and scores are moved."""
+    pairs = batch_size * h * queries * num_tokens
+    numbers = q * batch_size * h * queries * d + k * batch_size * g * num_tokens * d + s * pairs
+    return 2 * pairs * d, round(bytes_per_number * numbers)
+
+
+decoding_scores = exercise(
+    "decoding_scores",
+    reference=lambda batch_size, h, g, d, num_tokens, bytes_per_number: _decoded(
+        batch_size, h, g, d, num_tokens, bytes_per_number
+    ),
+    cases=_caches,
+    switches=_decoded,
+)
+
+
+@own_sizes("numbers have 2 or 4 bytes", "bytes_per_number")
+def _machines(rng: random.Random) -> Iterator[Case]:
+    """Ridges far from 0 and from what the width allows, none of them met exactly; and two that no batch reaches,
+    the second by nothing."""
+    yield {"num_hiddens": 100, "bytes_per_number": 4, "ridge": 10}
+    yield {"num_hiddens": 4 * rng.randint(16, 20), "bytes_per_number": 2, "ridge": rng.randint(45, 60)}
+    yield {"num_hiddens": 246, "bytes_per_number": 2, "ridge": 123}
+    for width in (4, 2):
+        ridge = rng.randint(30, 60)
+        num_hiddens = round(width * ridge * rng.uniform(2.2, 2.8))
+        while width * ridge * num_hiddens % (num_hiddens - width * ridge) == 0:
+            num_hiddens += 1
+        yield {"num_hiddens": num_hiddens, "bytes_per_number": width, "ridge": ridge}
+
+
+def _batch(num_hiddens: int, needed: float, activations: int = 2) -> float | None:
+    """B where 2 / (1 / B + activations / D) is `needed`: the ridge times the bytes of a number."""
+    left = 2 / needed - activations / num_hiddens
+    return 1 / left if left > 0 else None
+
+
+def _up(batch: float | None) -> int | None:
+    return None if batch is None else math.ceil(batch)
+
+
+batch_to_fill = exercise(
+    "batch_to_fill",
+    reference=lambda num_hiddens, bytes_per_number, ridge: _up(_batch(num_hiddens, bytes_per_number * ridge)),
+    cases=_machines,
 )

@@ -51,7 +51,7 @@ def test_an_exercise_is_in_the_file_of_its_chapter_under_its_name_and_exported()
         for name, one in vars(importlib.import_module(f"{checks.__name__}.{module.name}")).items():
             if isinstance(one, Exercise):
                 assert name == one.name
-                assert module.name.startswith(f"chapter_{one.chapter:02d}")
+                assert module.name == f"chapter_{one.chapter:02d}"
                 found[name] = one
     assert found == EXERCISES
     assert [one.chapter for one in EXERCISES.values()] == sorted(one.chapter for one in EXERCISES.values())

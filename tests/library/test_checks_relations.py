@@ -73,7 +73,7 @@ exercise = Exercise("weights", chapter=1, title="", reference=weights, cases=cas
         (lambda q, k, seen: weights(q, k, seen).roll(1, -1), "each place has the number of the one before"),
         (
             lambda q, k, seen: weights(q, k, seen).roll(-1, -2),
-            "shifted by one along axis -2: each place has the number",
+            "by one along axis -2: each place has the number",
         ),
         (lambda q, k, seen: weights(q, k, seen).flip(-2), "It is reversed along axis -2"),
         (lambda q, k, seen: weights(q, k, seen).flatten(), "the right numbers in the right order, in another shape"),

@@ -3,10 +3,11 @@
     python -m tools.teaching.mutants [--jobs 2] [--seeds 3] [--list] [5 9 ...]
 
 A checker should refuse each of these mutants on every seed; `mutate.py` says which there are. The table tells of
-each exercise how many there are, how many the checker called by a mistake's name, how many it refused because the
-result was wrong, because they raised an error or took too long, and how many got through. A mutant that got through is
-listed in `mutants.toml` with the reason why it computes the same as the solution, or it makes this tool fail. So does
-a line of that file for a mutant that is refused, or no longer made.
+each exercise how many there are, how many the checker called by a mistake's name, of how many it told how the result
+relates to the right one, how many it only refused, because the result was wrong, because they raised an error or took
+too long, and how many got through. A mutant that got through is listed in `mutants.toml` with the reason why it
+computes the same as the solution, or it makes this tool fail. So does a line of that file for a mutant that is refused,
+or no longer made.
 
 Mutants run in processes of their own, which end when one hangs or takes too much memory. Nothing is stored.
 """
