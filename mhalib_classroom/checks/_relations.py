@@ -77,6 +77,11 @@ def _of_values(case: Case, right: Any, got: Any) -> Iterator[str]:
     x, y = _tensor(right), _tensor(got)
     if x is None or y is None:
         return
+    if _is_constant(y):
+        if not _is_constant(x):
+            yield f"Every number of it is {float(y.flatten()[0]):.4g}" if y.numel() else "It is empty"
+            yield "All numbers of it are the same"
+        return
     yield from _moved(x, y)
     if x.shape == y.shape and x.dtype == y.dtype == torch.bool:
         if torch.equal(x, ~y):
@@ -133,7 +138,9 @@ def _changed(case: Case, x: Tensor, y: Tensor) -> Iterator[str]:
 
 
 def _of_arguments(reference: Callable[..., Any], end: float, case: Case, _: Any, got: Any) -> Iterator[str]:
-    """Whether it is right for two arguments that have changed places."""
+    """Whether it is right for two arguments that have changed places; of a constant, that says nothing."""
+    if any(_is_constant(one) for one in (got if isinstance(got, (tuple, list)) else [got])):
+        return
     for a, b in itertools.combinations(case, 2):
         one, other = case[a], case[b]
         alike = isinstance(one, Tensor) and isinstance(other, Tensor) and one.dtype == other.dtype
@@ -179,6 +186,11 @@ def _tensor(value: Any) -> Tensor | None:
 def _close(x: Tensor, y: Tensor) -> bool:
     same = x.shape == y.shape and (x.dtype == torch.bool) == (y.dtype == torch.bool)
     return same and torch.allclose(x.double(), y.double(), RELATIVE, ABSOLUTE, equal_nan=True)
+
+
+def _is_constant(value: Any) -> bool:
+    """Whether it is a tensor, not of one number, whose numbers are all the same: an empty one, too."""
+    return isinstance(value, Tensor) and value.numel() != 1 and bool((value == value.flatten()[:1]).all())
 
 
 def _sums_to_1(x: Tensor, axis: int) -> bool:

@@ -78,6 +78,8 @@ exercise = Exercise("weights", chapter=1, title="", reference=weights, cases=cas
         (lambda q, k, seen: weights(q, k, seen).flip(-2), "It is reversed along axis -2"),
         (lambda q, k, seen: weights(q, k, seen).flatten(), "the right numbers in the right order, in another shape"),
         (lambda q, k, seen: (q @ k.mT / 2).softmax(-2), "It sums to 1 over axis -2, and should over the last axis"),
+        (lambda q, k, seen: torch.zeros(len(q), len(k)), "Every number of it is 0"),
+        (lambda q, k, seen: torch.full((len(q), len(k)), float(len(k))), "All numbers of it are the same"),
         (lambda q, k, seen: weights(q, k, torch.ones_like(seen)).sqrt(), "seen has no effect on it"),
     ],
 )
@@ -99,6 +101,14 @@ def test_parts_and_arguments_that_are_exchanged_and_a_mask_upside_down_are_told(
     assert "True where it should be False" in mask.examine(lambda q, k: q <= k).relation
     count = Exercise("count", chapter=1, title="", reference=lambda q, k: q.numel(), cases=pairs, verified="")
     assert count.examine(lambda q, k: q.numel() * 2).relation == "Every number is 2 times the right one"
+
+
+def test_a_constant_is_not_taken_for_arguments_that_are_exchanged():
+    """With head and num_heads exchanged, no row is left of this table, and every sum of nothing is 0."""
+    told = (
+        EXERCISES["copying_table"].examine(lambda embedding, *_: torch.zeros(len(embedding), len(embedding))).relation
+    )
+    assert told == "Every number of it is 0"
 
 
 def pairs(rng):
