@@ -4,99 +4,41 @@
 wrong, names the known mistake that does the same. It prints what was verified, or raises `CheckFailed` with a message.
 """
 
+from . import _markdown
 from ._exercise import CheckFailed, Exercise, Finding, Mistake
 from .chapter_01 import scores, weighted_average
-from .chapter_02 import attend, masked_softmax
-from .chapter_02_masks import causal_mask, padding_mask
-from .chapter_02_repairs import mended_filling, mended_scale
+from .chapter_02 import attend, causal_mask, masked_softmax, mended_filling, mended_scale, padding_mask
 from .chapter_03 import two_heads
 from .chapter_04 import cache_numbers, count_flops, count_weights, multi_head
 from .chapter_05 import fold_heads, mended_merge, merge_heads, row_of_fold, split_heads, strides_of_heads
-from .chapter_06 import first_wrong_step, folded_lens
-from .chapter_06_repairs import converted_mask, mended_layer, mended_tiling
+from .chapter_06 import converted_mask, first_wrong_step, folded_lens, mended_layer, mended_tiling
 from .chapter_07 import head_entropy, mended_axis, offset_weight
-from .chapter_08 import cross_shapes, decoder_mask
-from .chapter_08_repairs import mended_masks
+from .chapter_08 import cross_shapes, decoder_mask, mended_masks
 from .chapter_09 import pairs_to_halves, rotate, sinusoidal_positions
 from .chapter_10 import shifted, target_loss
 from .chapter_11 import alignment_share, mended_accuracy, share_exact
-from .chapter_12 import induction_weight, next_token_probabilities
-from .chapter_12_repairs import mended_loss, mended_step
+from .chapter_12 import induction_weight, mended_loss, mended_step, next_token_probabilities
 from .chapter_13 import copying_table, logit_attribution
 from .chapter_14 import mended_patches, patches
-from .chapter_15 import weight_on_the_left, weight_on_the_symbol
-from .chapter_15_repairs import mended_picture_mask
+from .chapter_15 import mended_picture_mask, weight_on_the_left, weight_on_the_symbol
 from .chapter_16 import mended_words, positional_role, sink_weight
 from .chapter_17 import head_cosines, js_divergence
-from .chapter_18 import hard_gate, head_importance, open_gates, prune
-from .chapter_18_repairs import mended_pruning
-from .chapter_19 import absorbed_scores, keys_for_heads, tokens_that_fit
-from .chapter_19_weights import pooled, to_halves
-from .chapter_20 import output_matrices, talk
-from .chapter_20_repairs import talked_weights
-from .chapter_20_shared import shared_scores, widened
-from .chapter_21 import span_shares, window_mask
-from .chapter_21_routers import balance_loss, mended_router
-from .chapter_21_sparsemax import sparsemax_gradient
-from .chapter_22 import composed_scores, composed_weights
-from .chapter_22_differential import differential_weights, second_weight
-from .chapter_22_gates import gated_output
-from .chapter_23 import equal_width, not_dominated
-from .chapter_23_corrections import holm
-from .chapter_23_seeds import choose_rates, paired_interval
-from .chapter_24 import least_seconds, product_intensity
-from .chapter_24_decoding import batch_to_fill, decoding_scores
-from .chapter_25 import grown, read_pages, step_bytes
-from .chapter_25_keys import mended_rotary_step, rounded_keys
-from .chapter_26 import merged, updated
-from .chapter_26_tiles import mended_pass, needed_tiles, score_gradient
-from .chapter_27 import clipped, normed_scores, rate_at
-from .chapter_27_scales import mended_update, next_scale
-from .chapter_28 import own_keys, own_weights, summed_output
-from .chapter_28_messages import all_reduce_bytes, batch_gradient
-from .chapter_29 import named_bug, ported_layer
-from .chapter_29_repairs import mended_kernels, mended_rows
-from .chapter_30 import config_bytes, readable_tokens
-from .chapter_30_claims import chance_share, recovered_share, sink_share
-from .chapter_31 import escaping_weights, kept_keys
-from .chapter_31_states import decayed_state, delta_state
+from .chapter_18 import hard_gate, head_importance, mended_pruning, open_gates, prune
+from .chapter_19 import absorbed_scores, keys_for_heads, pooled, to_halves, tokens_that_fit
+from .chapter_20 import output_matrices, shared_scores, talk, talked_weights, widened
+from .chapter_21 import balance_loss, mended_router, span_shares, sparsemax_gradient, window_mask
+from .chapter_22 import composed_scores, composed_weights, differential_weights, gated_output, second_weight
+from .chapter_23 import choose_rates, equal_width, holm, not_dominated, paired_interval
+from .chapter_24 import batch_to_fill, decoding_scores, least_seconds, product_intensity
+from .chapter_25 import grown, mended_rotary_step, read_pages, rounded_keys, step_bytes
+from .chapter_26 import mended_pass, merged, needed_tiles, score_gradient, updated
+from .chapter_27 import clipped, mended_update, next_scale, normed_scores, rate_at
+from .chapter_28 import all_reduce_bytes, batch_gradient, own_keys, own_weights, summed_output
+from .chapter_29 import mended_kernels, mended_rows, named_bug, ported_layer
+from .chapter_30 import chance_share, config_bytes, readable_tokens, recovered_share, sink_share
+from .chapter_31 import decayed_state, delta_state, escaping_weights, kept_keys
 
-EXERCISES: dict[str, Exercise] = {
-    exercise.name: exercise
-    for exercise in (
-        *(weighted_average, scores),
-        *(masked_softmax, padding_mask, causal_mask, attend, mended_scale, mended_filling),
-        *(two_heads,),
-        *(count_weights, count_flops, cache_numbers, multi_head),
-        *(split_heads, merge_heads, fold_heads, row_of_fold, strides_of_heads, mended_merge),
-        *(mended_layer, folded_lens, converted_mask, first_wrong_step, mended_tiling),
-        *(head_entropy, offset_weight, mended_axis),
-        *(decoder_mask, cross_shapes, mended_masks),
-        *(sinusoidal_positions, rotate, pairs_to_halves),
-        *(shifted, target_loss),
-        *(share_exact, alignment_share, mended_accuracy),
-        *(induction_weight, next_token_probabilities, mended_loss, mended_step),
-        *(copying_table, logit_attribution),
-        *(patches, mended_patches),
-        *(weight_on_the_left, weight_on_the_symbol, mended_picture_mask),
-        *(sink_weight, positional_role, mended_words),
-        *(head_cosines, js_divergence),
-        *(head_importance, hard_gate, open_gates, prune, mended_pruning),
-        *(keys_for_heads, tokens_that_fit, pooled, absorbed_scores, to_halves),
-        *(talk, talked_weights, shared_scores, widened, output_matrices),
-        *(window_mask, span_shares, sparsemax_gradient, balance_loss, mended_router),
-        *(composed_scores, composed_weights, differential_weights, second_weight, gated_output),
-        *(equal_width, paired_interval, holm, choose_rates, not_dominated),
-        *(product_intensity, least_seconds, decoding_scores, batch_to_fill),
-        *(step_bytes, grown, read_pages, rounded_keys, mended_rotary_step),
-        *(updated, merged, mended_pass, score_gradient, needed_tiles),
-        *(normed_scores, rate_at, clipped, mended_update, next_scale),
-        *(own_weights, summed_output, own_keys, all_reduce_bytes, batch_gradient),
-        *(ported_layer, named_bug, mended_kernels, mended_rows),
-        *(config_bytes, readable_tokens, sink_share, chance_share, recovered_share),
-        *(escaping_weights, decayed_state, delta_state, kept_keys),
-    )
-}
+EXERCISES: dict[str, Exercise] = _markdown.in_order(globals())
 """Every exercise by its name, in the order of the chapters."""
 
 __all__ = [

@@ -14,6 +14,8 @@ from ._call import Outcome, call, gradients
 from ._compare import compare
 from ._given import is_untouched
 from ._prediction import Computed
+from ._recognise import one_mistake, two_mistakes
+from ._relations import relation
 from ._show import kind_of, show_call, show_difference, show_value
 
 SEED = 0
@@ -42,14 +44,16 @@ class Finding:
     solved: whether all is right.
     kind: "solved", "not started", "missing", "raised", "too slow", "nothing returned", "type", "dtype", "device",
         "shape", "nan", "input changed", "value", "gradient", "computed", or "unsteady".
-    mistake: the name of the known mistake that it is, or `None`.
+    mistake: the name of the known mistake that it is, or of two; or `None`.
     message: for the student.
+    relation: where no mistake is known, what the result has to do with the right one, as a sentence; or `None`.
     """
 
     solved: bool
     kind: str
     mistake: str | None
     message: str
+    relation: str | None = None
 
 
 class Exercise:
@@ -68,6 +72,7 @@ class Exercise:
         is_value: the student hands in a value, not a function; `cases` then yields one case without arguments.
         seconds: how long one call may take.
         given: the name of the mistake that the code makes which a student is given to mend, if there is such code.
+        switches: the reference as a function that has a keyword for each place where it can be made wrong.
         has_gradients: whether the result is to be trained through, so that its gradients are looked at, too.
         is_prediction: whether it is to be worked out from the arguments, without torch and its like.
     """
@@ -87,6 +92,7 @@ class Exercise:
         is_value: bool = False,
         seconds: float = 10.0,
         given: str | None = None,
+        switches: Callable[..., Any] | None = None,
         has_gradients: bool = False,
         is_prediction: bool = False,
     ) -> None:
@@ -94,7 +100,8 @@ class Exercise:
         self.reference, self.cases, self.mistakes = reference, cases, tuple(mistakes)
         self.verified, self.parts = verified, tuple(parts)
         self.points, self.is_value, self.seconds = points, is_value, seconds
-        self.given, self.has_gradients, self.is_prediction = given, has_gradients, is_prediction
+        self.given, self.switches = given, switches
+        self.has_gradients, self.is_prediction = has_gradients, is_prediction
 
     def __repr__(self) -> str:
         return f"checks.{self.name}: {self.title} (chapter {self.chapter})"
@@ -142,7 +149,7 @@ class Exercise:
         for number in range(len(outcomes)):
             finding = self._judge(number, drawn, outcomes, right)
             if finding is not None:
-                return finding
+                return self._related(finding, function, drawn, outcomes, right)
         again = call(function, drawn[-1], self.seconds, predicts=self.is_prediction)
         if again.error or compare(outcomes[-1].value, again.value) is not None:
             return Finding(False, "unsteady", None, "the same input gave two results; draw no random numbers here")
@@ -194,6 +201,22 @@ class Exercise:
         text = f"{difference.message}{where}\n{show_difference(expected, outcome.value, self.parts)}"
         return Finding(False, difference.kind, None, text)
 
+    def _related(
+        self,
+        finding: Finding,
+        function: Callable[..., Any],
+        drawn: list[Case],
+        outcomes: list[Outcome],
+        right: list[Outcome],
+    ) -> Finding:
+        """The finding; of wrong values that no known mistake explains, with their relation to the right ones."""
+        if finding.mistake or finding.kind not in ("value", "shape") or any(outcome.error for outcome in outcomes):
+            return finding
+        again = None if self.is_prediction or self.is_value else self.seconds
+        told = relation(function, self.reference, drawn, outcomes, right, again)
+        first, line, rest = finding.message.partition("\n")
+        return replace(finding, message=f"{first}. {told}{line}{rest}", relation=told) if told else finding
+
     def _of_the_given(self, finding: Finding, untouched: bool, tell: bool) -> Finding:
         """Of what does as the code to mend did: its mistake is named after an own change, or when that is asked for."""
         (message,) = (mistake.message for mistake in self.mistakes if mistake.name == self.given)
@@ -210,18 +233,15 @@ class Exercise:
         return replace(finding, kind="not started", message=text)
 
     def _recognise(self, drawn: list[Case], outcomes: list[Outcome], right: list[Outcome]) -> Mistake | None:
-        """The known mistake that does just what the submission did, in every case that has been tried."""
-        for mistake in self.mistakes:
-            differs = False
-            for case, outcome, expected in zip(drawn, outcomes, right, strict=False):
-                wrong = call(mistake.function, case, None)
-                if not _same(wrong, outcome):
-                    break
-                differs = differs or not _same(wrong, expected)
-            else:
-                if differs:
-                    return mistake
-        return None
+        """The known mistake that does just what the submission did in every case, or two of them in one."""
+        known = one_mistake(self.mistakes, drawn, outcomes, right)
+        if known or self.switches is None or any(outcome.error for outcome in outcomes):
+            return known
+        pair = two_mistakes(self.mistakes, self.switches, drawn, outcomes, right)
+        if pair is None:
+            return None
+        one, other = pair
+        return Mistake(f"{one.name}, and {other.name}", f"two things: {one.message} And {other.message}", one.function)
 
     def _shown(self, case: Case) -> str:
         return f"    {self.name} = ..." if self.is_value else f"    {show_call(self.name, case)}"
@@ -236,12 +256,6 @@ def _float32() -> Iterator[None]:
         yield
     finally:
         torch.set_default_dtype(before)
-
-
-def _same(one: Outcome, other: Outcome) -> bool:
-    if one.error or other.error:
-        return bool(one.error) and bool(other.error) and one.error[:40] == other.error[:40]
-    return one.changed == other.changed and compare(one.value, other.value) is None
 
 
 class CheckFailed(AssertionError):  # noqa: N818 - a student reads it: no error of the machine

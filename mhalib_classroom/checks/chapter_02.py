@@ -1,4 +1,7 @@
-"""Chapter 2: softmax with a mask, and attention."""
+"""Chapter 2: softmax with a mask, and attention.
+
+Masks that hide padding and the future. Repairs of a scale and of a mask.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,15 @@ import torch
 from torch import Tensor
 
 from mhalib.attention import attend as right_attend
+from mhalib.attention import causal_mask as right_causal_mask
 from mhalib.attention import masked_softmax as right_softmax
 from mhalib.attention import padding_mask as right_padding_mask
 
-from ._exercise import Case, Exercise, Mistake
+from ._exercise import Case
 from ._inputs import apart, draw
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
 
 
 def _scores_and_mask(rng: random.Random) -> Iterator[Case]:
@@ -34,79 +41,11 @@ def filled(scores: Tensor, mask: Tensor, value: float = -math.inf) -> Tensor:
     return scores.masked_fill(~mask, value).softmax(-1)
 
 
-masked_softmax = Exercise(
+masked_softmax = exercise(
     "masked_softmax",
-    chapter=2,
-    has_gradients=True,
-    title="softmax over the keys that a query may see",
     reference=right_softmax,
     cases=_scores_and_mask,
-    verified="hidden keys get exactly 0, rows sum to 1, and a row without any key is 0, not NaN; four random inputs.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "mask inverted",
-            "you hid the keys that may be seen. In this book True means: may attend. torch.nn.MultiheadAttention "
-            "means the opposite.",
-            lambda scores, mask: right_softmax(scores, ~mask),
-        ),
-        Mistake(
-            "multiplied after the softmax",
-            "you multiplied by the mask after the softmax, so the rows no longer sum to 1: what the hidden keys had "
-            "taken is lost. Hide their scores before the softmax.",
-            lambda scores, mask: scores.softmax(-1) * mask,
-        ),
-        Mistake(
-            "scores multiplied",
-            "hidden scores are 0 in your code, and exp(0) = 1 is not nothing. A hidden score must become minus "
-            "infinity.",
-            lambda scores, mask: (scores * mask).softmax(-1),
-        ),
-        Mistake(
-            "hidden with 0 afterwards",
-            "you filled hidden places of the scores with 0 and those of the weights too: the rows no longer sum to 1.",
-            lambda scores, mask: (scores * mask).softmax(-1) * mask,
-        ),
-        Mistake(
-            "softmax over the queries",
-            "your softmax runs over the queries: columns sum to 1, not rows. Each query shares out its weight over the "
-            "keys, the last axis.",
-            lambda scores, mask: scores.masked_fill(~mask, -math.inf).softmax(-2).nan_to_num(0.0),
-        ),
-        Mistake(
-            "NaN without keys",
-            "all is right but for a query that may see nothing: its row divides 0 by 0. Such a row must be 0. One NaN "
-            "in a batch ruins the gradient of all of it.",
-            lambda scores, mask: filled(scores, mask, -math.inf),
-        ),
-        Mistake(
-            "everything seen instead of nothing",
-            "all is right but for a query that may see nothing: it now sees everything. Set its row to 0 in the end.",
-            lambda scores, mask: scores.masked_fill(~mask & mask.any(-1, keepdim=True), -math.inf).softmax(-1),
-        ),
-        Mistake(
-            "a large negative number",
-            "all is right but for a query that may see nothing: with all its scores at one large negative number it "
-            "looks at everything, hidden keys too. Such a row must be 0.",
-            lambda scores, mask: filled(scores, mask, -1e9),
-        ),
-        Mistake(
-            "exponentials not shifted",
-            "you computed exp of the scores as they are. exp(100) is infinite in float32: subtract each row's maximum "
-            "first, or use `softmax`, which does.",
-            lambda scores, mask: (scores.exp() * mask) / (scores.exp() * mask).sum(-1, keepdim=True).clamp_min(1e-9),
-        ),
-        Mistake(
-            "not negative enough",
-            "hidden scores are -100 in your code. Real scores can be lower than that; take minus infinity.",
-            lambda scores, mask: filled(scores, mask, -100.0),
-        ),
-        Mistake(
-            "mask ignored",
-            "this is the softmax of all scores: the mask has no effect. `masked_fill` returns a new tensor; keep it.",
-            lambda scores, mask: scores.softmax(-1),
-        ),
-    ],
+    has_gradients=True,
 )
 
 
@@ -150,79 +89,80 @@ def _after_softmax(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tenso
     return weights @ v, weights
 
 
-attend = Exercise(
+attend = exercise(
     "attend",
-    chapter=2,
-    has_gradients=True,
-    title="attention: output and weights",
     reference=right_attend,
     cases=_attention_inputs,
-    parts=("the output", "the matrix of weights"),
-    verified="output and weights agree with `mhalib.attend`, which is held against torch, on four inputs; values have "
-    "a width of their own.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "no scale",
-            "the scores are not divided by the square root of d. The shapes cannot tell you.",
-            _unscaled,
-        ),
-        Mistake(
-            "mask inverted",
-            "the mask is read the wrong way round: True means may attend.",
-            lambda q, k, v, mask: right_attend(q, k, v, ~mask),
-        ),
-        Mistake(
-            "mask ignored",
-            "the mask has no effect. `masked_fill` returns a new tensor; keep it.",
-            lambda q, k, v, mask: right_attend(q, k, v),
-        ),
-        Mistake(
-            "mask after the softmax",
-            "the mask is applied after the softmax, so the rows do not sum to 1.",
-            _after_softmax,
-        ),
-        Mistake(
-            "softmax over the queries",
-            "the softmax runs over the queries: columns sum to 1, not rows.",
-            _over_queries,
-        ),
-        Mistake(
-            "divided by d",
-            "the scores are divided by d, not by its square root.",
-            _with_weights(lambda q, k, v, mask: right_softmax(q @ k.mT / q.shape[-1], mask)),
-        ),
-        Mistake(
-            "scaled by the width of the values",
-            "the scale is the square root of the values' width. Scores are products of queries and keys: take theirs.",
-            _with_weights(lambda q, k, v, mask: right_softmax(q @ k.mT / math.sqrt(v.shape[-1]), mask)),
-        ),
-        Mistake(
-            "scores multiplied",
-            "hidden scores are 0 in your code, and exp(0) = 1 is not nothing. A hidden score must become minus "
-            "infinity.",
-            _with_weights(lambda q, k, v, mask: (q @ k.mT / math.sqrt(q.shape[-1]) * mask).softmax(-1)),
-        ),
-        Mistake(
-            "mask added",
-            "you added the mask to the scores. True counts as 1, which hides nothing. Fill hidden scores with minus "
-            "infinity.",
-            _with_weights(lambda q, k, v, mask: (q @ k.mT / math.sqrt(q.shape[-1]) + mask).softmax(-1)),
-        ),
-        Mistake(
-            "weights forgotten",
-            "you return the output alone. Return both: `output, weights`.",
-            lambda q, k, v, mask: right_attend(q, k, v, mask)[0],
-        ),
-        Mistake(
-            "weights first",
-            "you return the weights first. Return `output, weights`.",
-            lambda q, k, v, mask: right_attend(q, k, v, mask)[::-1],
-        ),
-        Mistake(
-            "scores returned",
-            "what you return as weights are the scores, before the softmax.",
-            lambda q, k, v, mask: (right_attend(q, k, v, mask)[0], q @ k.mT / math.sqrt(q.shape[-1])),
-        ),
-    ],
+    has_gradients=True,
+)
+
+
+def _lens(rng: random.Random) -> Iterator[Case]:
+    yield {"valid_lens": torch.tensor([2, 0, 3]), "num_kvpairs": 4}
+    for batch_size, num_kvpairs in apart(rng, 2, smallest=3):
+        valid_lens = torch.tensor([rng.randint(0, num_kvpairs) for _ in range(batch_size)])
+        yield {"valid_lens": valid_lens, "num_kvpairs": num_kvpairs}
+
+
+padding_mask = exercise(
+    "padding_mask",
+    reference=right_padding_mask,
+    cases=_lens,
+)
+
+
+def _lengths(rng: random.Random) -> Iterator[Case]:
+    yield {"num_tokens": 3}
+    for (num_tokens,) in apart(rng, 1, smallest=4, largest=9):
+        yield {"num_tokens": num_tokens}
+
+
+causal_mask = exercise(
+    "causal_mask",
+    reference=right_causal_mask,
+    cases=_lengths,
+)
+
+
+def _one_head(rng: random.Random) -> Iterator[Case]:
+    for batch_size, num_tokens, head_dim, num_hiddens in ([1, 3, 2, 5], *apart(rng, 4, 2)):
+        yield {
+            "x": draw(rng, batch_size, num_tokens, num_hiddens),
+            **{name: draw(rng, head_dim, num_hiddens) for name in ("W_q", "W_k", "W_v")},
+        }
+
+
+def _head(
+    x: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor, *, factor: Callable[[int, int, int], float] = lambda d, D, N: 1.0
+) -> Tensor:
+    q, k, v = x @ W_q.mT, x @ W_k.mT, x @ W_v.mT
+    # `factor` is beside the right scale
+    return (q @ k.mT / math.sqrt(q.shape[-1]) * factor(q.shape[-1], x.shape[-1], x.shape[1])).softmax(-1) @ v
+
+
+mended_scale = exercise(
+    "mended_scale",
+    reference=_head,
+    cases=_one_head,
+    switches=_head,
+)
+
+
+def _low_scores(rng: random.Random) -> Iterator[Case]:
+    yield {"scores": torch.tensor([[[[-1.0, -2.0, 0.5]]]]), "mask": torch.tensor([[[[True, True, False]]]])}
+    kinds = [(0.0, 0.0), (-6.0, 0.0), (-3e5, 0.0), (-3e9, 0.0), (0.0, 2e5), (-3e9, 3e9)]
+    for (middle, hidden_above), drawn in zip(kinds, apart(rng, 4, 6, smallest=3, largest=12), strict=True):
+        batch_size, num_heads, num_queries, num_kvpairs = drawn
+        mask = right_padding_mask(
+            torch.tensor([rng.randint(1, num_kvpairs - 1) for _ in range(batch_size)]), num_kvpairs
+        )
+        scores = 2 * draw(rng, batch_size, num_heads, num_queries, num_kvpairs).double() + middle + ~mask * hidden_above
+        yield {"scores": scores, "mask": mask}
+
+
+mended_filling = exercise(
+    "mended_filling",
+    reference=filled,
+    cases=_low_scores,
+    switches=filled,
 )

@@ -1,4 +1,7 @@
-"""Chapter 6: lengths for folded heads, and reading a ledger of real layers, right and wrong."""
+"""Chapter 6: lengths for folded heads, and reading a ledger of real layers, right and wrong.
+
+Repairs of a layer, of a mask that means the opposite, and of the masks of folded heads.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,17 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from mhalib.attention import merge_heads, split_heads
+from mhalib.attention import attend, merge_heads, padding_mask, split_heads
 from mhalib.shapes import ledger
 
-from ._exercise import Case, Exercise, Mistake
-from ._heads import straight_merge, straight_split
+from . import chapter_04
+from ._exercise import Case
+from ._heads import merge_folded_head_first, straight_merge, straight_split
 from ._inputs import apart, draw, own_sizes, sizes
+from ._layer import forward, layer_inputs
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
 
 
 def _lens_and_heads(rng: random.Random) -> Iterator[Case]:
@@ -23,31 +31,10 @@ def _lens_and_heads(rng: random.Random) -> Iterator[Case]:
         yield {"valid_lens": torch.tensor(rng.sample(range(1, 20), batch_size)), "num_heads": num_heads}
 
 
-folded_lens = Exercise(
+folded_lens = exercise(
     "folded_lens",
-    chapter=6,
-    title="lengths for heads that are folded into the batch",
     reference=lambda valid_lens, num_heads: valid_lens.repeat_interleave(num_heads),
     cases=_lens_and_heads,
-    verified="four batches; row b*h + i has the length of example b.",
-    mistakes=[
-        Mistake(
-            "repeat",
-            "`repeat` writes the lengths of all examples h times in a row. Row b*h + i of the folded array is of "
-            "example b, so each length must stand h times side by side: `repeat_interleave`.",
-            lambda valid_lens, num_heads: valid_lens.repeat(num_heads),
-        ),
-        Mistake(
-            "not repeated",
-            "these are the lengths of B examples, but the folded array has B*h rows.",
-            lambda valid_lens, num_heads: valid_lens,
-        ),
-        Mistake(
-            "as a matrix",
-            "the numbers are right, but as a matrix (B, h). The folded array needs one axis, B*h.",
-            lambda valid_lens, num_heads: valid_lens[:, None].expand(-1, num_heads),
-        ),
-    ],
 )
 
 
@@ -121,72 +108,87 @@ def _all_wrong(steps: Steps) -> list[int]:
     return [number for number, step in enumerate(steps) if _wrong(*step)]
 
 
-first_wrong_step = Exercise(
+first_wrong_step = exercise(
     "first_wrong_step",
-    chapter=6,
-    title="read a ledger: the first step that went wrong",
     reference=lambda steps: _first(steps, _wrong),
     cases=_ledgers,
-    verified="the ledgers of two right layers, one of which folds its heads, and of seven wrong ones, taken just now.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "None where all is right",
-            "where no step is wrong, return -1, as the text says, and not None.",
-            lambda steps: _all_wrong(steps)[0] if _all_wrong(steps) else None,
-        ),
-        Mistake(
-            "axes only",
-            "you look at the axes only. A softmax over another axis than K mixes nothing, and is wrong too.",
-            lambda steps: _first(steps, lambda *step: _mixed(*step) or _cut(*step)),
-        ),
-        Mistake(
-            "cuts overlooked",
-            "an axis in pieces was overlooked, such as Q:2, which may stand inside a longer name: h·Q:2.",
-            lambda steps: _first(steps, lambda *step: _mixed(*step) or _wrong_softmax(*step)),
-        ),
-        Mistake(
-            "mixtures overlooked",
-            "a mixed axis was overlooked, such as Q~D, which may stand inside a longer name.",
-            lambda steps: _first(steps, lambda *step: _cut(*step) or _wrong_softmax(*step)),
-        ),
-        Mistake(
-            "softmax only",
-            "every mixed axis and every piece was overlooked. N~D says that a reshape cut across N and D, Q:2 that a "
-            "piece of Q stands alone. (`'~' in axes` asks for an axis that is called ~: look inside each name.)",
-            lambda steps: _first(steps, _wrong_softmax),
-        ),
-        Mistake(
-            "softmax over Q only",
-            "you look for a softmax over Q. Over h, or over a mixture, it is wrong as well: all but K.",
-            lambda steps: _first(
-                steps, lambda operation, axes: _mixed("", axes) or _cut("", axes) or operation == "softmax over Q"
-            ),
-        ),
-        Mistake(
-            "folds condemned",
-            "a fold, B·h, is not wrong: two whole axes in one. Only ~ and : say that something was cut.",
-            lambda steps: _first(steps, lambda *step: _wrong(*step) or _folded(*step)),
-        ),
-        Mistake(
-            "the last one",
-            "this is the LAST step with something wrong. A mixed axis stays mixed: the step that did it is the first.",
-            lambda steps: (_all_wrong(steps) or [-1])[-1],
-        ),
-        Mistake(
-            "counted from 1",
-            "you count from 1. A ledger counts its steps from 0.",
-            lambda steps: _first(steps, _wrong) + (_first(steps, _wrong) >= 0),
-        ),
-        Mistake(
-            "the number of wrong steps",
-            "you counted the steps that show something wrong. Which is the first?",
-            lambda steps: len(_all_wrong(steps)) or -1,
-        ),
-        Mistake(
-            "0 for a right layer",
-            "a layer with nothing wrong gets -1. Step 0 is a step.",
-            lambda steps: max(_first(steps, _wrong), 0),
-        ),
-    ],
+)
+
+
+mended_layer = exercise(
+    "mended_layer",
+    reference=forward,
+    cases=layer_inputs,
+    switches=forward,
+)
+
+
+def _masked_inputs(rng: random.Random) -> Iterator[Case]:
+    yield {
+        "q": torch.tensor([[[[1.0, 2.0]]]]),
+        "k": torch.tensor([[[[1.0, 0.0], [0.0, 1.0]]]]),
+        "v": torch.tensor([[[[1.0, 2.0], [5.0, 6.0]]]]),
+        "hidden": torch.tensor([[False, True]]),
+    }
+    for batch_size, num_heads, num_queries, num_kvpairs, head_dim in apart(rng, 5, smallest=3, largest=9):
+        lens = torch.tensor([rng.randint(1, num_kvpairs - 1) for _ in range(batch_size)])
+        yield {
+            "q": draw(rng, batch_size, num_heads, num_queries, head_dim),
+            "k": draw(rng, batch_size, num_heads, num_kvpairs, head_dim),
+            "v": draw(rng, batch_size, num_heads, num_kvpairs, head_dim),
+            "hidden": ~padding_mask(lens, num_kvpairs)[:, 0, 0],
+        }
+
+
+def _adding(q: Tensor, k: Tensor, v: Tensor, numbers: Tensor) -> Tensor:
+    return (q @ k.mT / math.sqrt(q.shape[-1]) + numbers[:, None, None].float()).softmax(-1) @ v
+
+
+def _hiding(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor) -> Tensor:
+    return attend(q, k, v, ~hidden[:, None, None])[0]
+
+
+converted_mask = exercise(
+    "converted_mask",
+    reference=_hiding,
+    cases=_masked_inputs,
+)
+
+
+def _unlike_masks(rng: random.Random) -> Iterator[Case]:
+    drawn = apart(rng, 4, of=lambda B, h, d, N: [B, h, d, N, h * d, B * h])
+    for batch_size, num_heads, head_dim, num_tokens in ([2, 3, 1, 2], *drawn):
+        seen = [
+            [[rng.random() < 0.5 or i == j for j in range(num_tokens)] for i in range(num_tokens)]
+            for _ in range(batch_size - 1)
+        ]
+        yield {
+            **{name: draw(rng, batch_size, num_tokens, num_heads * head_dim) for name in "qkv"},
+            "mask": torch.cat([torch.tensor(seen), torch.eye(num_tokens, dtype=torch.bool)[None]]),
+            "num_heads": num_heads,
+        }
+
+
+def _folded_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor, num_heads: int, *, fold: bool = True, tile: bool = True,
+    unfold: bool = True,
+) -> Tensor:  # fmt: skip
+    """Attention over folded heads; each of the three steps is head first (`True`) or example first."""
+
+    def folded(x: Tensor) -> Tensor:
+        x = x.unflatten(-1, (num_heads, -1))
+        return (x.permute(2, 0, 1, 3) if fold else x.transpose(1, 2)).flatten(0, 1)
+
+    masks = mask.repeat(num_heads, 1, 1) if tile else mask.repeat_interleave(num_heads, 0)
+    found, _ = attend(folded(q)[:, None], folded(k)[:, None], folded(v)[:, None], masks[:, None])
+    if unfold:
+        return merge_folded_head_first(found[:, 0], num_heads)
+    return found[:, 0].unflatten(0, (-1, num_heads)).transpose(1, 2).flatten(2)
+
+
+mended_tiling = exercise(
+    "mended_tiling",
+    reference=_folded_attention,
+    cases=_unlike_masks,
+    switches=_folded_attention,
 )

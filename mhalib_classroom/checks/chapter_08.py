@@ -1,18 +1,23 @@
-"""Chapter 8: the masks and shapes of a decoder."""
+"""Chapter 8: the masks and shapes of a decoder.
+
+A repair of a decoder's masks.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from mhalib.attention import causal_mask, padding_mask
 
-from ._exercise import Case, Exercise, Mistake
+from ._exercise import Case
 from ._inputs import apart
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
 
 
 def _lens_and_length(rng: random.Random) -> Iterator[Case]:
@@ -30,79 +35,10 @@ def _both(valid_lens: Tensor, num_tokens: int) -> Tensor:
     return padding_mask(valid_lens, num_tokens) & causal_mask(num_tokens)
 
 
-decoder_mask = Exercise(
+decoder_mask = exercise(
     "decoder_mask",
-    chapter=8,
-    title="hide padding and future together",
     reference=_both,
     cases=_lens_and_length,
-    verified="four batches; a key is seen only if it is real and not later, shape (B, 1, N, N).",
-    mistakes=[
-        Mistake(
-            "or",
-            "you joined the masks by `or`: a key is seen if it is real OR in the past, so the future leaks. Both must "
-            "allow: `and`.",
-            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens) | causal_mask(num_tokens),
-        ),
-        Mistake(
-            "future only",
-            "the padding is not hidden.",
-            lambda valid_lens, num_tokens: causal_mask(num_tokens).expand(len(valid_lens), 1, -1, -1),
-        ),
-        Mistake(
-            "padding only",
-            "the future is not hidden.",
-            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens).expand(-1, -1, num_tokens, -1),
-        ),
-        Mistake(
-            "either, not both",
-            "`^` is true where either mask allows, but not both. Both must allow: `&`.",
-            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens) ^ causal_mask(num_tokens),
-        ),
-        Mistake(
-            "inverted",
-            "True marks what is hidden here. True must mean: may attend.",
-            lambda valid_lens, num_tokens: ~_both(valid_lens, num_tokens),
-        ),
-        Mistake(
-            "hides itself",
-            "no token sees itself here, and the first one sees nothing. A token may see itself: leave the diagonal in.",
-            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens) & _triangle(num_tokens, -1),
-        ),
-        Mistake(
-            "one token ahead",
-            "each token sees the next one, which it should foretell: the triangle is one diagonal too large.",
-            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens) & _triangle(num_tokens, 1),
-        ),
-        Mistake(
-            "one padded key",
-            "one padded key is seen: with a length of n, the keys 0 to n - 1 are real. Compare with <, not <=.",
-            lambda valid_lens, num_tokens: (
-                (torch.arange(num_tokens) <= valid_lens[:, None, None, None]) & causal_mask(num_tokens)
-            ),
-        ),
-        Mistake(
-            "padded queries hidden",
-            "you hid padded queries, the rows. Padded keys, the columns, are what nobody may look at.",
-            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens).mT & causal_mask(num_tokens),
-        ),
-        Mistake(
-            "future of the keys",
-            "the triangle is the wrong one: this hides the past.",
-            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens) & causal_mask(num_tokens).mT,
-        ),
-        Mistake(
-            "added",
-            "you added the masks: they became numbers, 0, 1 and 2. Join booleans by &.",
-            lambda valid_lens, num_tokens: padding_mask(valid_lens, num_tokens).int() + causal_mask(num_tokens).int(),
-        ),
-        Mistake(
-            "no axis for the heads",
-            "the values are right, but (B, N, N) broadcasts against (B, h, N, N) as if examples were heads. Keep an "
-            "axis of size 1 for the heads.",
-            lambda valid_lens, num_tokens: _both(valid_lens, num_tokens)[:, 0],
-        ),
-    ],
 )
 
 
@@ -123,58 +59,41 @@ def _in_another_order(
     return target_shape, tuple(weights[axis] for axis in order)
 
 
-cross_shapes = Exercise(
+cross_shapes = exercise(
     "cross_shapes",
-    chapter=8,
-    is_prediction=True,
-    title="shapes of a cross-attention's output and weights",
     reference=lambda target_shape, memory_shape, num_heads: (
         target_shape,
         (target_shape[0], num_heads, target_shape[1], memory_shape[1]),
     ),
     cases=_cross_shapes,
-    parts=("the shape of the output", "the shape of the weights"),
-    verified="four pairs of sequences with different lengths.",
-    mistakes=[
-        Mistake(
-            "output as long as the memory",
-            "the output has a row for each query, so it is as long as the target, not as the memory.",
-            lambda target_shape, memory_shape, num_heads: (
-                memory_shape,
-                (target_shape[0], num_heads, target_shape[1], memory_shape[1]),
-            ),
-        ),
-        Mistake(
-            "weights transposed",
-            "rows of the weights are queries, from the target; columns are keys, from the memory.",
-            lambda target_shape, memory_shape, num_heads: (
-                target_shape,
-                (target_shape[0], num_heads, memory_shape[1], target_shape[1]),
-            ),
-        ),
-        Mistake(
-            "square weights",
-            "the weights are not square here: queries come from the target, keys from the memory.",
-            lambda target_shape, memory_shape, num_heads: (
-                target_shape,
-                (target_shape[0], num_heads, target_shape[1], target_shape[1]),
-            ),
-        ),
-        Mistake(
-            "heads averaged",
-            "the weights are per head in this book: an axis h is missing.",
-            lambda target_shape, memory_shape, num_heads: (
-                target_shape,
-                (target_shape[0], target_shape[1], memory_shape[1]),
-            ),
-        ),
-        *(
-            Mistake(
-                f"weights as {', '.join('BhQK'[axis] for axis in order)}",
-                "the weights are (B, h, Q, K), in this order: each head of each example has its matrix.",
-                partial(_in_another_order, order=order),
-            )
-            for order in ((0, 2, 1, 3), (0, 2, 3, 1), (1, 0, 2, 3))
-        ),
-    ],
+)
+
+
+def _two_lengths(rng: random.Random) -> Iterator[Case]:
+    for batch_size, num_targets, num_sources in ([2, 2, 3], *apart(rng, 3, largest=8)):
+        yield {
+            "source_lens": torch.tensor([rng.randint(1, num_sources) for _ in range(batch_size - 1)] + [num_sources]),
+            "target_lens": torch.tensor([rng.randint(1, num_targets) for _ in range(batch_size - 1)] + [1]),
+            "num_sources": num_sources,
+            "num_targets": num_targets,
+        }
+
+
+def _real(lens: Tensor, num_tokens: int) -> Tensor:
+    """Like `padding_mask`, but lengths may be those of the other sequence: too long."""
+    return torch.arange(num_tokens) < lens[:, None, None, None]
+
+
+def _self_mask(target_lens: Tensor, num_targets: int) -> Tensor:
+    return _real(target_lens, num_targets) & causal_mask(num_targets)
+
+
+def _both_masks(source_lens: Tensor, target_lens: Tensor, num_sources: int, num_targets: int) -> tuple[Tensor, Tensor]:
+    return _self_mask(target_lens, num_targets), _real(source_lens, num_sources)
+
+
+mended_masks = exercise(
+    "mended_masks",
+    reference=_both_masks,
+    cases=_two_lengths,
 )

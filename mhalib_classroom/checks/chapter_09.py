@@ -8,8 +8,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ._exercise import Case, Exercise, Mistake
+from ._exercise import Case
 from ._inputs import apart, draw
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
 
 
 def _rates(width: int, base: float = 10000.0) -> Tensor:
@@ -72,51 +75,10 @@ def _sines_only(num_tokens: int, num_hiddens: int) -> Tensor:
     return _in_turn(angles.sin(), angles.sin())
 
 
-sinusoidal_positions = Exercise(
+sinusoidal_positions = exercise(
     "sinusoidal_positions",
-    chapter=9,
-    title="the table of sines and cosines",
     reference=_table,
     cases=_tables,
-    verified="four tables, of 3 to 12 positions: even columns are sines, odd ones cosines, and two neighbours share "
-    "a rate.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "a rate for each channel",
-            "each channel has a rate of its own: you used the column's number in the exponent. Columns 2i and 2i + 1 "
-            "share 10000^(-2i/D), or the product of two rows no longer depends on their distance alone.",
-            _rate_for_each_channel,
-        ),
-        Mistake(
-            "i for 2i",
-            "the exponent is i/D here, for the pair number i. It is 2i/D: the rates must fall to nearly 1/10000.",
-            _rates_of_pairs,
-        ),
-        Mistake(
-            "rates that rise",
-            "the rates grow from pair to pair: the minus in the exponent is missing. The first pair turns by one "
-            "radian per position, each later one by less.",
-            _rates_that_rise,
-        ),
-        Mistake(
-            "sines and cosines swapped",
-            "the cosines are in the even columns. Even columns, 0, 2, 4, ..., hold sines.",
-            _swapped,
-        ),
-        Mistake(
-            "halves",
-            "all sines come first, then all cosines, as in some libraries. Here they take turns: sines in the even "
-            "columns, cosines in the odd ones.",
-            _halves,
-        ),
-        Mistake(
-            "positions from 1",
-            "your positions begin at 1. The first token has position 0: its row is 0, 1, 0, 1, ...",
-            _from_one,
-        ),
-        Mistake("no cosines", "there are sines in the odd columns, too. They hold the cosines.", _sines_only),
-    ],
 )
 
 
@@ -184,78 +146,10 @@ def _rates_of_half(x: Tensor, start: int) -> Tensor:
     return _turned(x, torch.arange(start, start + x.shape[-2])[:, None] * rates)
 
 
-rotate = Exercise(
+rotate = exercise(
     "rotate",
-    chapter=9,
-    title="turn pairs of channels by position",
     reference=_rotate,
     cases=_heads,
-    verified="four sets of heads, with texts that begin at position 0 and later; neighbours 2i and 2i + 1 turn "
-    "together, and lengths stay.",
-    points=3,
-    mistakes=[
-        Mistake(
-            "halves turned",
-            "you turn channel i together with channel i + d/2, as many libraries do. In this book the neighbours 2i "
-            "and 2i + 1 are a pair.",
-            _rotate_halves,
-        ),
-        Mistake(
-            "left as halves",
-            "each pair is turned rightly, but the result is in another order: all first channels, then all second "
-            "ones. Put each pair back side by side, with stack and flatten in place of cat.",
-            _left_as_halves,
-        ),
-        Mistake(
-            "start ignored",
-            "the first token always has position 0: `start` has no effect. A model that writes with a cache would "
-            "give each new word position 0.",
-            lambda x, start: _rotate(x, 0),
-        ),
-        Mistake(
-            "one position late",
-            "your positions begin at start + 1. The first token has position `start`.",
-            lambda x, start: _rotate(x, start + 1),
-        ),
-        Mistake(
-            "turned backwards",
-            "you turn by minus the angle: the sign of both sines is exchanged. The first channel is even * cos - "
-            "odd * sin, the second even * sin + odd * cos.",
-            lambda x, start: _turned(x, -_angles(x.shape[-2], x.shape[-1], start)),
-        ),
-        Mistake(
-            "two minus signs",
-            "both new channels have a minus. That is no rotation, and lengths change: the second one is "
-            "even * sin + odd * cos.",
-            _both_minus,
-        ),
-        Mistake(
-            "overwritten",
-            "the second channel is computed from the NEW first one: you overwrote it. Both need the old values.",
-            _in_place,
-        ),
-        Mistake(
-            "heads counted as tokens",
-            "each HEAD has its own angle here, and all tokens of a head the same: you counted positions along the "
-            "first axis. Tokens are the last axis but one.",
-            _heads_are_tokens,
-        ),
-        Mistake(
-            "a table added",
-            "you added the sinusoidal table. Rotary positions add nothing: they turn each pair.",
-            _a_table_added,
-        ),
-        Mistake(
-            "cosines only",
-            "you only multiply by the cosine. A turned channel also needs its partner, times the sine.",
-            _cosines_only,
-        ),
-        Mistake(
-            "i for 2i",
-            "the exponent is i/d here, for the pair number i. It is 2i/d.",
-            _rates_of_half,
-        ),
-    ],
 )
 
 
@@ -265,41 +159,8 @@ def _channels(rng: random.Random) -> Iterator[Case]:
         yield {"x": draw(rng, num_tokens, 2 * half)}
 
 
-pairs_to_halves = Exercise(
+pairs_to_halves = exercise(
     "pairs_to_halves",
-    chapter=9,
-    title="from neighbours to halves",
     reference=lambda x: torch.cat([x[..., 0::2], x[..., 1::2]], -1),
     cases=_channels,
-    verified="one vector and three tables: even channels first, then the odd ones.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "the way back",
-            "this goes from halves to neighbours. For d = 6 it puts the old channels in the order 0, 3, 1, 4, 2, 5; "
-            "asked is 0, 2, 4, 1, 3, 5.",
-            lambda x: _in_turn(*x.chunk(2, -1)),
-        ),
-        Mistake(
-            "odd ones first",
-            "the odd channels come first. Channel 0 stays where it is.",
-            lambda x: torch.cat([x[..., 1::2], x[..., 0::2]], -1),
-        ),
-        Mistake(
-            "halves exchanged",
-            "you exchanged the two halves. Take every second channel.",
-            lambda x: x.roll(x.shape[-1] // 2, -1),
-        ),
-        Mistake(
-            "neighbours exchanged",
-            "you exchanged the two channels of each pair. They must move to different halves.",
-            lambda x: _in_turn(x[..., 1::2], x[..., 0::2]),
-        ),
-        Mistake(
-            "rows reordered",
-            "you reordered the first axis. The channels are the last one: x[..., 0::2].",
-            lambda x: torch.cat([x[0::2], x[1::2]], 0),
-        ),
-        Mistake("nothing moved", "the channels are where they were.", lambda x: x.clone()),
-    ],
 )

@@ -9,8 +9,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ._exercise import Case, Exercise, Mistake
+from ._exercise import Case
 from ._inputs import apart, draw, own_sizes
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
 
 
 @own_sizes("pairs of sentences in equal numbers, one for each change", "written.0", "written.1")
@@ -83,73 +86,10 @@ def _exact(written: Tensor, expected: Tensor) -> float:
     return _right_words(written, expected).all(1).float().mean().item()
 
 
-share_exact = Exercise(
+share_exact = exercise(
     "share_exact",
-    chapter=11,
-    title="share of sentences that are right to the last word",
     reference=_exact,
     cases=_pairs,
-    verified="four batches, with sentences that end early, words in another order, and one or more mistakes; what "
-    "stands where the expected sentence has padding (0) does not count.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "per word",
-            "this is the share of right words. One wrong word makes a sentence wrong.",
-            lambda written, expected: (written == expected)[expected != 0].float().mean().item(),
-        ),
-        Mistake(
-            "per place",
-            "this is the share of right places, padding among them: short sentences look better than they are.",
-            lambda written, expected: (written == expected).float().mean().item(),
-        ),
-        Mistake(
-            "padding counted",
-            "you compare the padding, too. What a model writes after the end of a sentence does not matter.",
-            lambda written, expected: (written == expected).all(1).float().mean().item(),
-        ),
-        Mistake(
-            "early ends excused",
-            "you excuse places where the MODEL wrote 0: a sentence that stops too early is wrong. Only where 0 is "
-            "expected does it not matter what was written.",
-            lambda written, expected: (_right_words(written, expected) | (written == 0)).all(1).float().mean().item(),
-        ),
-        Mistake(
-            "the model's padding excused",
-            "you leave out the places where the MODEL wrote 0, instead of those where 0 is expected: who writes "
-            "nothing at all is always right.",
-            lambda written, expected: ((written == expected) | (written == 0)).all(1).float().mean().item(),
-        ),
-        Mistake(
-            "mean of all places",
-            "this is the share of places that are right or padding. One wrong word makes a sentence wrong: `all` over "
-            "the words first.",
-            lambda written, expected: _right_words(written, expected).float().mean().item(),
-        ),
-        Mistake(
-            "order ignored",
-            "you compare which words there are, in whatever order. Each must stand in its place.",
-            lambda written, expected: (
-                ((written * (expected != 0)).sort(1).values == expected.sort(1).values).all(1).float().mean().item()
-            ),
-        ),
-        Mistake(
-            "sums compared",
-            "you compare the sums of the ids: other words, or another order, can have the same sum. Compare word by "
-            "word.",
-            lambda written, expected: ((written * (expected != 0)).sum(1) == expected.sum(1)).float().mean().item(),
-        ),
-        Mistake(
-            "one mistake allowed",
-            "a sentence with one wrong word counts as right here. All words must be right.",
-            lambda written, expected: ((~_right_words(written, expected)).sum(1) <= 1).float().mean().item(),
-        ),
-        Mistake(
-            "any word",
-            "a sentence counts as right here as soon as one word is. All must be.",
-            lambda written, expected: ((written == expected) & (expected != 0)).any(1).float().mean().item(),
-        ),
-    ],
 )
 
 
@@ -162,38 +102,10 @@ def _aligned(rng: random.Random) -> Iterator[Case]:
         yield {"weights": weights, "places": places}
 
 
-alignment_share = Exercise(
+alignment_share = exercise(
     "alignment_share",
-    chapter=11,
-    title="how often a head looks at the right source word",
     reference=lambda weights, places: (weights.argmax(-1) == places).float().mean(-1),
     cases=_aligned,
-    verified="four sentences; one share for each head.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "mean weight",
-            "this is the mean weight on the right word. The exercise counts queries whose largest weight is there.",
-            lambda weights, places: weights.gather(-1, places.expand(len(weights), -1)[..., None])[..., 0].mean(-1),
-        ),
-        Mistake(
-            "over the wrong axis",
-            "you took the largest weight of each key, over the queries. Take it over the keys.",
-            lambda weights, places: (
-                (weights.argmax(-2)[:, : len(places)] == places[: weights.shape[-1]]).float().mean(-1)
-            ),
-        ),
-        Mistake(
-            "heads averaged",
-            "this is one number for all heads; keep their axis.",
-            lambda weights, places: (weights.argmax(-1) == places).float().mean(),
-        ),
-        Mistake(
-            "counts",
-            "these are counts. Divide by the number of target words.",
-            lambda weights, places: (weights.argmax(-1) == places).float().sum(-1),
-        ),
-    ],
 )
 
 
@@ -212,59 +124,8 @@ def _accuracy(written: Tensor, expected: Tensor) -> float:
     return (written == expected)[real].float().mean().item()
 
 
-mended_accuracy = Exercise(
+mended_accuracy = exercise(
     "mended_accuracy",
-    chapter=11,
-    given="nothing mended",
-    title="mend a share of right words",
     reference=_accuracy,
     cases=_answers,
-    verified="four batches of sentences with padding; only real words count, above and below the line.",
-    mistakes=[
-        Mistake(
-            "nothing mended",
-            "padding still counts as words: where the model writes padding too, each is a right answer that nobody "
-            "asked for.",
-            lambda written, expected: (written == expected).float().mean().item(),
-        ),
-        Mistake(
-            "divided by all",
-            "padding no longer counts as right, but you still divide by all places, padding included.",
-            lambda written, expected: ((written == expected) & (expected != 0)).float().mean().item(),
-        ),
-        Mistake(
-            "divided by the real ones only",
-            "you divide by the real words, but padding still counts as right above the line.",
-            lambda written, expected: ((written == expected).sum() / (expected != 0).sum()).item(),
-        ),
-        Mistake(
-            "where neither is padding",
-            "you leave out the real words for which the model wrote padding. They are wrong, and count below the line.",
-            lambda written, expected: (written == expected)[(written != 0) & (expected != 0)].float().mean().item(),
-        ),
-        Mistake(
-            "padding counts as right",
-            "you count every place of padding as right. It is no word: leave it out above and below the line.",
-            lambda written, expected: ((written == expected) | (expected == 0)).float().mean().item(),
-        ),
-        Mistake(
-            "padding of what was written",
-            "you leave out the places where the MODEL wrote padding. It could leave out what it does not know: the "
-            "expected sentence says which places are real.",
-            lambda written, expected: (written == expected)[written != 0].float().mean().item(),
-        ),
-        Mistake(
-            "mean of sentences",
-            "this is the mean over sentences of each one's share. A word of a short sentence counts more then. Count "
-            "all words together.",
-            lambda written, expected: (
-                (((written == expected) & (expected != 0)).sum(1) / (expected != 0).sum(1)).mean().item()
-            ),
-        ),
-        Mistake(
-            "whole sentences",
-            "this is the share of sentences without a mistake. Count words.",
-            lambda written, expected: ((written == expected) | (expected == 0)).all(1).float().mean().item(),
-        ),
-    ],
 )

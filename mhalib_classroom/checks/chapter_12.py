@@ -1,18 +1,24 @@
-"""Chapter 12: induction, and drawing the next token."""
+"""Chapter 12: induction, and drawing the next token.
+
+Repairs of a language model's loss, and of a step with a cache.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from functools import partial
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from mhalib.attention import causal_mask
+from mhalib.attention import attend, causal_mask
 
-from ._exercise import Case, Exercise, Mistake
-from ._inputs import apart, draw
+from ._exercise import Case
+from ._inputs import apart, draw, own_sizes
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
 
 
 def _repeated(rng: random.Random) -> Iterator[Case]:
@@ -36,60 +42,10 @@ def _on_all_followers(weights: Tensor, period: int) -> Tensor:
     return (weights * follows).sum(-1)[:, period:].mean(-1)
 
 
-induction_weight = Exercise(
+induction_weight = exercise(
     "induction_weight",
-    chapter=12,
-    title="weight on the token after the last time",
     reference=_induction,
     cases=_repeated,
-    verified="three sequences that repeat with a known period; queries without an earlier occurrence are left out.",
-    points=3,
-    mistakes=[
-        Mistake(
-            "one query too many",
-            "the diagonal begins one query too early: token period - 1 has not occurred before, it is the last of the "
-            "first round. Leave it out.",
-            lambda weights, period: weights.diagonal(1 - period, -2, -1).mean(-1),
-        ),
-        Mistake(
-            "last query left out",
-            "you left out the last query of the diagonal. It is the first that has no earlier occurrence: leave that "
-            "one out, with [..., 1:].",
-            lambda weights, period: weights.diagonal(1 - period, -2, -1)[..., :-1].mean(-1),
-        ),
-        Mistake(
-            "all earlier followers",
-            "this is the weight on all earlier followers, as in the chapter's score; here only the one after the last "
-            "occurrence counts.",
-            _on_all_followers,
-        ),
-        Mistake(
-            "the same token",
-            "you measure the weight on the earlier occurrence of the token itself. An induction head looks at the "
-            "token after it, one further on.",
-            lambda weights, period: weights.diagonal(-period, -2, -1).mean(-1),
-        ),
-        Mistake(
-            "the token before",
-            "you look at the token before the earlier occurrence: off by two.",
-            lambda weights, period: weights.diagonal(-period - 1, -2, -1).mean(-1),
-        ),
-        Mistake(
-            "divided by all queries",
-            "you divided by all queries. The first ones have no earlier occurrence; leave them out of the mean.",
-            lambda weights, period: weights.diagonal(1 - period, -2, -1).sum(-1) / weights.shape[-1],
-        ),
-        Mistake(
-            "previous token",
-            "this is the score of a previous-token head.",
-            lambda weights, period: weights.diagonal(-1, -2, -1).mean(-1),
-        ),
-        Mistake(
-            "transposed",
-            "you read rows as keys: the diagonal above the main one is the future, which is hidden.",
-            lambda weights, period: weights.diagonal(period - 1, -2, -1).mean(-1),
-        ),
-    ],
 )
 
 
@@ -111,72 +67,65 @@ def _dropped_to(logits: Tensor, k: int, temperature: float, low: float) -> Tenso
     return (_top_k(logits, k, low) / temperature).softmax(-1)
 
 
-next_token_probabilities = Exercise(
+next_token_probabilities = exercise(
     "next_token_probabilities",
-    chapter=12,
-    title="probabilities with temperature and top-k",
     reference=lambda logits, k, temperature: (_top_k(logits, k) / temperature).softmax(-1),
     cases=_logits,
-    verified="six sets of logits, one of them far below 0, and with k = 1 and k = vocab_size among them: k "
-    "probabilities that sum to 1, the others 0.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "not renormalised",
-            "the k probabilities do not sum to 1: those that you dropped had taken their part. Drop logits before the "
-            "softmax, or divide by the sum.",
-            lambda logits, k, temperature: torch.where(
-                logits >= logits.topk(k).values[-1], (logits / temperature).softmax(-1), 0.0
+)
+
+
+def _texts(rng: random.Random) -> Iterator[Case]:
+    for batch_size, num_tokens, vocab_size in ([2, 3, 4], *apart(rng, 3, smallest=4, largest=9)):
+        yield {
+            "logits": 2 * draw(rng, batch_size, num_tokens, vocab_size),
+            "tokens": torch.tensor(
+                [[0, *(rng.randrange(vocab_size) for _ in range(num_tokens - 2)), 0] for _ in range(batch_size - 1)]
+                + [[rng.randrange(1, vocab_size) for _ in range(num_tokens)]]
             ),
-        ),
-        Mistake(
-            "temperature multiplied",
-            "you multiplied by the temperature. A high temperature makes the distribution flatter: divide.",
-            lambda logits, k, temperature: (_top_k(logits, k) * temperature).softmax(-1),
-        ),
-        Mistake(
-            "temperature forgotten",
-            "the temperature has no effect.",
-            lambda logits, k, temperature: _top_k(logits, k).softmax(-1),
-        ),
-        Mistake(
-            "temperature on probabilities",
-            "you divided the probabilities by the temperature, which the normalisation undoes. Divide the logits.",
-            lambda logits, k, temperature: _top_k(logits, k).softmax(-1) / temperature,
-        ),
-        Mistake(
-            "dropped to 0",
-            "you set the dropped logits to 0, and exp(0) = 1 is not nothing. They must become minus infinity.",
-            lambda logits, k, temperature: (_top_k(logits, k, 0.0) / temperature).softmax(-1),
-        ),
-        *(
-            Mistake(
-                f"dropped to {low}",
-                "a dropped token keeps a probability: its logit must be minus infinity, not just small. Real logits "
-                "can be lower than any small number.",
-                partial(_dropped_to, low=low),
-            )
-            for low in (-10, -100)
-        ),
-        Mistake(
-            "k - 1 kept",
-            "you kept only k - 1 tokens: the k-th likeliest stays, too. Drop what is smaller than its logit (<), not "
-            "what equals it (<=).",
-            lambda logits, k, temperature: (
-                logits.masked_fill(logits <= logits.topk(k).values[-1], -torch.inf) / temperature
-            ).softmax(-1),
-        ),
-        Mistake(
-            "k + 1 kept",
-            "you kept k + 1 tokens. In descending order the k-th likeliest has the index k - 1.",
-            lambda logits, k, temperature: (
-                logits.masked_fill(logits < logits.sort(descending=True).values[k], -torch.inf) / temperature
-            ).softmax(-1),
-        ),
-        Mistake(
-            "top-k ignored",
-            "all tokens can be drawn: k has no effect.",
-            lambda logits, k, temperature: (logits / temperature).softmax(-1),
-        ),
-    ],
+        }
+
+
+def _loss(logits: Tensor, tokens: Tensor, *, shift: int = 1) -> Tensor:
+    read = logits[:, : logits.shape[1] - shift] if shift >= 0 else logits[:, -shift:]
+    asked = tokens[:, shift:] if shift >= 0 else tokens[:, :shift]
+    return F.cross_entropy(read.flatten(0, 1), asked.flatten())
+
+
+mended_loss = exercise(
+    "mended_loss",
+    reference=_loss,
+    cases=_texts,
+    switches=_loss,
+)
+
+
+@own_sizes("in the last case there are no earlier tokens: K = Q", "k.2")
+def _new_tokens(rng: random.Random) -> Iterator[Case]:
+    drawn = apart(rng, 5, largest=9, of=lambda B, h, Q, more, d: [B, h, Q, more, d, Q + more])
+    several = [[B, h, Q, Q + more * (number < 2), d] for number, (B, h, Q, more, d) in enumerate(drawn)]
+    for batch_size, num_heads, num_queries, num_kvpairs, head_dim in ([1, 1, 1, 3, 2], *several):
+        yield {
+            "q": draw(rng, batch_size, num_heads, num_queries, head_dim),
+            "k": draw(rng, batch_size, num_heads, num_kvpairs, head_dim),
+            "v": draw(rng, batch_size, num_heads, num_kvpairs, head_dim),
+        }
+
+
+def _seen(q: Tensor, k: Tensor, moved: int = 0) -> Tensor:
+    return torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril(k.shape[-2] - q.shape[-2] + moved)
+
+
+def _step(q: Tensor, k: Tensor, v: Tensor, *, moved: int = 0) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=_seen(q, k, moved))
+
+
+def _top_left(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+mended_step = exercise(
+    "mended_step",
+    reference=_step,
+    cases=_new_tokens,
+    switches=_step,
 )

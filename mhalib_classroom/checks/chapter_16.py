@@ -5,49 +5,25 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
-from functools import partial
 
 import torch
 from torch import Tensor
 
-from ._exercise import Case, Exercise, Mistake
+from ._exercise import Case
 from ._inputs import apart, draw, square_weights
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
 
 
 def _first_key(weights: Tensor) -> Tensor:
     return weights[..., 0].mean((0, 2))
 
 
-sink_weight = Exercise(
+sink_weight = exercise(
     "sink_weight",
-    chapter=16,
-    title="weight on the first token, for each head",
     reference=_first_key,
     cases=square_weights,
-    verified="four sets of weights; one number for each head.",
-    mistakes=[
-        Mistake(
-            "first query",
-            "this is 1/N whatever the weights are, since every row sums to 1: you averaged over all keys, or those of "
-            "the first row. Choose column 0, what looks at the first token, before you average.",
-            lambda weights: weights[..., 0, :].mean((0, 2)),
-        ),
-        Mistake(
-            "heads averaged",
-            "this is one number for all heads; keep their axis.",
-            lambda weights: weights[..., 0].mean(),
-        ),
-        Mistake(
-            "first query left out",
-            "you left out the first query. It looks at the first token, too: all queries count here.",
-            lambda weights: weights[..., 1:, 0].mean((0, 2)),
-        ),
-        Mistake(
-            "maxima counted",
-            "you counted the rows whose largest weight is at the first token. Average the weight itself.",
-            lambda weights: (weights.argmax(-1) == 0).float().mean((0, 2)),
-        ),
-    ],
 )
 
 
@@ -109,85 +85,10 @@ def _with_a_key(weights: Tensor) -> tuple[int, float]:
     return offset, share * weights.shape[-1] / (weights.shape[-1] - abs(offset))
 
 
-positional_role = Exercise(
+positional_role = exercise(
     "positional_role",
-    chapter=16,
-    title="the distance at which a head has its maximum",
     reference=_best_offset,
     cases=_one_head,
-    parts=("the offset", "the share"),
-    verified="five heads; the most frequent distance from a query to its largest weight, and its share of all queries.",
-    points=3,
-    mistakes=[
-        Mistake(
-            "sign",
-            "the distance has the wrong sign: key minus query, so that -1 is the previous token.",
-            lambda weights: (-_best_offset(weights)[0], _best_offset(weights)[1]),
-        ),
-        Mistake(
-            "the middle distance",
-            "your first number is the median of the distances. The rule takes the one that occurs most often.",
-            lambda weights: (_median(weights), _best_offset(weights)[1]),
-        ),
-        Mistake(
-            "the largest mean weight",
-            "your first number is the distance at which the mean weight is largest. The rule counts maxima: at how "
-            "many queries is the largest weight there?",
-            lambda weights: (_of_largest_mean(weights), _best_offset(weights)[1]),
-        ),
-        Mistake(
-            "mean weight",
-            "your second number is the mean weight at that distance. Voita's rule counts maxima: at how many queries "
-            "is the largest weight there?",
-            lambda weights: (
-                _best_offset(weights)[0],
-                float(weights.diagonal(_best_offset(weights)[0], -2, -1).mean()),
-            ),
-        ),
-        Mistake(
-            "divided by the queries with such a key",
-            "you divided by the queries that have a key at that distance; here all queries count.",
-            _with_a_key,
-        ),
-        Mistake(
-            "swapped",
-            "you return the share first. Return the distance, then the share.",
-            lambda weights: _best_offset(weights)[::-1],
-        ),
-        Mistake(
-            "places, not distances",
-            "your first number is the key at which most queries have their largest weight. Subtract each query's own "
-            "place: a distance is key minus query.",
-            lambda weights: _most_frequent(weights.argmax(-1)),
-        ),
-        Mistake(
-            "over the queries",
-            "your `argmax` runs over the queries: which one looks at a key most. Each query has its largest weight at "
-            "one of the keys, the last axis.",
-            lambda weights: _most_frequent(weights.argmax(-2) - torch.arange(weights.shape[-1])),
-        ),
-        Mistake(
-            "over the queries, turned round",
-            "your `argmax` runs over the queries: which one looks at a key most. Each query has its largest weight at "
-            "one of the keys, the last axis.",
-            lambda weights: _most_frequent(torch.arange(weights.shape[-1]) - weights.argmax(-2)),
-        ),
-        Mistake(
-            "absolute distance",
-            "you took the distance without its sign: the previous token, -1, and the next one, 1, became the same.",
-            lambda weights: _most_frequent((weights.argmax(-1) - torch.arange(weights.shape[-1])).abs()),
-        ),
-        Mistake(
-            "a count",
-            "your second number is a count. Divide by the number of queries.",
-            lambda weights: (_best_offset(weights)[0], _best_offset(weights)[1] * weights.shape[0] * weights.shape[1]),
-        ),
-        Mistake(
-            "share alone",
-            "return both: the distance, then the share.",
-            lambda weights: _best_offset(weights)[1],
-        ),
-    ],
 )
 
 
@@ -204,52 +105,9 @@ def _pairs(weights: Tensor, tokens: list[str], *, first: int | None = None) -> l
     return [(tokens[first + i], tokens[int(row.argmax())]) for i, row in enumerate(weights)]
 
 
-mended_words = Exercise(
+mended_words = exercise(
     "mended_words",
-    chapter=16,
-    given="nothing mended",
-    title="mend the words beside a heatmap",
     reference=_pairs,
     cases=_written_words,
-    verified="four tables with fewer rows than columns: row i is the query of the i-th of the LAST tokens.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "nothing mended",
-            "row 0 is still called by the first token of the text. The rows are the queries of the last tokens: the "
-            "first of them is token K - Q.",
-            partial(_pairs, first=0),
-        ),
-        Mistake(
-            "one too early",
-            "each row is called by the token before its own.",
-            lambda weights, tokens: _pairs(weights, tokens, first=len(tokens) - len(weights) - 1),
-        ),
-        Mistake(
-            "from the end",
-            "the rows run backwards: row 0 is the FIRST of the last tokens, not the last of all.",
-            lambda weights, tokens: [(tokens[-i - 1], looked) for i, (_, looked) in enumerate(_pairs(weights, tokens))],
-        ),
-        Mistake(
-            "one too far",
-            "each row is called by the token after its own.",
-            lambda weights, tokens: [
-                (tokens[(len(tokens) - len(weights) + i + 1) % len(tokens)], looked)
-                for i, (_, looked) in enumerate(_pairs(weights, tokens))
-            ],
-        ),
-        Mistake(
-            "keys moved too",
-            "you moved the keys as well. The columns are all tokens, from the first on.",
-            lambda weights, tokens: [
-                (asks, tokens[(int(row.argmax()) + len(tokens) - len(weights)) % len(tokens)])
-                for (asks, _), row in zip(_pairs(weights, tokens), weights, strict=True)
-            ],
-        ),
-        Mistake(
-            "pairs turned round",
-            "each pair is turned round: the token that looks comes first.",
-            lambda weights, tokens: [(looked, asks) for asks, looked in _pairs(weights, tokens)],
-        ),
-    ],
+    switches=_pairs,
 )

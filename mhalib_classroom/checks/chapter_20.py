@@ -1,15 +1,24 @@
-"""Chapter 20: heads that mix their scores, and the wider matrices that mixed weights stand for."""
+"""Chapter 20: heads that mix their scores, and the wider matrices that mixed weights stand for.
+
+A repair of talking heads, which mask before they mix. Heads that share queries and keys, and heads that see channels of
+their neighbours.
+"""
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from ._exercise import Case, Exercise, Mistake
-from ._inputs import apart, draw
+from ._exercise import Case
+from ._inputs import apart, draw, own_sizes
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
 
 
 def mixed(x: Tensor, mixing: Tensor) -> Tensor:
@@ -23,91 +32,10 @@ def _scores(rng: random.Random) -> Iterator[Case]:
         yield {"scores": draw(rng, num_heads, num_queries, num_kvpairs), "mixing": draw(rng, num_heads, num_heads)}
 
 
-talk = Exercise(
+talk = exercise(
     "talk",
-    chapter=20,
-    title="mix the scores of all heads",
     reference=mixed,
     cases=_scores,
-    verified="four layers of two to seven heads; mixing[n, m] says how much of head n goes to head m.",
-    mistakes=[
-        Mistake(
-            "mixing transposed",
-            "you used mixing[m, n] where mixing[n, m] is wanted. The first axis is the head that speaks, n; the second "
-            "is the head that listens, m. Sum over the first axis.",
-            lambda scores, mixing: mixed(scores, mixing.T),
-        ),
-        Mistake(
-            "own scores added",
-            "you added the mixed scores to each head's own scores. How much a head keeps of its own is already in "
-            "`mixing`, on the diagonal.",
-            lambda scores, mixing: scores + mixed(scores, mixing),
-        ),
-        Mistake(
-            "mean",
-            "you took the mean over the heads. Take the sum: `mixing` already has the size of each part.",
-            lambda scores, mixing: mixed(scores, mixing) / len(scores),
-        ),
-        *(
-            Mistake(
-                f"softmax of the {name}",
-                f"you put `mixing` through a softmax, so that its {name} sum to 1. Its numbers may have any size and "
-                "any sign: use them as they are.",
-                lambda scores, mixing, dim=dim: mixed(scores, mixing.softmax(dim)),
-            )
-            for dim, name in ((0, "columns"), (1, "rows"))
-        ),
-        Mistake(
-            "diagonal only",
-            "you multiplied each head's scores by mixing[m, m], so no head hears another. Sum over all heads.",
-            lambda scores, mixing: scores * mixing.diagonal()[:, None, None],
-        ),
-        Mistake(
-            "other heads only",
-            "you left out mixing[m, m]. Each head also gets a part of its own scores.",
-            lambda scores, mixing: mixed(scores, mixing - mixing.diag().diag()),
-        ),
-        *(
-            Mistake(
-                f"own scores, times a {name}",
-                f"you multiplied each head's own scores by the sum of a {name} of `mixing`. The sum must run over the "
-                "scores, too: the same letter n in both, as in einsum's nqk,nm->mqk.",
-                lambda scores, mixing, dim=dim: scores * mixing.sum(dim)[:, None, None],
-            )
-            for dim, name in ((0, "column"), (1, "row"))
-        ),
-        Mistake(
-            "mixed twice",
-            "you mixed the scores twice. Once is enough: the second mixing belongs behind the softmax.",
-            lambda scores, mixing: mixed(mixed(scores, mixing), mixing),
-        ),
-        Mistake(
-            "not summed",
-            "your result is (h, h, Q, K): every product is there, but nothing was summed. Sum over the heads n.",
-            lambda scores, mixing: mixing.T[:, :, None, None] * scores,
-        ),
-        Mistake(
-            "heads summed",
-            "you summed over the heads that listen, too. Each head m has scores of its own: keep h in the result.",
-            lambda scores, mixing: mixed(scores, mixing).sum(0),
-        ),
-        Mistake(
-            "heads last",
-            "the numbers are right, but the heads are the last axis: (Q, K, h). Bring them back to the front.",
-            lambda scores, mixing: mixed(scores, mixing).movedim(0, -1),
-        ),
-        Mistake(
-            "reshaped",
-            "you reshaped `scores` so that the heads come last. A reshape keeps the order in memory, so heads, queries "
-            "and keys get mixed up. Move the axis with `movedim` or `permute`, or write an einsum.",
-            lambda scores, mixing: (scores.reshape(*scores.shape[1:], -1) @ mixing).reshape(scores.shape),
-        ),
-        Mistake(
-            "weights",
-            "these are weights, after a softmax. Return the mixed scores before it.",
-            lambda scores, mixing: mixed(scores, mixing).softmax(-1),
-        ),
-    ],
 )
 
 
@@ -129,86 +57,131 @@ def _matrices(W_v: Tensor, W_o: Tensor, mixing: Tensor) -> Tensor:
     return mixed(W_o @ W_v, mixing.T)
 
 
-output_matrices = Exercise(
+output_matrices = exercise(
     "output_matrices",
-    chapter=20,
-    title="what mixed weights do with a pattern",
     reference=_matrices,
     cases=_value_parts,
-    verified="four layers; pattern n with your matrix n gives the output that mixed weights give.",
-    points=3,
-    mistakes=[
-        Mistake(
-            "mixing transposed",
-            "you summed over the first axis of `mixing`. That is right for the weights of head m. A matrix belongs to "
-            "pattern n, which goes to all heads m: sum over the second axis.",
-            lambda W_v, W_o, mixing: _matrices(W_v, W_o, mixing.T),
-        ),
-        Mistake(
-            "result transposed",
-            "your matrices are transposed. A column vector meets W_v first, then W_o, so W_o is on the left.",
-            lambda W_v, W_o, mixing: _matrices(W_v, W_o, mixing).mT,
-        ),
-        Mistake(
-            "W_v @ W_o",
-            "you multiplied W_v[m] @ W_o[m], which is (d, d). The matrix goes from tokens to output, both D wide: "
-            "W_o[m] @ W_v[m].",
-            lambda W_v, W_o, mixing: mixed(W_v @ W_o, mixing.T),
-        ),
-        Mistake(
-            "no mixing",
-            "you did not use `mixing`: these are the matrices of multi-head attention, where pattern n meets only head "
-            "n's W_v and W_o. Here it meets those of all heads.",
-            lambda W_v, W_o, mixing: W_o @ W_v,
-        ),
-        Mistake(
-            "summed without mixing",
-            "you summed over the heads without `mixing`, so every pattern has the same matrix. Weigh the product of "
-            "head m by mixing[n, m].",
-            lambda W_v, W_o, mixing: (W_o @ W_v).sum(0).expand(len(W_v), -1, -1),
-        ),
-        Mistake(
-            "own head once more",
-            "you added each head's own product to the sum. It is in the sum already, times mixing[n, n].",
-            lambda W_v, W_o, mixing: W_o @ W_v + _matrices(W_v, W_o, mixing),
-        ),
-        Mistake(
-            "product of sums, mixed on both sides",
-            "you mixed W_o and W_v first, each for itself, and then multiplied. That joins head 0's W_o to head 1's "
-            "W_v. First multiply within each head m, then sum.",
-            lambda W_v, W_o, mixing: mixed(W_o, mixing.T) @ mixed(W_v, mixing.T),
-        ),
-        Mistake(
-            "product of sums, W_o mixed",
-            "you mixed W_o alone, and multiplied by head n's W_v. Each head's W_o belongs to its own W_v: multiply "
-            "within each head m, then sum.",
-            lambda W_v, W_o, mixing: mixed(W_o, mixing.T) @ W_v,
-        ),
-        Mistake(
-            "product of sums, W_v mixed",
-            "you mixed W_v alone, and multiplied head n's W_o by it. Each head's W_v belongs to its own W_o: multiply "
-            "within each head m, then sum.",
-            lambda W_v, W_o, mixing: W_o @ mixed(W_v, mixing.T),
-        ),
-        Mistake(
-            "mixing squared",
-            "both W_o[m] and W_v[m] have the factor mixing[n, m], so it counts twice. Use it once.",
-            lambda W_v, W_o, mixing: _matrices(W_v, W_o, mixing.square()),
-        ),
-        Mistake(
-            "mean",
-            "you took the mean over the heads. Take the sum, as W_o does with the heads' outputs.",
-            lambda W_v, W_o, mixing: _matrices(W_v, W_o, mixing) / len(W_v),
-        ),
-        Mistake(
-            "diagonal only",
-            "you used mixing[n, n] alone. Pattern n also goes to the other heads: sum over all m.",
-            lambda W_v, W_o, mixing: W_o @ W_v * mixing.diagonal()[:, None, None],
-        ),
-        Mistake(
-            "patterns summed",
-            "you summed over the patterns, too. Each pattern n has a matrix of its own: keep h in the result.",
-            lambda W_v, W_o, mixing: _matrices(W_v, W_o, mixing).sum(0),
-        ),
-    ],
+)
+
+
+def _masked_scores(rng: random.Random) -> Iterator[Case]:
+    """Each query may attend to a key, but not to all. In the drawn cases head 0 listens with negative numbers only, so
+    that a score of -inf becomes +inf there, not NaN."""
+    yield {
+        "scores": torch.tensor([[[1.0, 2.0, 0.0]], [[0.0, 1.0, 3.0]]]),
+        "mask": torch.tensor([[True, True, False]]),
+        "before": torch.tensor([[1.0, 0.0], [1.0, -2.0]]),
+        "after": torch.tensor([[1.0, 0.5], [0.0, 1.0]]),
+    }
+    for num_heads, num_queries, num_kvpairs in apart(rng, 3, smallest=3):
+        seen = [rng.sample(range(num_kvpairs), rng.randint(1, num_kvpairs - 1)) for _ in range(num_queries)]
+        before = draw(rng, num_heads, num_heads)
+        yield {
+            "scores": 2 * draw(rng, num_heads, num_queries, num_kvpairs),
+            "mask": torch.tensor([[key in keys for key in range(num_kvpairs)] for keys in seen]),
+            "before": torch.cat([-before[:, :1].abs(), before[:, 1:]], 1),
+            "after": draw(rng, num_heads, num_heads),
+        }
+
+
+def _talked(
+    scores: Tensor, mask: Tensor, before: Tensor, after: Tensor, *, filling: float = -math.inf, dim: int = -1
+) -> Tensor:
+    return mixed(mixed(scores, before).masked_fill(~mask, filling).softmax(dim), after)
+
+
+def _masked_first(
+    scores: Tensor,
+    mask: Tensor,
+    before: Tensor,
+    after: Tensor,
+    *,
+    filling: float = -math.inf,
+    instead: float = math.nan,
+    score_instead: float = math.nan,
+) -> Tensor:
+    """Mixed scores that are NaN become `score_instead`; weights that are NaN `instead`, before the second mixing."""
+    told = mixed(scores.masked_fill(~mask, filling), before)
+    weights = told.where(~told.isnan(), score_instead).softmax(-1)
+    return mixed(weights.nan_to_num(instead), after)
+
+
+talked_weights = exercise(
+    "talked_weights",
+    reference=_talked,
+    cases=_masked_scores,
+    switches=_talked,
+)
+
+
+def _shared(rng: random.Random) -> Iterator[Case]:
+    """The width of the shared channels is never head_dim, nor h * head_dim, so that every wrong scale shows."""
+    yield {
+        "q": torch.tensor([[1.0, 2.0, 3.0]]),
+        "k": torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 2.0], [0.0, 0.0, 1.0], [2.0, 0.0, 1.0]]),
+        "mixing": torch.tensor([[1.0, 0.0, 2.0], [0.0, 3.0, 1.0]]),
+        "head_dim": 16,
+    }
+    drawn = apart(rng, 5, largest=9, of=lambda h, Q, K, width, d: [h, Q, K, width, d, h * d])
+    for num_heads, num_queries, num_kvpairs, shared_size, head_dim in drawn:
+        yield {
+            "q": draw(rng, num_queries, shared_size),
+            "k": draw(rng, num_kvpairs, shared_size),
+            "mixing": draw(rng, num_heads, shared_size),
+            "head_dim": head_dim,
+        }
+
+
+def _raw(q: Tensor, k: Tensor, mixing: Tensor) -> Tensor:
+    """(h, Q, K), without a scale."""
+    return q * mixing[:, None] @ k.T
+
+
+def _shared_scores(q: Tensor, k: Tensor, mixing: Tensor, head_dim: int) -> Tensor:
+    return _raw(q, k, mixing) / math.sqrt(head_dim)
+
+
+shared_scores = exercise(
+    "shared_scores",
+    reference=_shared_scores,
+    cases=_shared,
+)
+
+
+@own_sizes("an overlap is more than one channel and less than a head: 2 or 3", "overlap")
+def _channels(rng: random.Random) -> Iterator[Case]:
+    yield {"x": torch.tensor([[[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]]]), "num_heads": 3, "overlap": 1}
+    drawn = apart(rng, 4, smallest=4, largest=8, of=lambda h, d, B, N: [h, d, B, N, h * d])
+    for num_heads, head_dim, batch_size, num_tokens in drawn:
+        x = draw(rng, batch_size, num_tokens, num_heads * head_dim)
+        yield {"x": x, "num_heads": num_heads, "overlap": rng.choice((2, 3))}
+
+
+def _windows(x: Tensor, num_heads: int, left: int, right: int, mode: str = "constant") -> Tensor:
+    """Head i gets the channels i*d - left to (i+1)*d + right."""
+    head_dim = x.shape[-1] // num_heads
+    return F.pad(x, (left, right), mode).unfold(-1, left + head_dim + right, head_dim).transpose(1, 2)
+
+
+def _widened(x: Tensor, num_heads: int, overlap: int) -> Tensor:
+    return _windows(x, num_heads, overlap, overlap)
+
+
+def _parts(x: Tensor, num_heads: int, overlap: int) -> tuple[Tensor, Tensor, Tensor]:
+    """A window in three: the channels on its left, its own, those on its right."""
+    windows = _widened(x, num_heads, overlap)
+    return windows[..., :overlap], windows[..., overlap:-overlap], windows[..., -overlap:]
+
+
+def _far_ends(x: Tensor, num_heads: int, overlap: int) -> Tensor:
+    """The first channels of the left neighbour and the last of the right one: those that are not next to the head."""
+    own = _windows(x, num_heads, 0, 0)
+    left, right = F.pad(own, (0, 0, 0, 0, 1, 0))[:, :-1], F.pad(own, (0, 0, 0, 0, 0, 1))[:, 1:]
+    return torch.cat([left[..., :overlap], own, right[..., -overlap:]], -1)
+
+
+widened = exercise(
+    "widened",
+    reference=_widened,
+    cases=_channels,
 )

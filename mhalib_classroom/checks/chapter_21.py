@@ -1,4 +1,7 @@
-"""Chapter 21: a window, and a span that is learned."""
+"""Chapter 21: a window, and a span that is learned.
+
+The gates of a router, mended, and the loss that balances it. The gradient of sparsemax.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,11 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from ._exercise import Case, Exercise, Mistake
+from ._exercise import Case
 from ._inputs import apart, draw
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
 
 
 def _windows(rng: random.Random) -> Iterator[Case]:
@@ -32,80 +38,10 @@ def _sliced(num_tokens: int, reach: int) -> Tensor:
     return seen
 
 
-window_mask = Exercise(
+window_mask = exercise(
     "window_mask",
-    chapter=21,
-    title="a window on both sides",
     reference=lambda num_tokens, reach: _apart(num_tokens).abs() <= reach,
     cases=_windows,
-    verified="four windows that reach 1 to 3 tokens to each side, over 5 to 13 tokens.",
-    mistakes=[
-        Mistake(
-            "one too few",
-            "your window ends one token too early: a key at a distance of exactly `reach` may be seen, too.",
-            lambda num_tokens, reach: _apart(num_tokens).abs() < reach,
-        ),
-        Mistake(
-            "one too many",
-            "your window ends one token too late: the farthest key is `reach` tokens away.",
-            lambda num_tokens, reach: _apart(num_tokens).abs() <= reach + 1,
-        ),
-        Mistake(
-            "before only",
-            "your window looks back only. It reaches as far to the other side.",
-            lambda num_tokens, reach: (_apart(num_tokens) >= 0) & (_apart(num_tokens) <= reach),
-        ),
-        Mistake(
-            "behind only",
-            "your window looks ahead only. It reaches as far to the other side.",
-            lambda num_tokens, reach: (_apart(num_tokens) <= 0) & (_apart(num_tokens) >= -reach),
-        ),
-        Mistake(
-            "no absolute value",
-            "you compared the distance with its sign, so that keys on one side are always near. Take its absolute "
-            "value.",
-            lambda num_tokens, reach: _apart(num_tokens) <= reach,
-        ),
-        Mistake(
-            "causal",
-            "you compared the distance with its sign, so that all the past is near. Take its absolute value.",
-            lambda num_tokens, reach: _apart(num_tokens) >= -reach,
-        ),
-        Mistake(
-            "the whole window is reach",
-            "your window is `reach` tokens wide in all. It reaches that far to each side.",
-            lambda num_tokens, reach: _apart(num_tokens).abs() <= reach // 2,
-        ),
-        Mistake(
-            "hidden for seen",
-            "`True` marks what is hidden in your mask. In this book, `True` = may attend.",
-            lambda num_tokens, reach: _apart(num_tokens).abs() > reach,
-        ),
-        Mistake(
-            "blocks",
-            "you cut the text into blocks, and tokens see their own block. The window moves with the query.",
-            lambda num_tokens, reach: (
-                torch.arange(num_tokens)[:, None] // (reach + 1) == torch.arange(num_tokens) // (reach + 1)
-            ),
-        ),
-        Mistake(
-            "last key missing",
-            "the farthest key after the query is missing: a slice or range ends before its end, so it needs "
-            "`+ reach + 1`.",
-            lambda num_tokens, reach: (_apart(num_tokens) > -reach) & (_apart(num_tokens) <= reach),
-        ),
-        Mistake(
-            "slice from below 0",
-            "the first rows are wrong: for a query near the start, `query - reach` is negative, and a slice counts it "
-            "from the end. Begin at 0 at the least.",
-            _sliced,
-        ),
-        Mistake(
-            "not itself",
-            "a token does not see itself in your mask. The window is around it, and it is inside.",
-            lambda num_tokens, reach: (_apart(num_tokens).abs() <= reach) & (_apart(num_tokens) != 0),
-        ),
-    ],
 )
 
 
@@ -130,101 +66,91 @@ def _span_shares(
     return shares * (apart >= 0) if causal else shares
 
 
-span_shares = Exercise(
+span_shares = exercise(
     "span_shares",
-    chapter=21,
-    title="what a span lets through",
     reference=_span_shares,
     cases=_spans,
-    verified="four layers of two to five heads, each with a span of its own.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "future seen",
-            "keys behind the query have the share 1, because their distance is negative. They must have 0.",
-            lambda spans, ramp, num_tokens: _span_shares(spans, ramp, num_tokens, causal=False),
-        ),
-        Mistake(
-            "both sides",
-            "you took the absolute value of the distance, so that a query sees keys behind it. They must have 0.",
-            lambda spans, ramp, num_tokens: _span_shares(spans, ramp, num_tokens, distances=torch.abs, causal=False),
-        ),
-        Mistake(
-            "not cut off at 1",
-            "some of your shares exceed 1. Near keys have the share 1, however near they are.",
-            lambda spans, ramp, num_tokens: (
-                ((ramp + spans[:, None, None] - _apart(num_tokens)) / ramp).clamp_min(0) * (_apart(num_tokens) >= 0)
-            ),
-        ),
-        Mistake(
-            "not cut off at 0",
-            "some of your shares are negative. Beyond the ramp, the share is 0.",
-            lambda spans, ramp, num_tokens: (
-                ((ramp + spans[:, None, None] - _apart(num_tokens)) / ramp).clamp_max(1) * (_apart(num_tokens) >= 0)
-            ),
-        ),
-        Mistake(
-            "not cut off",
-            "your shares are a straight line without ends: some are negative and some exceed 1. Cut them off at 0 and "
-            "1.",
-            lambda spans, ramp, num_tokens: (ramp + spans[:, None, None] - _apart(num_tokens)) / ramp,
-        ),
-        Mistake(
-            "not cut off, future hidden",
-            "your shares are a straight line without ends: some are negative and some exceed 1. Cut them off at 0 and "
-            "1.",
-            lambda spans, ramp, num_tokens: (
-                (ramp + spans[:, None, None] - _apart(num_tokens)) / ramp * (_apart(num_tokens) >= 0)
-            ),
-        ),
-        Mistake(
-            "distance turned round",
-            "your distance has the wrong sign: it must be positive where the key comes before the query.",
-            lambda spans, ramp, num_tokens: _span_shares(spans, ramp, num_tokens, distances=torch.neg, causal=False),
-        ),
-        Mistake(
-            "divided by the sum",
-            "you divided each row by its sum. These are shares, no weights: the row is divided after they have "
-            "multiplied the weights.",
-            lambda spans, ramp, num_tokens: (
-                _span_shares(spans, ramp, num_tokens) / _span_shares(spans, ramp, num_tokens).sum(-1, keepdim=True)
-            ),
-        ),
-        Mistake(
-            "ramp inside the span",
-            "your ramp ends at the span. It begins there: the share is 1 up to `span`, and 0 from `span + ramp` on.",
-            lambda spans, ramp, num_tokens: _span_shares(spans - ramp, ramp, num_tokens),
-        ),
-        Mistake(
-            "no ramp",
-            "your spans end at once, so that no gradient reaches them. Let the share fall to 0 over `ramp` tokens.",
-            lambda spans, ramp, num_tokens: (
-                (spans[:, None, None] - _apart(num_tokens) >= 0) & (_apart(num_tokens) >= 0)
-            ).float(),
-        ),
-        Mistake(
-            "not divided by the ramp",
-            "you did not divide by `ramp`, so that the share falls to 0 over one token.",
-            lambda spans, ramp, num_tokens: (
-                (ramp + spans[:, None, None] - _apart(num_tokens)).clamp(0, 1) * (_apart(num_tokens) >= 0)
-            ),
-        ),
-        Mistake(
-            "one span for all heads",
-            "every head has the span of head 0. Each head has its own.",
-            lambda spans, ramp, num_tokens: _span_shares(spans[:1].expand(len(spans)), ramp, num_tokens),
-        ),
-        Mistake(
-            "keys by queries",
-            "rows are keys in your result. Rows are queries and columns are keys.",
-            lambda spans, ramp, num_tokens: _span_shares(spans, ramp, num_tokens).mT,
-        ),
-        Mistake(
-            "far for near",
-            "your shares rise with the distance. The nearer a key, the larger its share.",
-            lambda spans, ramp, num_tokens: (
-                ((_apart(num_tokens) - spans[:, None, None]) / ramp).clamp(0, 1) * (_apart(num_tokens) >= 0)
-            ),
-        ),
-    ],
+    switches=_span_shares,
+)
+
+
+def _choices(rng: random.Random) -> Iterator[Case]:
+    shares = torch.tensor([[[0.5, 0.25, 0.25], [0.25, 0.5, 0.25]]])
+    yield {"shares": shares, "chosen": torch.tensor([[[True, True, False], [False, True, True]]])}
+    for batch_size, num_tokens, num_heads in apart(rng, 3, smallest=3):
+        scores = draw(rng, batch_size, num_tokens, num_heads) + draw(rng, num_heads)
+        chosen = torch.zeros_like(scores).scatter(-1, scores.topk(2).indices, 1.0) > 0
+        yield {"shares": scores.softmax(-1), "chosen": chosen}
+
+
+def _means(shares: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    return shares.mean((0, 1)), chosen.float().mean((0, 1))
+
+
+def _balance(shares: Tensor, chosen: Tensor) -> Tensor:
+    mean_share, load = _means(shares, chosen)
+    return shares.shape[-1] * (mean_share * load).sum()
+
+
+balance_loss = exercise(
+    "balance_loss",
+    reference=_balance,
+    cases=_choices,
+)
+
+
+def _scores(rng: random.Random) -> Iterator[Case]:
+    yield {"router_scores": torch.tensor([[[1.0, 3.0, 2.0, 0.0]]]), "num_chosen": 2}
+    for batch_size, num_tokens, more in apart(rng, 3, largest=6, of=lambda B, N, more: [B, N, more, 3 + more]):
+        num_heads, num_chosen = 3 + more, rng.choice((2, 3))
+        yield {"router_scores": draw(rng, batch_size, num_tokens, num_heads), "num_chosen": num_chosen}
+
+
+def _chosen(router_scores: Tensor, num_chosen: int, *, largest: bool = True, dim: int = -1) -> Tensor:
+    best = router_scores.topk(num_chosen, dim, largest=largest).indices
+    return torch.zeros_like(router_scores).scatter(dim, best, 1.0)
+
+
+def _kept(router_scores: Tensor, num_chosen: int, *, largest: bool = True) -> Tensor:
+    """Shares of a softmax over all heads, 0 for those that are not chosen."""
+    return router_scores.softmax(-1) * _chosen(router_scores, num_chosen, largest=largest)
+
+
+def _gates(router_scores: Tensor, num_chosen: int) -> Tensor:
+    kept = _kept(router_scores, num_chosen)
+    return num_chosen * kept / kept.sum(-1, keepdim=True)
+
+
+mended_router = exercise(
+    "mended_router",
+    reference=_gates,
+    cases=_scores,
+)
+
+
+def _sparse(scores: Tensor) -> Tensor:
+    """Sparsemax over the last axis."""
+    ranked = scores.sort(-1, descending=True).values
+    thresholds = (ranked.cumsum(-1) - 1) / torch.arange(1, scores.shape[-1] + 1)
+    num_kept = (ranked > thresholds).sum(-1, keepdim=True)
+    return (scores - thresholds.gather(-1, num_kept - 1)).clamp_min(0)
+
+
+def _gradients(rng: random.Random) -> Iterator[Case]:
+    yield {"weights": torch.tensor([[0.75, 0.25, 0.0]]), "gradient": torch.tensor([[1.0, 3.0, 5.0]])}
+    for num_queries, more in apart(rng, 2, largest=6, of=lambda Q, more: [Q, more, 4 + more]):
+        num_kvpairs = 4 + more
+        weights = _sparse(draw(rng, num_queries, num_kvpairs))
+        yield {"weights": weights, "gradient": draw(rng, num_queries, num_kvpairs)}
+
+
+def _mean_of_kept(weights: Tensor, gradient: Tensor) -> Tensor:
+    kept = weights > 0
+    return (gradient * kept).sum(-1, keepdim=True) / kept.sum(-1, keepdim=True)
+
+
+sparsemax_gradient = exercise(
+    "sparsemax_gradient",
+    reference=lambda weights, gradient: (gradient - _mean_of_kept(weights, gradient)) * (weights > 0),
+    cases=_gradients,
 )

@@ -1,4 +1,7 @@
-"""Chapter 22: heads that tokens compose."""
+"""Chapter 22: heads that tokens compose.
+
+The difference of two maps, and the number by which the second is multiplied. Heads that tokens turn up or down.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ._exercise import Case, Exercise, Mistake
+from ._exercise import Case
 from ._inputs import apart, draw
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
 
 
 def _said(rng: random.Random) -> Iterator[Case]:
@@ -37,92 +43,10 @@ def _composed(scores: Tensor, first: Tensor, second: Tensor, gate: Tensor) -> Te
     return scores + _exchanged(scores, first, second) + scores * gate.T[:, :, None]
 
 
-composed_scores = Exercise(
+composed_scores = exercise(
     "composed_scores",
-    chapter=22,
-    title="compose heads as each query says",
     reference=_composed,
     cases=_said,
-    verified="four sets of scores, with two to seven pairs for each query; identity, pairs and gate are added.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "identity missing",
-            "the head's own score is missing: you returned only what pairs and gate add to it. Where a query says "
-            "nothing, scores must stay as they are.",
-            lambda scores, first, second, gate: _composed(scores, first, second, gate) - scores,
-        ),
-        Mistake(
-            "pairs only",
-            "the head's own score and its gate are missing: you returned only what the pairs bring.",
-            lambda scores, first, second, gate: _exchanged(scores, first, second),
-        ),
-        Mistake(
-            "ones everywhere",
-            "you added 1 to every entry of the matrix, so all heads are summed up. The identity has 1 on its diagonal "
-            "only.",
-            lambda scores, first, second, gate: scores.sum(0) + _composed(scores, first, second, gate) - scores,
-        ),
-        Mistake(
-            "transposed",
-            "`first` and `second` changed places, so the matrix is transposed. `first` says what is taken from each "
-            "head, `second` what each head is given.",
-            lambda scores, first, second, gate: _composed(scores, second, first, gate),
-        ),
-        Mistake(
-            "gate forgotten",
-            "the gate is missing: add each score times its head's gate.",
-            lambda scores, first, second, gate: scores + _exchanged(scores, first, second),
-        ),
-        Mistake(
-            "gate not multiplied",
-            "you added the gate itself. Add the gate times the head's score.",
-            lambda scores, first, second, gate: scores + _exchanged(scores, first, second) + gate.T[:, :, None],
-        ),
-        Mistake(
-            "gate only",
-            "the pairs are missing: heads exchange nothing here. Add what `first` takes, times `second`.",
-            lambda scores, first, second, gate: scores * (1 + gate.T[:, :, None]),
-        ),
-        Mistake(
-            "gate on everything",
-            "you gated also what came from the other heads. The gate multiplies the head's own score.",
-            lambda scores, first, second, gate: (scores + _exchanged(scores, first, second)) * (1 + gate.T[:, :, None]),
-        ),
-        Mistake(
-            "one pair",
-            "you used the first pair only. Every pair adds its share.",
-            lambda scores, first, second, gate: _composed(scores, first[:, :1], second[:, :1], gate),
-        ),
-        Mistake(
-            "pairs added first",
-            "you added up the pairs before you used them, so what one pair takes is given by another. Apply each "
-            "pair, then add.",
-            lambda scores, first, second, gate: _composed(scores, first.sum(1, True), second.sum(1, True), gate),
-        ),
-        Mistake(
-            "mean of the pairs",
-            "you averaged over the pairs. Add them.",
-            lambda scores, first, second, gate: _composed(scores, first / first.shape[1], second, gate),
-        ),
-        Mistake(
-            "query 0 for all",
-            "all queries used what query 0 says. Each query has a composition of its own: that is the point of it.",
-            lambda scores, first, second, gate: _composed(
-                scores, first[:1].expand_as(first), second[:1].expand_as(second), gate[:1].expand_as(gate)
-            ),
-        ),
-        Mistake(
-            "mean over queries",
-            "all queries used the mean of what they say, a fixed mixing. Each query has a composition of its own.",
-            lambda scores, first, second, gate: _composed(
-                scores,
-                first.mean(0, keepdim=True).expand_as(first),
-                second.mean(0, keepdim=True).expand_as(second),
-                gate.mean(0, keepdim=True).expand_as(gate),
-            ),
-        ),
-    ],
 )
 
 
@@ -152,85 +76,84 @@ def _weights(scores: Tensor, compositions: Tensor, mask: Tensor) -> Tensor:
     return _mixed(scores, compositions).masked_fill(~mask, -math.inf).softmax(-1)
 
 
-composed_weights = Exercise(
+composed_weights = exercise(
     "composed_weights",
-    chapter=22,
-    given="masked first",
-    title="repair the order of mask and composition",
     reference=_weights,
     cases=_masked,
-    verified="four sets of scores; hidden keys get exactly 0, whatever the compositions say.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "masked first",
-            "the mask comes before the composition. It mixes scores of -inf: times a negative number that is +inf, "
-            "and inf - inf is NaN. Compose first, then mask.",
-            lambda scores, compositions, mask: _mixed(scores.masked_fill(~mask, -math.inf), compositions).softmax(-1),
-        ),
-        Mistake(
-            "masked first, with a large number",
-            "you replaced -inf by a large negative number, so nothing is NaN any more. But a negative entry of the "
-            "composition makes it a large positive one, and a hidden key gets all the weight. Compose, then mask.",
-            lambda scores, compositions, mask: _mixed(scores.masked_fill(~mask, -1e9), compositions).softmax(-1),
-        ),
-        Mistake(
-            "NaN replaced",
-            "you replaced NaN by 0 and left its cause: rows in which it occurred have lost all their weights. Compose "
-            "first, then mask.",
-            lambda scores, compositions, mask: (
-                _mixed(scores.masked_fill(~mask, -math.inf), compositions).softmax(-1).nan_to_num(0.0)
-            ),
-        ),
-        Mistake(
-            "NaN of scores replaced",
-            "you replaced NaN after the composition and left its cause. Where a head receives only negative shares, "
-            "-inf has become +inf, and a hidden key gets all the weight. Compose first, then mask.",
-            lambda scores, compositions, mask: (
-                _mixed(scores.masked_fill(~mask, -math.inf), compositions).nan_to_num(-1e9).softmax(-1)
-            ),
-        ),
-        Mistake(
-            "masked with 0",
-            "you set hidden scores to 0. A score of 0 still gets a weight, and the composition fills it again. Compose "
-            "first, then mask with -inf.",
-            lambda scores, compositions, mask: _mixed(scores.masked_fill(~mask, 0.0), compositions).softmax(-1),
-        ),
-        Mistake(
-            "mask inverted",
-            "you hid what a query may look at. `mask` is True where it may look.",
-            lambda scores, compositions, mask: _weights(scores, compositions, ~mask),
-        ),
-        Mistake(
-            "weights composed",
-            "you composed the weights, after the softmax. This composition is for scores: compose, mask, softmax.",
-            lambda scores, compositions, mask: _mixed(scores.masked_fill(~mask, -math.inf).softmax(-1), compositions),
-        ),
-        Mistake(
-            "masked at the end",
-            "you set hidden weights to 0 after the softmax, so rows no longer sum to 1. Mask the composed scores, "
-            "before the softmax.",
-            lambda scores, compositions, mask: _mixed(scores, compositions).softmax(-1) * mask,
-        ),
-        Mistake(
-            "no mask",
-            "hidden keys have a weight: the mask is missing.",
-            lambda scores, compositions, mask: _mixed(scores, compositions).softmax(-1),
-        ),
-        Mistake(
-            "no composition",
-            "these are the weights of heads that do not exchange anything: the composition is missing.",
-            lambda scores, compositions, mask: scores.masked_fill(~mask, -math.inf).softmax(-1),
-        ),
-        Mistake(
-            "transposed",
-            "the compositions are transposed. Entry [n, m] says how much of head n goes into head m.",
-            lambda scores, compositions, mask: _weights(scores, compositions.mT, mask),
-        ),
-        Mistake(
-            "no softmax",
-            "these are scores: the softmax over the keys is missing.",
-            lambda scores, compositions, mask: _mixed(scores, compositions).masked_fill(~mask, -math.inf),
-        ),
-    ],
+)
+
+
+def _two_maps(rng: random.Random) -> Iterator[Case]:
+    yield {"scores": torch.tensor([[[1.0, 2.0, 0.0]], [[0.0, 0.0, 1.0]]]), "second": 0.5}
+    for num_heads, num_queries, num_kvpairs in apart(rng, 3, largest=9, of=lambda h, Q, K: [2 * h, Q, K]):
+        yield {"scores": 2 * draw(rng, 2 * num_heads, num_queries, num_kvpairs), "second": rng.uniform(0.2, 0.8)}
+
+
+def _maps(scores: Tensor) -> tuple[Tensor, Tensor]:
+    weights = scores.softmax(-1)
+    return weights[0::2], weights[1::2]
+
+
+def _difference(scores: Tensor, second: float) -> Tensor:
+    first, other = _maps(scores)
+    return first - second * other
+
+
+differential_weights = exercise(
+    "differential_weights",
+    reference=_difference,
+    cases=_two_maps,
+)
+
+
+def _vectors(rng: random.Random) -> Iterator[Case]:
+    yield {
+        "q1": torch.tensor([1.0, 0.0]),
+        "k1": torch.tensor([0.5, 2.0]),
+        "q2": torch.tensor([0.0, 1.0]),
+        "k2": torch.tensor([1.0, -0.5]),
+        "start": 0.2,
+    }
+    for (head_dim,) in apart(rng, 1, smallest=3, largest=8):
+        q1, k1, q2, k2 = (draw(rng, head_dim) / 2 for _ in range(4))
+        yield {"q1": q1, "k1": k1, "q2": q2, "k2": k2, "start": rng.uniform(0.2, 0.8)}
+
+
+second_weight = exercise(
+    "second_weight",
+    reference=lambda q1, k1, q2, k2, start: (q1 @ k1).exp() - (q2 @ k2).exp() + start,
+    cases=_vectors,
+)
+
+
+def _found(rng: random.Random) -> Iterator[Case]:
+    yield {
+        "found": torch.tensor([[[1.0], [2.0], [3.0]], [[4.0], [5.0], [6.0]]]),
+        "x": torch.tensor([[1.0, 0.0], [0.0, 1.0], [2.0, -1.0]]),
+        "W_gate": torch.tensor([[1.0, 0.0], [0.0, -2.0]]),
+        "W_o": torch.tensor([[1.0, 0.0], [1.0, 1.0]]),
+    }
+    for num_heads, num_queries, head_dim in apart(rng, 3, of=lambda h, Q, d: [h, Q, d, h * d]):
+        width = num_heads * head_dim
+        yield {
+            "found": draw(rng, num_heads, num_queries, head_dim),
+            "x": draw(rng, num_queries, width),
+            "W_gate": draw(rng, num_heads, width) / math.sqrt(width),
+            "W_o": draw(rng, width, width) / math.sqrt(width),
+        }
+
+
+def _merged(found: Tensor) -> Tensor:
+    return found.transpose(0, 1).flatten(1)
+
+
+def _with_gates(found: Tensor, gates: Tensor, W_o: Tensor) -> Tensor:
+    """gates: (Q, h)."""
+    return _merged(found * gates.T[:, :, None]) @ W_o.T
+
+
+gated_output = exercise(
+    "gated_output",
+    reference=lambda found, x, W_gate, W_o: _with_gates(found, (x @ W_gate.T).sigmoid(), W_o),
+    cases=_found,
 )

@@ -1,16 +1,25 @@
-"""Chapter 23: layers of equal weights, and those that no other layer beats in quality and cost."""
+"""Chapter 23: layers of equal weights, and those that no other layer beats in quality and cost.
+
+What remains of many comparisons after a correction for their number. What seeds tell: an interval of paired
+differences, and learning rates that other seeds choose.
+"""
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 
 import torch
 from torch import Tensor
 
-from ._exercise import Case, Exercise, Mistake
-from ._inputs import apart
+from ._exercise import Case
+from ._inputs import apart, draw
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
+
 
 Counted = tuple[int, int]  # a width, and the number of weights of the model with this width
 
@@ -50,79 +59,10 @@ def _width(goal: int, narrow: Counted, wide: Counted) -> int:
     return round(_share(goal, narrow, wide))
 
 
-equal_width = Exercise(
+equal_width = exercise(
     "equal_width",
-    chapter=23,
-    title="find the width that makes two models equal",
     reference=_width,
     cases=_widths,
-    verified="four models; no whole width is nearer to the goal.",
-    mistakes=[
-        Mistake(
-            "rounded down",
-            "you rounded down. The next width may be nearer to the goal: round to the nearest.",
-            lambda goal, narrow, wide: int(_share(goal, narrow, wide)),
-        ),
-        Mistake(
-            "rounded up",
-            "you rounded up. The width below may be nearer to the goal: round to the nearest.",
-            lambda goal, narrow, wide: int(_share(goal, narrow, wide)) + 1,
-        ),
-        Mistake(
-            "not rounded",
-            "your width is not whole, and no layer can be that wide. Round to the nearest.",
-            _share,
-        ),
-        Mistake(
-            "fixed part forgotten",
-            "you divided the goal by what one unit of width adds. But part of the weights, the attention layers' among "
-            "them, are there at every width: subtract them first.",
-            lambda goal, narrow, wide: round(goal / _growth(narrow, wide)),
-        ),
-        Mistake(
-            "in proportion to the narrow model",
-            "you scaled the narrow model's width in proportion. Part of the weights do not depend on the width, so "
-            "twice the weights need more than twice the width. Find out what one unit of width adds.",
-            lambda goal, narrow, wide: round(goal * narrow[0] / narrow[1]),
-        ),
-        Mistake(
-            "in proportion to the wide model",
-            "you scaled the wide model's width in proportion. Part of the weights do not depend on the width, so "
-            "twice the weights need more than twice the width. Find out what one unit of width adds.",
-            lambda goal, narrow, wide: round(goal * wide[0] / wide[1]),
-        ),
-        Mistake(
-            "what the narrow model lacks",
-            "this is by how much the narrow model must become wider. Add its own width.",
-            lambda goal, narrow, wide: _width(goal, narrow, wide) - narrow[0],
-        ),
-        Mistake(
-            "not divided by the widths",
-            "you took the difference between the two models for what one unit of width adds. Divide it by the "
-            "difference of their widths.",
-            lambda goal, narrow, wide: round(narrow[0] + (goal - narrow[1]) / (wide[1] - narrow[1])),
-        ),
-        Mistake(
-            "not divided by the growth",
-            "this is how many weights must depend on the width. Divide by what one unit of width adds.",
-            lambda goal, narrow, wide: goal - _fixed(narrow, wide),
-        ),
-        Mistake(
-            "one too few",
-            "your width is one too small.",
-            lambda goal, narrow, wide: _width(goal, narrow, wide) - 1,
-        ),
-        Mistake(
-            "one too many",
-            "your width is one too large.",
-            lambda goal, narrow, wide: _width(goal, narrow, wide) + 1,
-        ),
-        Mistake(
-            "weights for width",
-            "you returned the number of weights. Return the width that gives it.",
-            lambda goal, narrow, wide: _fixed(narrow, wide) + _growth(narrow, wide) * _width(goal, narrow, wide),
-        ),
-    ],
 )
 
 
@@ -171,82 +111,174 @@ def _equal(quality: Tensor, cost: Tensor) -> Tensor:
     return (quality == quality[:, None]) & (cost == cost[:, None])
 
 
-not_dominated = Exercise(
+not_dominated = exercise(
     "not_dominated",
-    chapter=23,
-    title="the layers that no other layer beats",
     reference=lambda quality, cost: _stay(_beaten(quality, cost)),
     cases=_layers,
-    verified="four sets of layers, with ties in quality, in cost and in both.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "equal layers rule each other out",
-            "two layers with the same quality at the same cost rule each other out. One of both must be strictly "
-            "better.",
-            lambda quality, cost: _stay(
-                _beaten(quality, cost) | (_equal(quality, cost) & ~torch.eye(len(cost), dtype=torch.bool))
-            ),
-        ),
-        Mistake(
-            "itself",
-            "no layer stays. Does each rule itself out, with its own quality at its own cost? One of both must be "
-            "strictly better, and the other at least as good.",
-            lambda quality, cost: _stay(_as_good(quality) & _as_good(-cost)),
-        ),
-        Mistake(
-            "one of equal layers",
-            "of equal layers only the first stays. None of them is better than the others: all stay.",
-            lambda quality, cost: _stay(_beaten(quality, cost) | _equal(quality, cost).tril(-1)),
-        ),
-        Mistake(
-            "more cost is better",
-            "you counted cost as if more of it were better.",
-            lambda quality, cost: _stay(_beaten(quality, -cost)),
-        ),
-        Mistake(
-            "less quality is better",
-            "you counted quality as if less of it were better.",
-            lambda quality, cost: _stay(_beaten(-quality, cost)),
-        ),
-        Mistake(
-            "better in both",
-            "in your code a layer rules another out only if it is better in quality and in cost. As good in one and "
-            "better in the other is enough.",
-            lambda quality, cost: _stay(_better(quality) & _better(-cost)),
-        ),
-        Mistake(
-            "better in quality",
-            "in your code a layer rules another out only if its quality is higher. The same quality at less cost is "
-            "enough, too.",
-            lambda quality, cost: _stay(_better(quality) & _as_good(-cost)),
-        ),
-        Mistake(
-            "better in cost",
-            "in your code a layer rules another out only if it is cheaper. More quality at the same cost "
-            "is enough, too.",
-            lambda quality, cost: _stay(_as_good(quality) & _better(-cost)),
-        ),
-        Mistake(
-            "only the best",
-            "only the layer with the most quality stays. A cheaper one stays, too, if nothing as cheap is as good.",
-            lambda quality, cost: quality == quality.max(),
-        ),
-        Mistake(
-            "only the cheapest",
-            "only the cheapest stay. A dearer layer stays, too, if nothing as cheap is as good.",
-            lambda quality, cost: cost == cost.min(),
-        ),
-        Mistake(
-            "most quality for its cost",
-            "you kept the largest quality divided by cost. That is one exchange rate of many: compare "
-            "both, one by one.",
-            lambda quality, cost: quality / cost == (quality / cost).max(),
-        ),
-        Mistake(
-            "opposite",
-            "`True` marks those that are ruled out in your answer. Mark those that stay.",
-            lambda quality, cost: ~_stay(_beaten(quality, cost)),
-        ),
-    ],
+)
+
+
+def _p_values(rng: random.Random) -> Iterator[Case]:
+    """Two pass, and neither by much. The third is too large for its place, and the fourth would pass at its own. The
+    others fail at theirs, and the last would fail without a correction. In the first case, the smallest is its bound.
+    """
+    yield {"p_values": torch.tensor([0.07, 0.03125, 0.2, 0.04]), "level": 0.125}
+    for (n,) in rng.sample([[6], *apart(rng, 1, 2, smallest=7, largest=9)], 3):
+        level = rng.choice((0.05, 0.1))
+        steps = [level / (n - i) for i in range(-1, 4)]
+        ranked = [
+            steps[0] + rng.uniform(0.3, 0.7) * (steps[1] - steps[0]),
+            steps[1] + rng.uniform(0.3, 0.7) * (steps[2] - steps[1]),
+            steps[3] + rng.uniform(0.2, 0.4) * (steps[4] - steps[3]),
+            steps[3] + rng.uniform(0.6, 0.8) * (steps[4] - steps[3]),
+            *((i + rng.uniform(1.2, 1.8)) * level / n for i in range(4, n - 1)),
+            rng.uniform(1.5, 8) * level,
+        ]
+        order = rng.sample(range(n), n)
+        while order[0] < 2:  # so that those that remain are not the first
+            order = rng.sample(range(n), n)
+        yield {"p_values": torch.tensor([ranked[place] for place in order]), "level": level}
+
+
+def _back(p_values: Tensor, remain: Tensor) -> Tensor:
+    """Answers in ascending order -> in the order of `p_values`."""
+    return torch.zeros(len(remain), dtype=torch.bool).scatter(0, p_values.argsort(), remain)
+
+
+def _passing(p_values: Tensor, thresholds: Tensor) -> Tensor:
+    """In ascending order, whether each is at most its threshold."""
+    return p_values.sort().values <= thresholds
+
+
+def _up_to_the_first(passing: Tensor) -> Tensor:
+    return passing.long().cumprod(0).bool()
+
+
+def _up_to_the_last(passing: Tensor) -> Tensor:
+    return passing.flip(0).long().cummax(0).values.flip(0).bool()
+
+
+def _places(p_values: Tensor) -> Tensor:
+    return torch.arange(len(p_values))
+
+
+def _stepped(p_values: Tensor, level: float, shift: int = 0) -> Tensor:
+    """The thresholds of Holm, in ascending order; `shift` makes them those of a later place."""
+    return level / (len(p_values) - _places(p_values) - shift)
+
+
+def _holm(p_values: Tensor, level: float, shift: int = 0) -> Tensor:
+    return _back(p_values, _up_to_the_first(_passing(p_values, _stepped(p_values, level, shift))))
+
+
+def _false_discoveries(p_values: Tensor, level: float) -> Tensor:
+    thresholds = level * (_places(p_values) + 1) / len(p_values)
+    return _back(p_values, _up_to_the_last(_passing(p_values, thresholds)))
+
+
+def _with_the_first_failure(p_values: Tensor, level: float) -> Tensor:
+    passing = _up_to_the_first(_passing(p_values, _stepped(p_values, level)))
+    return _back(p_values, torch.cat([torch.ones(1, dtype=torch.bool), passing[:-1]]))
+
+
+holm = exercise(
+    "holm",
+    reference=_holm,
+    cases=_p_values,
+)
+
+
+QUANTILES = {5: 2.776, 7: 2.447, 9: 2.306, 11: 2.228}  # of Student's distribution, 97.5 %, by the number of seeds
+
+
+def _pairs(rng: random.Random) -> Iterator[Case]:
+    """What a seed does to one layer, it does to the other, too."""
+    yield {"ours": torch.tensor([80.0, 84.0, 91.0]), "theirs": torch.tensor([79.0, 82.0, 85.0]), "quantile": 4.303}
+    for (half,) in apart(rng, 1, smallest=2, largest=5):
+        num_seeds = 2 * half + 1
+        seed = 80 + 4 * draw(rng, num_seeds)
+        yield {
+            "ours": seed + 2 * draw(rng, num_seeds) + rng.choice((-1.5, 1.5)),
+            "theirs": seed + 1.5 * draw(rng, num_seeds),
+            "quantile": QUANTILES[num_seeds],
+        }
+
+
+Interval = tuple[float, float]
+
+
+def _interval(ours: Tensor, theirs: Tensor, quantile: float) -> Interval:
+    differences = ours - theirs
+    return float(differences.mean()), quantile * float(differences.std()) / math.sqrt(len(ours))
+
+
+def _with(ours: Tensor, theirs: Tensor, quantile: float, spread: Tensor) -> Interval:
+    """Another spread in place of that of the differences."""
+    return float((ours - theirs).mean()), quantile * float(spread) / math.sqrt(len(ours))
+
+
+def _times(ours: Tensor, theirs: Tensor, quantile: float, factor: float) -> Interval:
+    mean, half = _interval(ours, theirs, quantile)
+    return mean, factor * half
+
+
+def _ends(ours: Tensor, theirs: Tensor, quantile: float) -> Interval:
+    mean, half = _interval(ours, theirs, quantile)
+    return mean - half, mean + half
+
+
+def _of_absolute(ours: Tensor, theirs: Tensor, quantile: float) -> Interval:
+    return _interval((ours - theirs).abs(), torch.zeros_like(ours), quantile)
+
+
+paired_interval = exercise(
+    "paired_interval",
+    reference=_interval,
+    cases=_pairs,
+)
+
+
+def _by_others(quality: Tensor) -> Tensor:
+    """The sums over the other seeds have their largest at the same rate as the means."""
+    return (quality.sum(1, keepdim=True) - quality).argmax(0)
+
+
+def _by_all(quality: Tensor) -> Tensor:
+    return quality.mean(1).argmax().expand(quality.shape[1])
+
+
+def _without_each(quality: Tensor) -> Tensor:
+    """(rates, seeds) -> (seeds, rates, seeds - 1): for each seed, the qualities of the others."""
+    kept = ~torch.eye(quality.shape[1], dtype=torch.bool)
+    return torch.stack([quality[:, one] for one in kept])
+
+
+def _by_largest(quality: Tensor) -> Tensor:
+    return _without_each(quality).amax(-1).argmax(1)
+
+
+def _by_smallest(quality: Tensor) -> Tensor:
+    return _without_each(quality).amin(-1).argmax(1)
+
+
+def _worst(quality: Tensor) -> Tensor:
+    return (quality.sum(1, keepdim=True) - quality).argmin(0)
+
+
+def _qualities(rng: random.Random) -> Iterator[Case]:
+    """Drawn until each way to choose chooses differently."""
+    yield {"quality": torch.tensor([[90.0, 70.0, 80.0], [60.0, 95.0, 81.0]])}
+    ways: tuple[Callable[[Tensor], Tensor], ...] = (_by_others, _by_all, _by_largest, _by_smallest, _worst)
+    for num_rates, num_seeds in apart(rng, 2, smallest=3, largest=8):
+        chosen: set[tuple[int, ...]] = set()
+        while len(chosen) < len(ways) + 1:
+            quality = 80 + 5 * draw(rng, num_rates, num_seeds)
+            chosen = {tuple(way(quality).tolist()) for way in (*ways, lambda quality: quality.argmax(0))}
+        yield {"quality": quality}
+
+
+choose_rates = exercise(
+    "choose_rates",
+    reference=_by_others,
+    cases=_qualities,
 )

@@ -1,15 +1,22 @@
-"""Chapter 24: FLOPs and bytes of a product, and the least time of steps."""
+"""Chapter 24: FLOPs and bytes of a product, and the least time of steps.
+
+What a layer computes and moves for one new token, and how many it takes to keep a processor busy.
+"""
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from ._exercise import Case, Exercise, Mistake
-from ._inputs import apart
+from ._exercise import Case
+from ._inputs import apart, own_sizes
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
 
 
 def _products(rng: random.Random) -> Iterator[Case]:
@@ -22,66 +29,10 @@ def _intensity(n: int, k: int, m: int, moved: float) -> float:
     return 2 * n * k * m / moved
 
 
-product_intensity = Exercise(
+product_intensity = exercise(
     "product_intensity",
-    chapter=24,
-    title="FLOPs for each byte of a product",
     reference=lambda n, k, m, bytes_per_number: _intensity(n, k, m, bytes_per_number * (n * k + k * m + n * m)),
     cases=_products,
-    verified="four products, in numbers of 2, 4 and 8 bytes.",
-    mistakes=[
-        Mistake(
-            "no factor 2",
-            "you counted each multiplication together with its addition as one operation. They are two FLOPs.",
-            lambda n, k, m, bytes_per_number: n * k * m / (bytes_per_number * (n * k + k * m + n * m)),
-        ),
-        Mistake(
-            "numbers for bytes",
-            "you counted numbers. Each has `bytes_per_number` bytes.",
-            lambda n, k, m, bytes_per_number: _intensity(n, k, m, n * k + k * m + n * m),
-        ),
-        Mistake(
-            "no factor 2, numbers for bytes",
-            "you counted a multiplication and its addition as one, and numbers instead of bytes.",
-            lambda n, k, m, bytes_per_number: n * k * m / (n * k + k * m + n * m),
-        ),
-        Mistake(
-            "result not written",
-            "you counted what is read. The result, rows times columns numbers, has to be written, too.",
-            lambda n, k, m, bytes_per_number: _intensity(n, k, m, bytes_per_number * (n * k + k * m)),
-        ),
-        Mistake(
-            "second matrix not read",
-            "the second matrix, inner times columns, is missing from the bytes. A projection has to read its W.",
-            lambda n, k, m, bytes_per_number: _intensity(n, k, m, bytes_per_number * (n * k + n * m)),
-        ),
-        Mistake(
-            "first matrix not read",
-            "the first matrix, rows times inner, is missing from the bytes.",
-            lambda n, k, m, bytes_per_number: _intensity(n, k, m, bytes_per_number * (k * m + n * m)),
-        ),
-        Mistake(
-            "only the result",
-            "you counted the bytes of the result alone. Both matrices have to be read.",
-            lambda n, k, m, bytes_per_number: 2 * k / bytes_per_number,
-        ),
-        Mistake(
-            "upside down",
-            "this is bytes for each FLOP. Turn it round.",
-            lambda n, k, m, bytes_per_number: bytes_per_number * (n * k + k * m + n * m) / (2 * n * k * m),
-        ),
-        Mistake(
-            "read for each FLOP",
-            "you let every multiplication read its two numbers again. A number is read once and used many times: that "
-            "is what makes products fast.",
-            lambda n, k, m, bytes_per_number: 2 * n * k * m / (bytes_per_number * (2 * n * k * m + n * m)),
-        ),
-        Mistake(
-            "FLOPs alone",
-            "these are the FLOPs. Divide them by the bytes.",
-            lambda n, k, m, bytes_per_number: 2 * n * k * m,
-        ),
-    ],
 )
 
 
@@ -112,60 +63,77 @@ def _both(flops: Tensor, moved: Tensor, peak: float, bandwidth: float) -> tuple[
     return flops / peak, moved / bandwidth
 
 
-least_seconds = Exercise(
+least_seconds = exercise(
     "least_seconds",
-    chapter=24,
-    title="the least time of a layer",
     reference=lambda *given: torch.maximum(*_both(*given)).sum(),
     cases=_timed,
-    verified="four layers; some of their steps wait for memory and some for arithmetic.",
-    mistakes=[
-        Mistake(
-            "the longer of two sums",
-            "you added up all FLOPs and all bytes, and took the longer time at the end. A step that waits for memory "
-            "cannot use the time in which another computes: decide for each step, then add.",
-            lambda *given: torch.maximum(*(part.sum() for part in _both(*given))),
-        ),
-        Mistake(
-            "both added",
-            "you added the time of the arithmetic and that of the memory. Both go on at the same time, so the longer "
-            "one decides.",
-            lambda *given: sum(_both(*given)).sum(),  # type: ignore[union-attr]
-        ),
-        Mistake(
-            "the shorter",
-            "you took the shorter of the two times of each step. A step has to wait for the longer one.",
-            lambda *given: torch.minimum(*_both(*given)).sum(),
-        ),
-        Mistake(
-            "arithmetic alone",
-            "you counted the arithmetic alone. A step that moves many bytes takes longer.",
-            lambda *given: _both(*given)[0].sum(),
-        ),
-        Mistake(
-            "memory alone",
-            "you counted the bytes alone. A step with many FLOPs takes longer.",
-            lambda *given: _both(*given)[1].sum(),
-        ),
-        Mistake(
-            "limits exchanged",
-            "you divided the FLOPs by the bandwidth and the bytes by the peak.",
-            lambda flops, moved, peak, bandwidth: torch.maximum(flops / bandwidth, moved / peak).sum(),
-        ),
-        Mistake(
-            "not added up",
-            "these are the times of the steps. One comes after the other: add them up.",
-            lambda *given: torch.maximum(*_both(*given)),
-        ),
-        Mistake(
-            "the longest step",
-            "you took the longest step. One comes after the other: add them up.",
-            lambda *given: torch.maximum(*_both(*given)).max(),
-        ),
-        Mistake(
-            "the mean",
-            "this is the mean time of a step. Add them up.",
-            lambda *given: torch.maximum(*_both(*given)).mean(),
-        ),
-    ],
+)
+
+
+def _caches(rng: random.Random) -> Iterator[Case]:
+    yield {"batch_size": 4, "h": 6, "g": 2, "d": 3, "num_tokens": 5, "bytes_per_number": 2}
+    drawn = apart(rng, 5, smallest=5, largest=30, of=lambda g, shared, B, d, N: [g, shared, B, d, N, g * shared])
+    for width, (g, shared, batch_size, d, num_tokens) in zip((2, 4, 8), drawn, strict=True):
+        sizes = {"batch_size": batch_size, "h": g * shared, "g": g, "d": d, "num_tokens": num_tokens}
+        yield {**sizes, "bytes_per_number": width}
+
+
+def _decoded(
+    batch_size: int,
+    h: int,
+    g: int,
+    d: int,
+    num_tokens: int,
+    bytes_per_number: int,
+    *,
+    queries: int = 1,
+    q: int = 1,
+    k: float = 1,
+    s: int = 1,
+) -> tuple[int, int]:
+    """FLOPs and bytes where `queries` tokens ask; q, k and s: how often queries, keys and scores are moved."""
+    pairs = batch_size * h * queries * num_tokens
+    numbers = q * batch_size * h * queries * d + k * batch_size * g * num_tokens * d + s * pairs
+    return 2 * pairs * d, round(bytes_per_number * numbers)
+
+
+decoding_scores = exercise(
+    "decoding_scores",
+    reference=lambda batch_size, h, g, d, num_tokens, bytes_per_number: _decoded(
+        batch_size, h, g, d, num_tokens, bytes_per_number
+    ),
+    cases=_caches,
+    switches=_decoded,
+)
+
+
+@own_sizes("numbers have 2 or 4 bytes", "bytes_per_number")
+def _machines(rng: random.Random) -> Iterator[Case]:
+    """Ridges far from 0 and from what the width allows, none of them met exactly; and two that no batch reaches,
+    the second by nothing."""
+    yield {"num_hiddens": 100, "bytes_per_number": 4, "ridge": 10}
+    yield {"num_hiddens": 4 * rng.randint(16, 20), "bytes_per_number": 2, "ridge": rng.randint(45, 60)}
+    yield {"num_hiddens": 246, "bytes_per_number": 2, "ridge": 123}
+    for width in (4, 2):
+        ridge = rng.randint(30, 60)
+        num_hiddens = round(width * ridge * rng.uniform(2.2, 2.8))
+        while width * ridge * num_hiddens % (num_hiddens - width * ridge) == 0:
+            num_hiddens += 1
+        yield {"num_hiddens": num_hiddens, "bytes_per_number": width, "ridge": ridge}
+
+
+def _batch(num_hiddens: int, needed: float, activations: int = 2) -> float | None:
+    """B where 2 / (1 / B + activations / D) is `needed`: the ridge times the bytes of a number."""
+    left = 2 / needed - activations / num_hiddens
+    return 1 / left if left > 0 else None
+
+
+def _up(batch: float | None) -> int | None:
+    return None if batch is None else math.ceil(batch)
+
+
+batch_to_fill = exercise(
+    "batch_to_fill",
+    reference=lambda num_hiddens, bytes_per_number, ridge: _up(_batch(num_hiddens, bytes_per_number * ridge)),
+    cases=_machines,
 )

@@ -1,4 +1,7 @@
-"""Chapter 25: what a step reads, a room that grows, and pages."""
+"""Chapter 25: what a step reads, a room that grows, and pages.
+
+Keys in eight bits, and keys that are turned once.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,14 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ._exercise import Case, Exercise, Mistake
+from mhalib.attention import rotate
+
+from ._exercise import Case
 from ._inputs import apart, draw, own_sizes
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
+
 
 _NAMES = "num_weights num_layers num_heads num_kv_heads head_dim num_tokens batch_size bytes_per_number".split()
 
@@ -31,82 +40,10 @@ def _read(
     return (num_weights + 2 * batch_size * num_tokens * num_layers * g * d) * num_bytes
 
 
-step_bytes = Exercise(
+step_bytes = exercise(
     "step_bytes",
-    chapter=25,
-    title="count what a step reads",
     reference=_read,
     cases=_models,
-    verified="four models and batches: the weights once, and the keys and values of every text.",
-    mistakes=[
-        Mistake(
-            "every head",
-            "you counted keys and values for all h heads. Heads that share a key read the same one: only "
-            "`num_kv_heads` are stored.",
-            lambda w, layers, h, g, d, n, b, num_bytes: _read(w, layers, h, h, d, n, b, num_bytes),
-        ),
-        Mistake(
-            "a group's heads",
-            "you counted h / g keys and values in a layer. That is how many heads share one; there are g.",
-            lambda w, layers, h, g, d, n, b, num_bytes: _read(w, layers, h, h // g, d, n, b, num_bytes),
-        ),
-        Mistake(
-            "one shared head",
-            "you counted one key and one value in a layer, as in multi-query attention. Here there are `num_kv_heads`.",
-            lambda w, layers, h, g, d, n, b, num_bytes: _read(w, layers, h, 1, d, n, b, num_bytes),
-        ),
-        Mistake(
-            "weights for each text",
-            "you counted the weights once for each text. All texts of a batch are multiplied by them in one go: a step "
-            "reads the weights once. That is what a batch is for.",
-            lambda w, layers, h, g, d, n, b, num_bytes: b * _read(w, layers, h, g, d, n, 1, num_bytes),
-        ),
-        Mistake(
-            "one text's cache",
-            "you counted the cache of one text. Each text of the batch has keys and values of its own.",
-            lambda w, layers, h, g, d, n, b, num_bytes: _read(w, layers, h, g, d, n, 1, num_bytes),
-        ),
-        Mistake(
-            "keys only",
-            "you counted keys and no values. Each key has a value beside it.",
-            lambda w, layers, h, g, d, n, b, num_bytes: (w + b * n * layers * g * d) * num_bytes,
-        ),
-        Mistake(
-            "one layer's cache",
-            "you counted the cache of one layer. Each layer has one.",
-            lambda w, layers, h, g, d, n, b, num_bytes: _read(w, 1, h, g, d, n, b, num_bytes),
-        ),
-        Mistake(
-            "weights of each layer",
-            "you multiplied the weights by the number of layers. `num_weights` counts those of all layers together.",
-            lambda w, layers, h, g, d, n, b, num_bytes: _read(w * layers, layers, h, g, d, n, b, num_bytes),
-        ),
-        Mistake(
-            "one token",
-            "you counted what one token leaves. A step reads the keys and values of all `num_tokens`.",
-            lambda w, layers, h, g, d, n, b, num_bytes: _read(w, layers, h, g, d, 1, b, num_bytes),
-        ),
-        Mistake(
-            "cache alone",
-            "you counted the caches alone. A step also reads all weights.",
-            lambda w, layers, h, g, d, n, b, num_bytes: _read(0, layers, h, g, d, n, b, num_bytes),
-        ),
-        Mistake(
-            "weights alone",
-            "you counted the weights alone. A step also reads the keys and values of all texts.",
-            lambda w, layers, h, g, d, n, b, num_bytes: w * num_bytes,
-        ),
-        Mistake(
-            "numbers, not bytes",
-            "these are numbers, not bytes. Each has `bytes_per_number` bytes.",
-            lambda w, layers, h, g, d, n, b, num_bytes: _read(w, layers, h, g, d, n, b, 1),
-        ),
-        Mistake(
-            "weights in numbers",
-            "you counted the cache in bytes and the weights in numbers. Weights have `bytes_per_number` bytes, too.",
-            lambda w, layers, h, g, d, n, b, num_bytes: w + _read(0, layers, h, g, d, n, b, num_bytes),
-        ),
-    ],
 )
 
 
@@ -147,73 +84,10 @@ def _at_the_front(room: Tensor, length: int, k: Tensor) -> Tensor:
     return new
 
 
-grown = Exercise(
+grown = exercise(
     "grown",
-    chapter=25,
-    given="nothing mended",
-    title="mend a room that grows",
     reference=_grown,
     cases=_rooms,
-    verified="five rooms, with and without space for the new tokens: none moves while it has space.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "nothing mended",
-            "the room is as large as what it holds, so it is full again: every step makes a new one and copies all "
-            "tokens, N (N - 1) / 2 of them for a text of N. Keep the room while the new tokens fit, and double it when "
-            "they do not.",
-            lambda room, length, k: torch.cat([room[:, :, :length], k], 2),
-        ),
-        Mistake(
-            "just large enough",
-            "the room grows only as much as the new tokens need, so the next step copies all tokens again. Double it.",
-            lambda room, length, k: _moved(room, length, k, room.shape[2]),
-        ),
-        Mistake(
-            "doubled each time",
-            "you doubled the room although the new tokens fitted. It moves, and copies, at every step, and soon fills "
-            "the memory. Move only when it is full.",
-            lambda room, length, k: _moved(room, length, k, 2 * room.shape[2]),
-        ),
-        Mistake(
-            "twice what is needed",
-            "the new room has twice the size that is needed now. It should have twice the size of the old one, or what "
-            "is needed, whichever is more.",
-            lambda room, length, k: _moved(
-                room,
-                length,
-                k,
-                room.shape[2] if length + k.shape[2] <= room.shape[2] else 2 * (length + k.shape[2]),
-            ),
-        ),
-        Mistake(
-            "doubled until it fits",
-            "you doubled the room until the new tokens fitted. Where twice the room is too small, what is needed is "
-            "enough.",
-            lambda room, length, k: _moved(
-                room,
-                length,
-                k,
-                next(s for s in (room.shape[2] * 2**i for i in range(9)) if s >= length + k.shape[2]),
-            ),
-        ),
-        Mistake(
-            "behind the room",
-            "you put the new tokens behind the room, not behind the tokens: between them is a hole of zeros, which a "
-            "query would attend to. `length` says where the free space begins.",
-            lambda room, length, k: torch.cat([room, k], 2),
-        ),
-        Mistake(
-            "old tokens lost",
-            "the larger room has the new tokens, but not the old ones. Copy those, too: once, when it moves.",
-            _lost,
-        ),
-        Mistake(
-            "at the front",
-            "you wrote the new tokens over the first ones. They belong behind the `length` tokens that are there.",
-            _at_the_front,
-        ),
-    ],
 )
 
 
@@ -237,55 +111,70 @@ def _text(pages: Tensor, table: list[int], length: int) -> Tensor:
     return pages[table].transpose(0, 1).flatten(1, 2)[:, :length]
 
 
-read_pages = Exercise(
+read_pages = exercise(
     "read_pages",
-    chapter=25,
-    title="read a text from its pages",
     reference=_text,
     cases=_pools,
-    verified="four pools; the pages are in the order of the table, and the text ends where it ends.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "first pages",
-            "you read the first pages of the memory. Others' texts may be there: `table` lists this text's pages.",
-            lambda pages, table, length: _text(pages, list(range(len(table))), length),
-        ),
-        Mistake(
-            "order of the memory",
-            "these are the right pages, in the order in which they are in memory. The tokens are in the order of "
-            "`table`.",
-            lambda pages, table, length: _text(pages, sorted(table), length),
-        ),
-        Mistake(
-            "order reversed",
-            "you read the table backwards. Its first page has the first tokens.",
-            lambda pages, table, length: _text(pages, table[::-1], length),
-        ),
-        Mistake(
-            "whole pages",
-            "you kept what is behind the last token of the last page. It is left over from another text, and a query "
-            "would attend to it: cut at `length`.",
-            lambda pages, table, length: _text(pages, table, len(table) * pages.shape[2]),
-        ),
-        Mistake(
-            "heads mixed",
-            "you reshaped pages and heads without moving the axis of the pages first, so a head gets tokens of other "
-            "heads. The shape is right: first (h, pages, page, d), then join the two in the middle.",
-            lambda pages, table, length: pages[table].reshape(
-                pages.shape[1], len(table) * pages.shape[2], pages.shape[3]
-            )[:, :length],
-        ),
-        Mistake(
-            "tokens of pages by turns",
-            "you joined (h, page, pages, d): the first tokens of all pages come first, then the second ones. Put the "
-            "axis of the pages before that of their tokens.",
-            lambda pages, table, length: pages[table].permute(1, 2, 0, 3).flatten(1, 2)[:, :length],
-        ),
-        Mistake(
-            "last page only",
-            "this is the last page alone. The text is in all pages of the table.",
-            lambda pages, table, length: pages[table[-1]],
-        ),
-    ],
+)
+
+
+def _keys(rng: random.Random) -> Iterator[Case]:
+    """Tokens and heads of different sizes, and the largest number of a key often negative."""
+    yield {"k": torch.tensor([[[[1.0, -2.54], [0.5, 0.2]]]])}
+    for drawn in apart(rng, 4, largest=8):
+        k = draw(rng, *drawn)
+        for axis in range(3):
+            shape = [1] * 4
+            shape[axis] = k.shape[axis]
+            k = k * (2.0 ** (torch.arange(k.shape[axis]) % 3)).view(shape)
+        yield {"k": k - 0.3 * k.abs().amax(-1, keepdim=True)}
+
+
+def _rounded(
+    k: Tensor, dims: int | tuple[int, ...] = -1, most: float = 127, way: str = "round"
+) -> tuple[Tensor, Tensor]:
+    scales = k.abs().amax(dims, keepdim=True) / most
+    quotients = k / scales
+    codes = {"round": quotients.round, "cut": quotients.trunc, "down": quotients.floor}[way]()
+    return codes.to(torch.int8), scales
+
+
+def _signed(k: Tensor) -> tuple[Tensor, Tensor]:
+    scales = k.amax(-1, keepdim=True) / 127
+    return (k / scales).round().clamp(-127, 127).to(torch.int8), scales
+
+
+rounded_keys = exercise(
+    "rounded_keys",
+    reference=_rounded,
+    cases=_keys,
+)
+
+
+def _steps(rng: random.Random) -> Iterator[Case]:
+    """Several new tokens, one, and several behind few."""
+    one = torch.tensor([[[[1.0, 0.0]]]])
+    yield {"q": one, "k": torch.tensor([[[[0.0, 1.0]]]]), "held": torch.cat([one, one], 2)}
+    lengths = ((2, 7, 4), (1, 9, 8), (3, 5, 16))
+    for (num_new, num_held, head_dim), drawn in zip(lengths, apart(rng, 2, smallest=11, largest=15), strict=True):
+        batch_size, num_heads = drawn
+        q, k = (draw(rng, batch_size, num_heads, num_new, head_dim) for _ in range(2))
+        yield {"q": q, "k": k, "held": draw(rng, batch_size, num_heads, num_held, head_dim)}
+
+
+def _scores(
+    q: Tensor, k: Tensor, held: Tensor, *, query: int | None = None, key: int | None = None, old: bool = False
+) -> Tensor:
+    start = held.shape[2]
+    if old:
+        held = rotate(held)
+    keys = torch.cat([held, rotate(k, start=start if key is None else key)], 2)
+    return rotate(q, start=start if query is None else query) @ keys.mT
+
+
+mended_rotary_step = exercise(
+    "mended_rotary_step",
+    reference=_scores,
+    cases=_steps,
+    switches=_scores,
 )

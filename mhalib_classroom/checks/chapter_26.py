@@ -1,4 +1,7 @@
-"""Chapter 26: a softmax in one pass, and its halves merged."""
+"""Chapter 26: a softmax in one pass, and its halves merged.
+
+Attention in tiles, mended, differentiated and skipped.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ._exercise import Case, Exercise, Mistake
+from ._exercise import Case
 from ._inputs import apart, draw
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
 
 
 def _running(rng: random.Random) -> Iterator[Case]:
@@ -72,74 +78,10 @@ def _both_corrected(largest: Tensor, total: Tensor, scores: Tensor) -> tuple[Ten
     return new, (largest - base).exp() * (total + (scores - base[:, None]).exp().sum(-1))
 
 
-updated = Exercise(
+updated = exercise(
     "updated",
-    chapter=26,
-    title="take in one more tile",
     reference=_updated,
     cases=_running,
-    verified="four tiles, also for queries that have seen nothing yet, and with keys that are hidden.",
-    parts=("largest", "total"),
-    points=2,
-    mistakes=[
-        Mistake(
-            "NaN for an empty row",
-            "a query that has seen no key gets NaN: its largest score is still -inf, and -inf - (-inf) is NaN. There, "
-            "subtract another number, 0 for example.",
-            _with_nan,
-        ),
-        Mistake(
-            "NaN replaced",
-            "you replaced NaN by a number after it had arisen. A query that has seen nothing should keep a total of 0, "
-            "and yours does not. Subtract 0 instead of -inf, and no NaN arises.",
-            lambda largest, total, scores: tuple(
-                part.nan_to_num(1.0, neginf=-math.inf) for part in _with_nan(largest, total, scores)
-            ),
-        ),
-        Mistake(
-            "total not corrected",
-            "the old total was made with the old largest score. When that rises, multiply the total by "
-            "exp(old - new) before you add.",
-            _not_corrected,
-        ),
-        Mistake(
-            "correction upside down",
-            "you multiplied by exp(new - old), which makes old terms larger. When the largest score rises, they count "
-            "less: exp(old - new).",
-            _upside_down,
-        ),
-        Mistake(
-            "new terms corrected, too",
-            "you corrected the new terms as well. They are made with the new largest score already.",
-            _both_corrected,
-        ),
-        Mistake(
-            "the tile's own largest",
-            "you forgot the largest score of the tiles before. Take the maximum of both.",
-            _own_largest,
-        ),
-        Mistake(
-            "one largest for all queries",
-            "you took one largest score of the whole tile. Each query has its own: take it over the keys only.",
-            _all_rows,
-        ),
-        Mistake(
-            "starts at 0",
-            "your largest score is never below 0. Where all scores are negative, that is too large, and with scores of "
-            "-200 every term is 0. Begin with -inf.",
-            _from_zero,
-        ),
-        Mistake(
-            "nothing subtracted",
-            "you added exp(score) itself. It is right on paper and overflows for large scores: subtract the largest.",
-            lambda largest, total, scores: (torch.maximum(largest, scores.amax(-1)), total + scores.exp().sum(-1)),
-        ),
-        Mistake(
-            "old terms forgotten",
-            "the result holds this tile only. Add the old total, corrected.",
-            lambda largest, total, scores: _updated(largest, torch.zeros_like(total), scores),
-        ),
-    ],
 )
 
 
@@ -183,69 +125,129 @@ def _merged_with_nan(first: Tensor, first_lse: Tensor, second: Tensor, second_ls
     return one * first + two * second, lse
 
 
-merged = Exercise(
+merged = exercise(
     "merged",
-    chapter=26,
-    title="merge two halves of the keys",
     reference=_merged,
     cases=_halves,
-    verified="four pairs of halves, also with a log-sum-exp of 200, and for queries that saw nothing in one or both.",
-    parts=("output", "lse"),
-    points=2,
-    mistakes=[
-        Mistake(
-            "plain mean",
-            "you gave both halves the same weight. A half counts as much as the sum of its exponentials, exp(lse).",
-            lambda first, first_lse, second, second_lse: (
-                (first + second) / 2,
-                torch.logaddexp(first_lse, second_lse),
-            ),
-        ),
-        Mistake(
-            "sum",
-            "you added the two outputs. Each is an average already: weigh them by exp(lse), and divide by the sum.",
-            lambda first, first_lse, second, second_lse: (first + second, torch.logaddexp(first_lse, second_lse)),
-        ),
-        Mistake(
-            "halves exchanged",
-            "each half got the weight of the other.",
-            lambda first, first_lse, second, second_lse: _merged(second, first_lse, first, second_lse),
-        ),
-        Mistake(
-            "overflow",
-            "you computed exp(lse) without subtracting the larger one, and exp(200) is infinite. Only the difference "
-            "of the two matters.",
-            _merged_naively,
-        ),
-        Mistake(
-            "NaN where both are empty",
-            "a query that saw nothing in either half gets NaN: -inf - (-inf). Give it 0, with a log-sum-exp of -inf.",
-            _merged_with_nan,
-        ),
-        Mistake(
-            "log-sum-exps added",
-            "the output is right, but you added the two logarithms. That multiplies the sums; add the exponentials.",
-            lambda first, first_lse, second, second_lse: (
-                _merged(first, first_lse, second, second_lse)[0],
-                first_lse + second_lse,
-            ),
-        ),
-        Mistake(
-            "larger log-sum-exp",
-            "the output is right, but your log-sum-exp is the larger one. Both count: take the logarithm of their sum.",
-            lambda first, first_lse, second, second_lse: (
-                _merged(first, first_lse, second, second_lse)[0],
-                torch.maximum(first_lse, second_lse),
-            ),
-        ),
-        Mistake(
-            "not divided",
-            "the weights of the two halves do not sum to 1: divide by the sum of the two exponentials.",
-            lambda first, first_lse, second, second_lse: (
-                (first_lse - torch.maximum(first_lse, second_lse)).exp().nan_to_num(0.0)[:, None] * first
-                + (second_lse - torch.maximum(first_lse, second_lse)).exp().nan_to_num(0.0)[:, None] * second,
-                torch.logaddexp(first_lse, second_lse),
-            ),
-        ),
-    ],
+)
+
+
+def _rows(rng: random.Random) -> Iterator[Case]:
+    values = torch.tensor([[1.0], [2.0], [4.0]])
+    yield {"scores": torch.tensor([[0.0, 1.0, 2.0]]), "values": values, "size": 2}
+    drawn = apart(rng, 3, of=lambda Q, d_v, size: [Q, d_v, size, 3 * size + 1])
+    for far, (num_queries, d_v, size) in zip((0.0, -200.0, 0.0), drawn, strict=True):
+        num_kvpairs = 3 * size + 1  # the last tile is not full
+        rising = torch.arange(num_kvpairs) / size
+        scores = draw(rng, num_queries, num_kvpairs) + rising + far
+        scores[0, 0] += far  # in one tile, a score far below all others
+        yield {
+            "scores": scores,
+            "values": draw(rng, num_kvpairs, d_v),
+            "size": size,
+        }
+
+
+def _one_pass(
+    scores: Tensor,
+    values: Tensor,
+    size: int,
+    *,
+    start: float = -math.inf,
+    correct_found: bool = True,
+    correct_total: bool = True,
+    sign: int = 1,
+    divide_by: str = "",
+    last_tile: bool = True,
+    divide: bool = True,
+) -> Tensor:
+    """The loop, with one thing changed."""
+    num_queries, num_kvpairs = scores.shape
+    largest, total = torch.full((num_queries, 1), start), torch.zeros(num_queries, 1)
+    found = torch.zeros(num_queries, values.shape[1])
+    for begin in range(0, num_kvpairs if last_tile else num_kvpairs - size + 1, size):
+        tile = scores[:, begin : begin + size]
+        new = torch.maximum(largest, tile.amax(-1, keepdim=True))
+        correction = (sign * (largest - new)).exp() if begin else torch.zeros_like(new)
+        terms = (tile - new).exp()
+        total = (correction if correct_total else 1) * total + terms.sum(-1, keepdim=True)
+        part = terms @ values[begin : begin + size]
+        found = (correction if correct_found else 1) * found
+        found = found + (part / terms.sum(-1, keepdim=True) if divide_by == "tile" else part)
+        found = found / total if divide_by == "total" else found
+        largest = new
+    return found / total if divide and not divide_by else found
+
+
+mended_pass = exercise(
+    "mended_pass",
+    reference=lambda scores, values, size: scores.softmax(-1) @ values,
+    cases=_rows,
+    switches=_one_pass,
+)
+
+
+def _passes(rng: random.Random) -> Iterator[Case]:
+    weights, values = torch.tensor([[0.25, 0.75]]), torch.tensor([[4.0], [0.0]])
+    yield {"weights": weights, "values": values, "output": weights @ values, "grad": torch.tensor([[2.0]])}
+    for num_queries, num_kvpairs, d_v in apart(rng, 3, smallest=3):
+        weights, values = draw(rng, num_queries, num_kvpairs).softmax(-1), draw(rng, num_kvpairs, d_v)
+        grad = draw(rng, num_queries, d_v)
+        yield {"weights": weights, "values": values, "output": weights @ values, "grad": grad}
+
+
+def _gradient(weights: Tensor, values: Tensor, output: Tensor, grad: Tensor) -> Tensor:
+    return weights * (grad @ values.T - (grad * output).sum(-1, keepdim=True))
+
+
+score_gradient = exercise(
+    "score_gradient",
+    reference=_gradient,
+    cases=_passes,
+)
+
+
+def _grids(rng: random.Random) -> Iterator[Case]:
+    yield {"num_queries": 7, "num_kvpairs": 6, "rows": 4, "cols": 2}
+    drawn: list[list[int]] = []
+    while [rows > cols for rows, cols in drawn] != [True, False, True]:
+        drawn = apart(rng, 2, of=lambda rows, cols: [rows, cols, 3 * rows + 1, 4 * rows + cols + 1])
+    for rows, cols in drawn:
+        num_queries = 3 * rows + 1
+        yield {"num_queries": num_queries, "num_kvpairs": num_queries + rows + cols, "rows": rows, "cols": cols}
+
+
+def _grid(num_queries: int, num_kvpairs: int, rows: int, cols: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """First and last queries of the blocks, (n, 1), and first and last keys, (m,)."""
+    first_query, first_key = torch.arange(0, num_queries, rows)[:, None], torch.arange(0, num_kvpairs, cols)
+    last_query = (first_query + rows).clamp(max=num_queries) - 1
+    return first_query, last_query, first_key, (first_key + cols).clamp(max=num_kvpairs) - 1
+
+
+def _needed(num_queries: int, num_kvpairs: int, rows: int, cols: int) -> Tensor:
+    _, last_query, first_key, _ = _grid(num_queries, num_kvpairs, rows, cols)
+    return first_key <= last_query
+
+
+def _by(rule: str, num_queries: int, num_kvpairs: int, rows: int, cols: int) -> Tensor:
+    first_query, last_query, first_key, last_key = _grid(num_queries, num_kvpairs, rows, cols)
+    if rule == "first query":
+        return first_key <= first_query
+    if rule == "full tiles":
+        return last_key <= first_query
+    if rule == "last key":
+        return last_key <= last_query
+    if rule == "strict":
+        return first_key < last_query
+    if rule == "one more":
+        return first_key <= last_query + 1
+    if rule == "past the end":
+        return first_key <= first_query + rows - 1
+    return torch.arange(len(first_key)) <= torch.arange(len(first_query))[:, None]
+
+
+needed_tiles = exercise(
+    "needed_tiles",
+    reference=_needed,
+    cases=_grids,
 )

@@ -1,4 +1,7 @@
-"""Chapter 27: queries and keys that are normalised, gradients that are clipped, rates that rise and fall."""
+"""Chapter 27: queries and keys that are normalised, gradients that are clipped, rates that rise and fall.
+
+The scale of a loss, and gradients that come with it.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,12 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from ._exercise import Case, Exercise, Mistake
+from ._exercise import Case
 from ._inputs import apart, draw, own_sizes
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
+
 
 Gradients = list[Tensor]
 
@@ -35,70 +42,10 @@ def _scored(q: Tensor, k: Tensor) -> Tensor:
     return q @ k.mT / math.sqrt(q.shape[-1])
 
 
-normed_scores = Exercise(
+normed_scores = exercise(
     "normed_scores",
-    chapter=27,
-    title="normalise queries and keys in each head",
     reference=lambda q, k: _scored(_rms(q), _rms(k)),
     cases=_heads,
-    verified="four sets of heads; the d channels of each query and key have root mean square 1 before the product.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "over all heads",
-            "you took the root mean square over the channels of all heads together. Each head's d channels are "
-            "normalised alone, or one loud head silences the others.",
-            lambda q, k: _scored(_rms(q, (0, -1)), _rms(k, (0, -1))),
-        ),
-        Mistake(
-            "over the tokens",
-            "you took the root mean square over the tokens, channel by channel. A query is normalised over its own "
-            "channels, the last axis, whatever the other tokens are.",
-            lambda q, k: _scored(_rms(q, -2), _rms(k, -2)),
-        ),
-        Mistake(
-            "only queries",
-            "you normalised the queries only. A key that grows makes scores grow, too.",
-            lambda q, k: _scored(_rms(q), k),
-        ),
-        Mistake(
-            "only keys",
-            "you normalised the keys only. A query that grows makes scores grow, too.",
-            lambda q, k: _scored(q, _rms(k)),
-        ),
-        Mistake(
-            "unit length",
-            "you divided by the length, so each query has length 1, not √d: your scores are d times too small, and no "
-            "head can look sharply. Divide by the root of the MEAN of the squares.",
-            lambda q, k: _scored(q / q.norm(dim=-1, keepdim=True), k / k.norm(dim=-1, keepdim=True)),
-        ),
-        Mistake(
-            "no root",
-            "you divided by the mean square, not by its root.",
-            lambda q, k: _scored(q / q.pow(2).mean(-1, keepdim=True), k / k.pow(2).mean(-1, keepdim=True)),
-        ),
-        Mistake(
-            "not scaled",
-            "the products are not divided by √d. Then they reach d, and not √d, in size.",
-            lambda q, k: _rms(q) @ _rms(k).mT,
-        ),
-        Mistake(
-            "scores normalised",
-            "you normalised the scores, over the keys. Normalise queries and keys, before their product.",
-            lambda q, k: _rms(_scored(q, k)),
-        ),
-        Mistake(
-            "layer norm",
-            "you subtracted the mean, too. That is layer norm, as in ViT-22B; here only the root mean square is asked "
-            "for.",
-            lambda q, k: _scored(_rms(q - q.mean(-1, keepdim=True)), _rms(k - k.mean(-1, keepdim=True))),
-        ),
-        Mistake(
-            "not normalised",
-            "these are the scores without any norm.",
-            _scored,
-        ),
-    ],
 )
 
 
@@ -134,74 +81,10 @@ def _alone(gradients: Gradients, max_norm: float) -> Gradients:
     return [_clipped([gradient], max_norm)[0] for gradient in gradients]
 
 
-clipped = Exercise(
+clipped = exercise(
     "clipped",
-    chapter=27,
-    given="each parameter alone",
-    title="clip the gradient of a model",
     reference=_clipped,
     cases=_gradients,
-    verified="four models: one factor for all parameters, and none where the gradient is small enough.",
-    points=1,
-    mistakes=[
-        Mistake(
-            "each parameter alone",
-            "you clipped the gradient of each parameter by itself. That changes the direction of the step: a parameter "
-            "with a large gradient is shortened, its neighbour is not. Take one norm of all, and one factor.",
-            _alone,
-        ),
-        Mistake(
-            "each number alone",
-            "you clamped each number to [-max_norm, max_norm]. That changes the direction of the step. Multiply all "
-            "numbers by one factor.",
-            lambda gradients, max_norm: [gradient.clamp(-max_norm, max_norm) for gradient in gradients],
-        ),
-        Mistake(
-            "always to max_norm",
-            "you scaled every gradient to the norm max_norm, small ones too. A gradient that is small enough stays as "
-            "it is: the factor is 1 at most.",
-            _times(lambda gradients, max_norm: max_norm / _norm(gradients)),
-        ),
-        Mistake(
-            "small ones only",
-            "you scaled up the small gradients, and left the large ones alone. The factor is 1 at MOST.",
-            _times(lambda gradients, max_norm: max(1.0, max_norm / _norm(gradients))),
-        ),
-        Mistake(
-            "norms added",
-            "you added the norms of the parameters. The norm of all numbers together is the root of the sum of all "
-            "squares.",
-            _times(
-                lambda gradients, max_norm: min(1.0, max_norm / sum(float(gradient.norm()) for gradient in gradients))
-            ),
-        ),
-        Mistake(
-            "no root",
-            "you compared the sum of the squares with max_norm. Take its root.",
-            _times(lambda gradients, max_norm: min(1.0, max_norm / _norm(gradients) ** 2)),
-        ),
-        Mistake(
-            "largest norm",
-            "you took the largest norm of a parameter. The norm is that of all numbers together.",
-            _times(
-                lambda gradients, max_norm: min(1.0, max_norm / max(float(gradient.norm()) for gradient in gradients))
-            ),
-        ),
-        Mistake(
-            "largest number",
-            "you took the largest number for the norm. The norm is the root of the sum of all squares.",
-            _times(
-                lambda gradients, max_norm: min(
-                    1.0, max_norm / max(float(gradient.abs().max()) for gradient in gradients)
-                )
-            ),
-        ),
-        Mistake(
-            "not clipped",
-            "large gradients came back as they were.",
-            lambda gradients, max_norm: [gradient.clone() for gradient in gradients],
-        ),
-    ],
 )
 
 
@@ -221,73 +104,81 @@ def _rate(step: int, steps: int, warm_up: int, max_lr: float) -> float:
     return max_lr * (steps - step) / (steps - warm_up + 1)
 
 
-rate_at = Exercise(
+rate_at = exercise(
     "rate_at",
-    chapter=27,
-    title="a learning rate that rises and falls",
     reference=_rate,
     cases=_steps,
-    verified="six steps of two trainings: the first step already learns, step warm_up - 1 has the full rate, "
-    "and the last step is not wasted.",
-    points=1,
-    mistakes=[
-        Mistake(
-            "begins with 0",
-            "your first step has rate 0, so nothing is learned in it, and the full rate comes one step late. Steps "
-            "count from 0: step t is number t + 1.",
-            lambda step, steps, warm_up, max_lr: (
-                max_lr * step / warm_up if step < warm_up else max_lr * (steps - step) / (steps - warm_up)
-            ),
-        ),
-        Mistake(
-            "begins with 0, falls as asked",
-            "your first step has rate 0, so nothing is learned in it. Steps count from 0: step t is number t + 1.",
-            lambda step, steps, warm_up, max_lr: (
-                max_lr * step / warm_up if step < warm_up else _rate(step, steps, warm_up, max_lr)
-            ),
-        ),
-        Mistake(
-            "twice the full rate",
-            "the first step of the fall has the full rate once more. It has had it in the step before: let the fall "
-            "begin at once.",
-            lambda step, steps, warm_up, max_lr: (
-                _rate(step, steps, warm_up, max_lr) if step < warm_up else max_lr * (steps - step) / (steps - warm_up)
-            ),
-        ),
-        Mistake(
-            "ends with 0",
-            "your last step has rate 0: it is wasted. The rate would be 0 in step `steps`, which there is not.",
-            lambda step, steps, warm_up, max_lr: (
-                _rate(step, steps, warm_up, max_lr)
-                if step < warm_up
-                else max_lr * (steps - 1 - step) / (steps - warm_up)
-            ),
-        ),
-        Mistake(
-            "never falls",
-            "after the rise, your rate stays where it is. It falls in equal steps.",
-            lambda step, steps, warm_up, max_lr: max_lr * min(1.0, (step + 1) / warm_up),
-        ),
-        Mistake(
-            "no rise",
-            "your rate begins at its largest value and falls. The first warm_up steps rise.",
-            lambda step, steps, warm_up, max_lr: max_lr * (steps - step) / steps,
-        ),
-        Mistake(
-            "both at once",
-            "you multiplied the rise by a fall that begins at step 0, as this chapter's own program does. Here the "
-            "full rate is reached: the fall begins after the rise.",
-            lambda step, steps, warm_up, max_lr: max_lr * min(1.0, (step + 1) / warm_up) * (1 - step / steps),
-        ),
-        Mistake(
-            "warm_up as a share",
-            "you took warm_up for a share of the steps. It counts steps.",
-            lambda step, steps, warm_up, max_lr: max_lr * min(1.0, (step + 1) / (warm_up * steps)),
-        ),
-        Mistake(
-            "share of the rate",
-            "you returned a share of the largest rate. Multiply by max_lr.",
-            lambda step, steps, warm_up, max_lr: _rate(step, steps, warm_up, 1.0),
-        ),
-    ],
+)
+
+
+Told = tuple[float, int]  # a scale, and how many good steps in a row it has had
+
+
+@own_sizes("states of one training: one interval")
+def _states(rng: random.Random) -> Iterator[Case]:
+    """An overflow with good steps behind it, a step as always, the last before a rise, one after it should have been,
+    and an overflow when a rise was due."""
+    yield {"scale": 8.0, "good_steps": 2, "is_finite": False, "interval": 5}
+    interval = rng.randint(6, 12)
+    scale = 2.0 ** rng.randint(5, 16)
+    for good_steps, is_finite in ((rng.randint(1, 3), True), (interval - 1, True), (interval - 2, True)):
+        yield {"scale": scale, "good_steps": good_steps, "is_finite": is_finite, "interval": interval}
+    yield {"scale": 1.0, "good_steps": interval - 1, "is_finite": False, "interval": interval}
+
+
+def _next(scale: float, good_steps: int, is_finite: bool, interval: int) -> Told:
+    if not is_finite:
+        return scale / 2, 0
+    if good_steps + 1 == interval:
+        return scale * 2, 0
+    return scale, good_steps + 1
+
+
+def _never_lowered(scale: float, good_steps: int, is_finite: bool, interval: int) -> Told:
+    return _next(scale, good_steps, True, interval) if is_finite else (scale, 0)
+
+
+def _goes_on_counting(scale: float, good_steps: int, is_finite: bool, interval: int) -> Told:
+    return _next(scale, good_steps, True, interval) if is_finite else (scale / 2, good_steps)
+
+
+def _keeps_count_when_raised(scale: float, good_steps: int, is_finite: bool, interval: int) -> Told:
+    found, count = _next(scale, good_steps, is_finite, interval)
+    return (found, good_steps + 1) if is_finite else (found, count)
+
+
+next_scale = exercise(
+    "next_scale",
+    reference=_next,
+    cases=_states,
+)
+
+
+def _scaled(rng: random.Random) -> Iterator[Case]:
+    """A small one that is larger than max_norm when scaled, a large one, a tiny one, and one that overflowed."""
+    yield {"scaled": torch.tensor([1.5, 2.0]), "scale": 8.0, "max_norm": 1.0}
+    norms_and_exponents = [(rng.uniform(0.2, 0.8), 10), (rng.uniform(3.0, 6.0), 4), (rng.uniform(0.1, 0.2), 2)]
+    *drawn, last = apart(rng, 2, 4)
+    for (norm, exponent), shape in zip(norms_and_exponents, drawn, strict=True):
+        gradient = draw(rng, *shape)
+        scale = 2.0**exponent
+        yield {"scaled": gradient * norm / gradient.norm() * scale, "scale": scale, "max_norm": 1.0}
+    broken = draw(rng, *last)
+    broken[1, 1] = rng.choice((math.inf, -math.inf))
+    yield {"scaled": broken, "scale": 64.0, "max_norm": 1.0}
+
+
+def _clip(gradient: Tensor, max_norm: float) -> Tensor:
+    return gradient * min(1.0, max_norm / float(gradient.norm()))
+
+
+def _or_zero(gradient: Tensor, changed: Tensor) -> Tensor:
+    """What becomes of a gradient, and zeros for one that overflowed."""
+    return changed if gradient.isfinite().all() else torch.zeros_like(gradient)
+
+
+mended_update = exercise(
+    "mended_update",
+    reference=lambda scaled, scale, max_norm: _or_zero(scaled, _clip(scaled / scale, max_norm)),
+    cases=_scaled,
 )

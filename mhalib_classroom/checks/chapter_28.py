@@ -1,4 +1,7 @@
-"""Chapter 28: which rows, columns and keys a process holds, and what the one sum makes of the parts."""
+"""Chapter 28: which rows, columns and keys a process holds, and what the one sum makes of the parts.
+
+The gradient of a batch that is dealt out, and what a sum over the processes sends.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ._exercise import Case, Exercise, Mistake
+from ._exercise import Case
 from ._inputs import apart, draw, own_sizes
+from ._markdown import exercises_of
 
-Parts = tuple[Tensor, Tensor]
+exercise = exercises_of(globals())
 
 
 def _shares(rng: random.Random) -> Iterator[Case]:
@@ -40,73 +44,10 @@ def _dealt(rows: Tensor, num_heads: int, num_ranks: int, rank: int) -> Tensor:
     return rows.unflatten(0, (num_heads, -1))[rank::num_ranks].flatten(0, 1)
 
 
-own_weights = Exercise(
+own_weights = exercise(
     "own_weights",
-    chapter=28,
-    title="the weights that a process holds",
     reference=lambda W_q, W_o, num_heads, num_ranks, rank: (_own(W_q, num_ranks, rank), _own(W_o.T, num_ranks, rank).T),
     cases=_shares,
-    parts=("rows of W_q", "columns of W_o"),
-    verified="four layers on two to four processes; neighbouring heads, rows of W_q, columns of W_o.",
-    mistakes=[
-        Mistake(
-            "rows of W_o",
-            "you took rows of W_o. A row of W_o belongs to one number of the output, and reads all heads. What belongs "
-            "to a head are columns.",
-            lambda W_q, W_o, num_heads, num_ranks, rank: (
-                _own(W_q, num_ranks, rank),
-                W_o[rank * len(W_o) // num_ranks : (rank + 1) * len(W_o) // num_ranks],
-            ),
-        ),
-        Mistake(
-            "columns of W_q",
-            "you took columns of W_q. They belong to numbers of the input, which every head reads. What belongs to a "
-            "head are rows.",
-            lambda W_q, W_o, num_heads, num_ranks, rank: (
-                W_q[:, rank * W_q.shape[1] // num_ranks : (rank + 1) * W_q.shape[1] // num_ranks],
-                _own(W_o.T, num_ranks, rank).T,
-            ),
-        ),
-        Mistake(
-            "heads dealt out",
-            "your process holds every other head, as if heads were dealt out like cards. The sum is the same, but "
-            "heads that share a key come apart. Give a process neighbours.",
-            lambda W_q, W_o, num_heads, num_ranks, rank: (
-                _dealt(W_q, num_heads, num_ranks, rank),
-                _dealt(W_o.T, num_heads, num_ranks, rank).T,
-            ),
-        ),
-        Mistake(
-            "heads of W_q dealt out",
-            "the rows of W_q are those of heads dealt out like cards, the columns of W_o those of neighbours. What a "
-            "head finds then meets the columns of another head.",
-            lambda W_q, W_o, num_heads, num_ranks, rank: (
-                _dealt(W_q, num_heads, num_ranks, rank),
-                _own(W_o.T, num_ranks, rank).T,
-            ),
-        ),
-        Mistake(
-            "rows dealt out",
-            "you dealt out rows, not heads: each process gets a part of every head, and no score is whole.",
-            lambda W_q, W_o, num_heads, num_ranks, rank: (W_q[rank::num_ranks], W_o[:, rank::num_ranks]),
-        ),
-        Mistake(
-            "one head",
-            "your process holds one head, that of its own number. With fewer processes than heads it holds several.",
-            lambda W_q, W_o, num_heads, num_ranks, rank: (
-                _own(W_q, num_heads, rank),
-                _own(W_o.T, num_heads, rank).T,
-            ),
-        ),
-        Mistake(
-            "counted from 1",
-            "processes are counted from 0: yours holds the heads of the process before it.",
-            lambda W_q, W_o, num_heads, num_ranks, rank: (
-                _own(W_q, num_ranks, rank - 1),
-                _own(W_o.T, num_ranks, rank - 1).T,
-            ),
-        ),
-    ],
 )
 
 
@@ -125,54 +66,10 @@ def _sent(found: list[Tensor], columns: list[Tensor]) -> Tensor:
     return torch.stack([x @ w.T for x, w in zip(found, columns, strict=True)])
 
 
-summed_output = Exercise(
+summed_output = exercise(
     "summed_output",
-    chapter=28,
-    given="bias on every process",
-    title="the sum over the processes",
     reference=lambda found, columns, bias: _sent(found, columns).sum(0) + bias,
     cases=_found,
-    verified="four layers on two to five processes; one bias, however many processes there are.",
-    mistakes=[
-        Mistake(
-            "bias on every process",
-            "each process adds the bias before the sum, so the output holds it once for each process. Add it after "
-            "the sum, or on one process alone.",
-            lambda found, columns, bias: (_sent(found, columns) + bias).sum(0),
-        ),
-        Mistake(
-            "no sum",
-            "you returned what the first process has. It lacks what the heads of the others found: sum over the "
-            "processes.",
-            lambda found, columns, bias: _sent(found, columns)[0] + bias,
-        ),
-        Mistake(
-            "mean",
-            "you took the mean over the processes. Gradients of batches are averaged; outputs of heads are summed.",
-            lambda found, columns, bias: _sent(found, columns).mean(0) + bias,
-        ),
-        Mistake(
-            "no bias",
-            "the bias is missing.",
-            lambda found, columns, bias: _sent(found, columns).sum(0),
-        ),
-        Mistake(
-            "part of the bias",
-            "you added the n-th part of the bias once. Add the n-th part on each process, or all of it after the sum.",
-            lambda found, columns, bias: _sent(found, columns).sum(0) + bias / len(found),
-        ),
-        Mistake(
-            "summed before W_o",
-            "you summed what the processes found, and then multiplied. Each process has other columns of W_o: multiply "
-            "first.",
-            lambda found, columns, bias: torch.stack(found).sum(0) @ torch.stack(columns).sum(0).T + bias,
-        ),
-        Mistake(
-            "one process's columns",
-            "you multiplied everything by the columns of the first process. Each process has its own.",
-            lambda found, columns, bias: sum(x @ columns[0].T for x in found) + bias,
-        ),
-    ],
 )
 
 
@@ -199,67 +96,50 @@ def _own_keys(num_heads: int, num_kv_heads: int, num_ranks: int, rank: int) -> l
     return sorted({head * num_kv_heads // num_heads for head in range(rank * each, (rank + 1) * each)})
 
 
-own_keys = Exercise(
+own_keys = exercise(
     "own_keys",
-    chapter=28,
-    title="the keys that a process needs",
     reference=_own_keys,
     cases=_groups,
-    verified="five layers, with fewer keys than processes, as many, and more.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "no copies",
-            "you dealt out the keys without copies, so that some processes have none. With more processes than keys, "
-            "neighbours hold a copy of the same one.",
-            lambda num_heads, num_kv_heads, num_ranks, rank: [
-                key
-                for key in range(num_kv_heads)
-                if rank * max(1, num_kv_heads // num_ranks) <= key < (rank + 1) * max(1, num_kv_heads // num_ranks)
-            ],
-        ),
-        Mistake(
-            "copies by turns",
-            "with more processes than keys you give copies by turns, 0, 1, 0, 1. The heads of a group are neighbours: "
-            "0, 0, 1, 1.",
-            lambda num_heads, num_kv_heads, num_ranks, rank: (
-                [rank % num_kv_heads]
-                if num_ranks > num_kv_heads
-                else _own_keys(num_heads, num_kv_heads, num_ranks, rank)
-            ),
-        ),
-        Mistake(
-            "dealt out",
-            "your process takes every n-th key. Its heads are neighbours, and so are the keys that they use.",
-            lambda num_heads, num_kv_heads, num_ranks, rank: [
-                key for key in range(num_kv_heads) if key % num_ranks == rank % num_kv_heads % num_ranks
-            ],
-        ),
-        Mistake(
-            "all keys",
-            "your process holds all keys. It needs only those that its own heads use.",
-            lambda num_heads, num_kv_heads, num_ranks, rank: list(range(num_kv_heads)),
-        ),
-        Mistake(
-            "heads for keys",
-            "these are the numbers of the process's heads. Several heads share a key: head i uses key i g / h, rounded "
-            "down.",
-            lambda num_heads, num_kv_heads, num_ranks, rank: list(
-                range(rank * num_heads // num_ranks, (rank + 1) * num_heads // num_ranks)
-            ),
-        ),
-        Mistake(
-            "one for each head",
-            "you list a key once for each head that uses it. A process holds it once.",
-            lambda num_heads, num_kv_heads, num_ranks, rank: [
-                head * num_kv_heads // num_heads
-                for head in range(rank * num_heads // num_ranks, (rank + 1) * num_heads // num_ranks)
-            ],
-        ),
-        Mistake(
-            "one key",
-            "your process holds one key. With fewer processes than keys it needs several.",
-            lambda num_heads, num_kv_heads, num_ranks, rank: [rank * num_kv_heads // num_ranks],
-        ),
-    ],
+)
+
+
+def _gradients(rng: random.Random) -> Iterator[Case]:
+    """Shares of a batch that are not equally long, each with the gradient of its mean loss."""
+    for num_ranks, size in ([2, 3], *apart(rng, 2, smallest=3)):
+        yield {
+            "gradients": [draw(rng, size) for _ in range(num_ranks)],
+            "rows": rng.sample(range(2, 9), num_ranks),
+        }
+
+
+def _weighted(gradients: list[Tensor], rows: list[int]) -> Tensor:
+    return torch.stack([n * g for g, n in zip(gradients, rows, strict=True)]).sum(0)
+
+
+batch_gradient = exercise(
+    "batch_gradient",
+    reference=lambda gradients, rows: _weighted(gradients, rows) / sum(rows),
+    cases=_gradients,
+)
+
+
+@own_sizes("numbers have 2 or 4 bytes", "bytes_per_number")
+def _messages(rng: random.Random) -> Iterator[Case]:
+    yield {"num_numbers": 1200, "num_ranks": 4, "bytes_per_number": 2}
+    for num_ranks, size in ((3, 4), (5, 2), (8, 4), (16, 2)):
+        yield {
+            "num_numbers": num_ranks * rng.randint(50, 500),
+            "num_ranks": num_ranks,
+            "bytes_per_number": size,
+        }
+
+
+def _ring(num_numbers: int, num_ranks: int, bytes_per_number: int) -> int:
+    return 2 * (num_ranks - 1) * num_numbers * bytes_per_number // num_ranks
+
+
+all_reduce_bytes = exercise(
+    "all_reduce_bytes",
+    reference=_ring,
+    cases=_messages,
 )

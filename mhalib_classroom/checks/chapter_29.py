@@ -1,4 +1,7 @@
-"""Chapter 29: a port of the layer, and the bugs that ports have."""
+"""Chapter 29: a port of the layer, and the bugs that ports have.
+
+Repairs of weights and of a mask that went from one framework to another.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._exercise import Case, Exercise, Mistake
+from ._exercise import Case
 from ._inputs import apart, draw, own_sizes
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
+
 
 HIDDEN = -1e30
 BUGS = ("none", "split", "mask", "scale", "axis", "empty row")
@@ -83,82 +90,10 @@ def _wrong(bug: str) -> Callable[..., Tensor]:
     return partial(_port, bug=bug)
 
 
-ported_layer = Exercise(
+ported_layer = exercise(
     "ported_layer",
-    chapter=29,
-    title="port the layer",
     reference=_port,
     cases=_layers,
-    verified="four layers, with keys that are not the values, and examples that have no key at all.",
-    points=3,
-    mistakes=[
-        Mistake(
-            "heads made of tokens",
-            "`reshape(B, h, N, d)` has the right shape and makes heads out of tokens. Cut the last axis into (h, d), "
-            "then let the axes of tokens and heads change places.",
-            _wrong("split"),
-        ),
-        Mistake(
-            "merged without moving the axis",
-            "you merged by `reshape` from (B, h, Q, d). Move the heads back behind the queries first.",
-            _wrong("merge"),
-        ),
-        Mistake(
-            "mask upside down",
-            "real keys are hidden and padding is seen. Some frameworks want True where a key is hidden: say which "
-            "meaning yours has.",
-            _wrong("mask"),
-        ),
-        Mistake(
-            "no scale",
-            "the scores are not divided by √d. Some kernels do this for you, and a product by hand does not.",
-            _wrong("scale"),
-        ),
-        Mistake(
-            "scale of the whole width",
-            "you divided by √D. A score is a product of d numbers: divide by √d, with d = D / h.",
-            _wrong("scale of D"),
-        ),
-        Mistake(
-            "softmax over queries",
-            "your softmax runs over the queries. Its axis is the last one, that of the keys: name it, since defaults "
-            "differ.",
-            _wrong("axis"),
-        ),
-        Mistake(
-            "softmax over heads",
-            "your softmax runs over the heads. Its axis is the last one, that of the keys: name it.",
-            _wrong("axis of heads"),
-        ),
-        Mistake(
-            "weights not transposed",
-            "the matrices are (out, in), so a projection is `x @ W.T`. All of them are square here, so nothing "
-            "complained.",
-            _wrong("transpose"),
-        ),
-        Mistake(
-            "output not transposed",
-            "queries, keys and values are projected rightly, and the output is not: `W_o` is (out, in), too.",
-            _wrong("output"),
-        ),
-        Mistake(
-            "values before keys",
-            "keys and values have changed places. Keras' own layer takes them in the order query, value, key.",
-            _wrong("values before keys"),
-        ),
-        Mistake(
-            "NaN for a query without keys",
-            "an example with no real key is NaN: all its scores are -inf. Hide with a large negative number, and set "
-            "hidden weights to 0 behind the softmax.",
-            _wrong("empty row"),
-        ),
-        Mistake(
-            "mean for a query without keys",
-            "where there is no real key, the softmax of equal scores gives every padding key the same weight. Set "
-            "hidden weights to 0 behind the softmax.",
-            _wrong("mean"),
-        ),
-    ],
 )
 
 
@@ -192,31 +127,59 @@ def _nan_as_zero(*given: Any) -> str | None:
     return next((bug for bug, port in ports if _same(port, found.nan_to_num())), None)
 
 
-named_bug = Exercise(
+named_bug = exercise(
     "named_bug",
-    chapter=29,
-    title="name the bug in a port",
     reference=_named,
     cases=_ports,
-    verified="six ports, one with each bug and one without.",
-    points=3,
-    mistakes=[
-        Mistake(
-            "NaN is not equal to NaN",
-            "the port with an empty row returns NaN, and NaN is not equal to itself. So your version of the same bug "
-            "does not match it: compare with `equal_nan=True`, or ask for NaN first.",
-            _without_nan,
-        ),
-        Mistake(
-            "NaN taken for 0",
-            "you replaced NaN by 0 before you compared. A port that is right returns 0 there, so the bug of the empty "
-            "row cannot be seen any more.",
-            _nan_as_zero,
-        ),
-        Mistake(
-            "a number",
-            "return the bug's name, a text, not its place in the list.",
-            lambda *given: BUGS.index(_named(*given)),
-        ),
-    ],
+)
+
+
+def _matrices(rng: random.Random) -> Iterator[Case]:
+    first = torch.arange(16.0).view(4, 4)
+    yield {"W_q": first, "W_o": 100 + first, "num_heads": 2}
+    for num_heads, head_dim in apart(rng, 2, 4, largest=6, of=lambda h, d: [h, d, h * d]):
+        D = num_heads * head_dim
+        yield {"W_q": draw(rng, D, D), "W_o": draw(rng, D, D), "num_heads": num_heads}
+
+
+def _kernels(W_q: Tensor, W_o: Tensor, num_heads: int) -> tuple[Tensor, Tensor]:
+    D = len(W_q)
+    return W_q.T.reshape(D, num_heads, -1), W_o.T.reshape(num_heads, -1, D)
+
+
+def _plain(W_q: Tensor, W_o: Tensor, num_heads: int) -> tuple[Tensor, Tensor]:
+    return _kernels(W_q.T, W_o.T, num_heads)
+
+
+def _interleaved(W_q: Tensor, W_o: Tensor, num_heads: int) -> tuple[Tensor, Tensor]:
+    D = len(W_q)
+    return W_q.T.reshape(D, -1, num_heads).mT, W_o.T.reshape(-1, num_heads, D).transpose(0, 1)
+
+
+mended_kernels = exercise(
+    "mended_kernels",
+    reference=_kernels,
+    cases=_matrices,
+)
+
+
+def _rows(rng: random.Random) -> Iterator[Case]:
+    yield {
+        "scores": torch.tensor([[[1.0, 0.0, 2.0], [0.0, 3.0, 1.0]]]),
+        "mask": torch.tensor([[True, True, False], [False, False, False]]),
+    }
+    for num_heads, num_queries, num_kvpairs in apart(rng, 3, smallest=3):
+        mask = draw(rng, num_queries, num_kvpairs) > 0
+        mask[0], mask[1], mask[2, 0], mask[2, 1] = True, False, True, False
+        yield {"scores": 2 * draw(rng, num_heads, num_queries, num_kvpairs), "mask": mask}
+
+
+def _weights(scores: Tensor, mask: Tensor, hidden: float = HIDDEN, axis: int = -1) -> Tensor:
+    return scores.masked_fill(~mask, hidden).softmax(axis)
+
+
+mended_rows = exercise(
+    "mended_rows",
+    reference=lambda scores, mask: _weights(scores, mask) * mask,
+    cases=_rows,
 )

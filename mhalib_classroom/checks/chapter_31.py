@@ -1,4 +1,7 @@
-"""Chapter 31: heads that look nowhere, and heads that keep few keys."""
+"""Chapter 31: heads that look nowhere, and heads that keep few keys.
+
+The state of a head without a softmax.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ._exercise import Case, Exercise, Mistake
+from ._exercise import Case
 from ._inputs import apart, draw
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
 
 
 def _scored(rng: random.Random) -> Iterator[Case]:
@@ -52,78 +58,10 @@ def _unshifted(scores: Tensor, mask: Tensor, extra: Tensor) -> Tensor:
     return terms / (terms.sum(-1, keepdim=True) + extra[:, None, None].exp())
 
 
-escaping_weights = Exercise(
+escaping_weights = exercise(
     "escaping_weights",
-    chapter=31,
-    title="let heads look nowhere",
     reference=_escaping,
     cases=_scored,
-    verified="four sets of scores, with scores of 200, keys that are hidden, and queries that see none.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "ordinary softmax",
-            "your rows sum to 1, so `extra` takes nothing. It belongs in the denominator, and no key gets its share.",
-            lambda scores, mask, extra: _hidden(scores, mask).softmax(-1).nan_to_num(0.0),
-        ),
-        Mistake(
-            "the column left in",
-            "the last column is the share of `extra`. Compute it, then leave it out: there is no key for it.",
-            lambda scores, mask, extra: _with_column(_hidden(scores, mask), extra),
-        ),
-        Mistake(
-            "divided again",
-            "you took the column out and divided by the sum of what was left. That gives its share back to the keys: "
-            "this is the ordinary softmax, and a query that sees no key becomes NaN.",
-            lambda scores, mask, extra: (
-                _with_column(_hidden(scores, mask), extra)[..., :-1]
-                / _with_column(_hidden(scores, mask), extra)[..., :-1].sum(-1, keepdim=True)
-            ),
-        ),
-        Mistake(
-            "always 1",
-            "you added 1 to the denominator. That is right for an extra score of 0, and each head has its own: add the "
-            "exponential of `extra`.",
-            lambda scores, mask, extra: _with_column(_hidden(scores, mask), torch.zeros_like(extra))[..., :-1],
-        ),
-        Mistake(
-            "extra without exp",
-            "you added `extra` itself to the sum of the exponentials. It is a score: add its exponential.",
-            lambda scores, mask, extra: (
-                _hidden(scores, mask).exp() / (_hidden(scores, mask).exp().sum(-1, keepdim=True) + extra[:, None, None])
-            ),
-        ),
-        Mistake(
-            "masked after the softmax",
-            "hidden keys took a share of the weight before you set them to 0. Hide their scores before the softmax.",
-            lambda scores, mask, extra: _with_column(scores, extra)[..., :-1] * mask,
-        ),
-        Mistake(
-            "hidden scores 0",
-            "you set hidden scores to 0, and e^0 is 1: hidden keys get weight. Set them to -inf.",
-            lambda scores, mask, extra: _with_column(scores * mask, extra)[..., :-1],
-        ),
-        Mistake(
-            "no mask",
-            "hidden keys get weight: the mask is not used.",
-            lambda scores, mask, extra: _with_column(scores, extra)[..., :-1],
-        ),
-        Mistake(
-            "overflow",
-            "it is right on paper, but the exponential of 200 is infinite in float32, and inf/inf is NaN. Subtract the "
-            "largest score first, or let softmax do it.",
-            lambda scores, mask, extra: (
-                _hidden(scores, mask).exp()
-                / (_hidden(scores, mask).exp().sum(-1, keepdim=True) + extra[:, None, None].exp())
-            ),
-        ),
-        Mistake(
-            "extra not shifted",
-            "you subtracted the largest score from the scores and not from `extra`, so it counts too much or too "
-            "little. Subtract the same number from both.",
-            _unshifted,
-        ),
-    ],
 )
 
 
@@ -150,66 +88,76 @@ def _top(index: Tensor, keep: int) -> Tensor:
     return torch.zeros_like(index, dtype=torch.bool).scatter(-1, best, True)
 
 
-kept_keys = Exercise(
+kept_keys = exercise(
     "kept_keys",
-    chapter=31,
-    given="chosen, then hidden",
-    title="repair the choice of keys",
     reference=lambda index, mask, keep: _top(_hidden(index, mask), keep) & mask,
     cases=_indexed,
-    verified="four masks, in which hidden keys are promising, and some queries see fewer keys than they may keep.",
-    points=2,
-    mistakes=[
-        Mistake(
-            "chosen, then hidden",
-            "hidden keys were among the chosen, and took the places of keys that the query may see. Hide them before "
-            "you choose.",
-            lambda index, mask, keep: _top(index, keep) & mask,
-        ),
-        Mistake(
-            "hidden keys fill up",
-            "where a query sees fewer keys than it may keep, `topk` fills up with hidden ones. Take them out again.",
-            lambda index, mask, keep: _top(_hidden(index, mask), keep),
-        ),
-        Mistake(
-            "hidden keys kept",
-            "the mask is not used: hidden keys are kept.",
-            lambda index, mask, keep: _top(index, keep),
-        ),
-        Mistake(
-            "hidden index 0",
-            "you set the index of hidden keys to 0. Keys below 0 then lose their place to hidden ones: use -inf.",
-            lambda index, mask, keep: _top(index * mask, keep) & mask,
-        ),
-        Mistake(
-            "smallest",
-            "you kept the keys with the smallest index.",
-            lambda index, mask, keep: _top(-index.masked_fill(~mask, torch.inf), keep) & mask,
-        ),
-        Mistake(
-            "one more",
-            "you kept one key more than asked, as `>=` does with the next largest.",
-            lambda index, mask, keep: _top(_hidden(index, mask), keep + 1) & mask,
-        ),
-        Mistake(
-            "one too few",
-            "you kept one key fewer than asked, as `>` does with the last that should stay.",
-            lambda index, mask, keep: _top(_hidden(index, mask), keep - 1) & mask,
-        ),
-        Mistake(
-            "one choice for all heads",
-            "all heads keep the same keys, those with the largest mean. Here each head has a choice of its own.",
-            lambda index, mask, keep: _top(_hidden(index.mean(0, keepdim=True).expand_as(index), mask), keep) & mask,
-        ),
-        Mistake(
-            "the visible keys",
-            "you returned the mask. Of the keys that a query sees, keep the best.",
-            lambda index, mask, keep: mask.expand_as(index),
-        ),
-        Mistake(
-            "upside down",
-            "this says which of the visible keys are dropped. Return True for those that are kept.",
-            lambda index, mask, keep: mask & ~_top(_hidden(index, mask), keep),
-        ),
-    ],
+)
+
+
+def _written(rng: random.Random) -> Iterator[Case]:
+    yield {
+        "keys": torch.tensor([[1.0, 0.0], [0.0, 1.0]]),
+        "values": torch.tensor([[4.0], [6.0]]),
+        "decay": torch.tensor([0.5, 0.25]),
+    }
+    for num_tokens, d, d_v in apart(rng, 3, smallest=3):
+        decay = draw(rng, num_tokens).sigmoid() * 0.6 + 0.3
+        yield {"keys": draw(rng, num_tokens, d), "values": draw(rng, num_tokens, d_v), "decay": decay}
+
+
+def _left(decay: Tensor) -> Tensor:
+    """What is left of each token at the end, (N,): the product of the later decays."""
+    return torch.cat([decay[1:].flip(0).cumprod(0).flip(0), decay.new_ones(1)])
+
+
+def _weighed(keys: Tensor, values: Tensor, left: Tensor) -> Tensor:
+    return (left[:, None] * keys).T @ values
+
+
+decayed_state = exercise(
+    "decayed_state",
+    reference=lambda keys, values, decay: _weighed(keys, values, _left(decay)),
+    cases=_written,
+)
+
+
+def _rated(rng: random.Random) -> Iterator[Case]:
+    yield {
+        "keys": torch.tensor([[1.0, 0.0], [1.0, 0.0]]),
+        "values": torch.tensor([[4.0], [6.0]]),
+        "rates": torch.tensor([1.0, 0.5]),
+    }
+    for num_tokens, d, d_v in apart(rng, 3, smallest=3):
+        keys = torch.nn.functional.normalize(draw(rng, num_tokens, d), dim=-1)
+        rates = draw(rng, num_tokens).sigmoid() * 0.6 + 0.3
+        yield {"keys": keys, "values": draw(rng, num_tokens, d_v), "rates": rates}
+
+
+def _delta(
+    keys: Tensor,
+    values: Tensor,
+    rates: Tensor,
+    *,
+    read: float = 1.0,
+    keep_old: bool = False,
+    twice: bool = False,
+    decay: bool = False,
+) -> Tensor:
+    """The delta rule, with one thing changed."""
+    state = keys.new_zeros(keys.shape[1], values.shape[1])
+    for key, value, rate in zip(keys, values, rates, strict=True):
+        said = read * (key @ state)
+        missing = rate * value - said if keep_old else rate * (value - said)
+        if twice:
+            missing = rate * missing
+        state = ((1 - rate) * state if decay else state) + key[:, None] * missing
+    return state
+
+
+delta_state = exercise(
+    "delta_state",
+    reference=lambda keys, values, rates: _delta(keys, values, rates),
+    cases=_rated,
+    switches=_delta,
 )

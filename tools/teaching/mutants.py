@@ -3,10 +3,11 @@
     python -m tools.teaching.mutants [--jobs 2] [--seeds 3] [--list] [5 9 ...]
 
 A checker should refuse each of these mutants on every seed; `mutate.py` says which there are. The table tells of
-each exercise how many there are, how many the checker called by a mistake's name, how many it refused because the
-result was wrong, because they raised an error or took too long, and how many got through. A mutant that got through is
-listed in `mutants.toml` with the reason why it computes the same as the solution, or it makes this tool fail. So does
-a line of that file for a mutant that is refused, or no longer made.
+each exercise how many there are, how many the checker called by a mistake's name, of how many it told how the result
+relates to the right one, how many it only refused, because the result was wrong, because they raised an error or took
+too long, and how many got through. A mutant that got through is listed in `mutants.toml` with the reason why it
+computes the same as the solution, or it makes this tool fail. So does a line of that file for a mutant that is refused,
+or no longer made.
 
 Mutants run in processes of their own, which end when one hangs or takes too much memory. Nothing is stored.
 """
@@ -41,8 +42,8 @@ EQUIVALENTS = Path(__file__).with_name("mutants.toml")
 SECONDS = 2.0  # for one call; an honest one takes some milliseconds
 LONGEST = 60.0  # for one mutant, before its process ends
 MEMORY = 12 * 2**30  # bytes of addresses, torch's own included
-NAMED, COMPARED, RAISED, SLOW, SURVIVED = "named", "compared", "raised", "too slow", "survived"
-OUTCOMES = (NAMED, COMPARED, RAISED, SLOW, SURVIVED)
+NAMED, RELATED, COMPARED, RAISED, SLOW, SURVIVED = "named", "related", "compared", "raised", "too slow", "survived"
+OUTCOMES = (NAMED, RELATED, COMPARED, RAISED, SLOW, SURVIVED)
 
 
 @dataclass
@@ -97,6 +98,8 @@ def judge(exercise: checks.Exercise, setup: Mapping[str, Any], source: str, seed
             return SURVIVED, str(seed)
     if finding.mistake:
         return NAMED, finding.mistake
+    if finding.relation:
+        return RELATED, finding.relation
     return {"raised": RAISED, "too slow": SLOW}.get(finding.kind, COMPARED), finding.kind
 
 
@@ -237,7 +240,7 @@ def main(given: Sequence[str] | None = None) -> int:
     print(table(done))
     for task in done if arguments.list else ():
         for mutant, (kind, detail) in zip(task.mutants, task.found, strict=True):
-            if kind == COMPARED:
+            if kind in (RELATED, COMPARED):
                 print(f"{task.name}: {mutant.change}: {detail}")
     found = complaints(done, listed)
     if found:

@@ -1,0 +1,136 @@
+"""Two mistakes at once are named as two; what nobody has named is told by its relation to what is right."""
+
+import functools
+import itertools
+import random
+
+import pytest
+import torch
+
+from mhalib_classroom.checks import EXERCISES, Exercise
+from mhalib_classroom.checks._call import call
+from mhalib_classroom.checks._relations import relation
+
+
+def pairs_of_switches(name):
+    """Two single switches of different places, as mistakes, and the reference with both."""
+    exercise = EXERCISES[name]
+    single = [one for one in exercise.mistakes if isinstance(one.function, functools.partial)]
+    single = [one for one in single if len(one.function.keywords) == 1 and one.function.func is exercise.switches]
+    for one, other in itertools.combinations(single, 2):
+        if not one.function.keywords.keys() & other.function.keywords.keys():
+            yield one, other, functools.partial(exercise.switches, **one.function.keywords, **other.function.keywords)
+
+
+@pytest.mark.parametrize(("name", "least"), [("multi_head", 117), ("mended_layer", 117), ("mended_pass", 20)])
+def test_two_mistakes_at_once_are_named_as_two(name, least):
+    exercise, named = EXERCISES[name], 0
+    for one, other, both in pairs_of_switches(name):
+        finding = exercise.examine(both, 1)
+        assert finding.mistake  # where two do together what another one or two do, it is these
+        if finding.mistake == f"{one.name}, and {other.name}":
+            assert finding.message.startswith(f"two things: {one.message} And {other.message}")
+            named += 1
+    assert named >= least
+
+
+def test_every_switch_alone_is_wrong_and_none_is_right():
+    """What the search combines is the reference itself."""
+    switched = [exercise for exercise in EXERCISES.values() if exercise.switches]
+    assert len(switched) >= 16
+    for exercise in switched:
+        assert exercise.examine(exercise.switches).solved
+        assert any(getattr(one.function, "func", None) is exercise.switches for one in exercise.mistakes)
+
+
+def draw(rng, *shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(rng.randrange(999)))
+
+
+def cases(rng):
+    for queries, keys, width in ((3, 4, 5), (4, 6, 7), (5, 3, 8)):
+        yield {"q": draw(rng, queries, width), "k": draw(rng, keys, width), "seen": draw(rng, queries, keys) > 0}
+
+
+def weights(q, k, seen):
+    return ((q @ k.mT / q.shape[-1] ** 0.5) * seen).softmax(-1)
+
+
+exercise = Exercise("weights", chapter=1, title="", reference=weights, cases=cases, verified="")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (lambda q, k, seen: weights(q, k, seen).mT, "Its axes -2 and -1 are exchanged"),
+        (lambda q, k, seen: weights(q, k, seen) * q.shape[-1] ** 0.5, "times the square root of q.shape[-1]"),
+        (lambda q, k, seen: weights(q, k, seen) / len(k), "Every number is the right one divided by k.shape[-2]"),
+        (lambda q, k, seen: 3 * weights(q, k, seen), "Every number is 3 times the right one"),
+        (lambda q, k, seen: weights(q, k, seen) - 2, "Every number is too small by 2"),
+        (lambda q, k, seen: -weights(q, k, seen), "Its sign is the opposite"),
+        (lambda q, k, seen: 1 - weights(q, k, seen), "It is 1 minus what is right"),
+        (lambda q, k, seen: weights(q, k, seen).log(), "It is the logarithm of what is right"),
+        (lambda q, k, seen: weights(q, k, seen).roll(1, -1), "each place has the number of the one before"),
+        (
+            lambda q, k, seen: weights(q, k, seen).roll(-1, -2),
+            "by one along axis -2: each place has the number",
+        ),
+        (lambda q, k, seen: weights(q, k, seen).flip(-2), "It is reversed along axis -2"),
+        (lambda q, k, seen: weights(q, k, seen).flatten(), "the right numbers in the right order, in another shape"),
+        (lambda q, k, seen: (q @ k.mT / 2).softmax(-2), "It sums to 1 over axis -2, and should over the last axis"),
+        (lambda q, k, seen: torch.zeros(len(q), len(k)), "Every number of it is 0"),
+        (lambda q, k, seen: torch.full((len(q), len(k)), float(len(k))), "All numbers of it are the same"),
+        (lambda q, k, seen: weights(q, k, torch.ones_like(seen)).sqrt(), "seen has no effect on it"),
+    ],
+)
+def test_a_relation_is_told(wrong, told):
+    finding = exercise.examine(wrong)
+    assert finding.relation
+    assert told in finding.relation
+    assert finding.mistake is None
+    assert f". {finding.relation}\n    weights(" in finding.message
+
+
+def test_parts_and_arguments_that_are_exchanged_and_a_mask_upside_down_are_told():
+    two = Exercise("two", chapter=1, title="", reference=lambda q, k: (q * 2, q * k), cases=pairs, verified="")
+    assert two.examine(lambda q, k: (q * k, q * 2)).relation == "Its two parts are exchanged"
+    assert two.examine(lambda q, k: (q * 2, -q * k)).relation == "In part 1: its sign is the opposite"
+    less = Exercise("less", chapter=1, title="", reference=lambda q, k: q - k**2, cases=pairs, verified="")
+    assert less.examine(lambda q, k: k - q**2).relation == "It would be right if q and k were exchanged"
+    mask = Exercise("mask", chapter=1, title="", reference=lambda q, k: q > k, cases=pairs, verified="")
+    assert "True where it should be False" in mask.examine(lambda q, k: q <= k).relation
+    count = Exercise("count", chapter=1, title="", reference=lambda q, k: q.numel(), cases=pairs, verified="")
+    assert count.examine(lambda q, k: q.numel() * 2).relation == "Every number is 2 times the right one"
+
+
+def test_a_constant_is_not_taken_for_arguments_that_are_exchanged():
+    """With head and num_heads exchanged, no row is left of this table, and every sum of nothing is 0."""
+    finding = EXERCISES["copying_table"].examine(lambda embedding, *_: torch.zeros(len(embedding), len(embedding)))
+    assert finding.relation == "Every number of it is 0"
+
+
+def pairs(rng):
+    for length in (3, 4, 7):
+        yield {"q": draw(rng, length), "k": draw(rng, length)}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda q, k, seen: weights(q, k, seen) + 0.01 * q[:, :1],
+        lambda q, k, seen: weights(q, k, seen) * (len(q) if len(q) < 5 else 2),  # a size in some cases, 2 in others
+        lambda q, k, seen: weights(q, k, seen) * (1 if len(q) > 3 else 2),  # wrong in one case
+    ],
+)
+def test_nothing_is_told_that_does_not_hold_in_every_case(wrong):
+    finding = exercise.examine(wrong)
+    assert (finding.solved, finding.relation) == (False, None)
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_nothing_is_told_of_a_right_answer(name):
+    exercise = EXERCISES[name]
+    drawn = list(exercise.cases(random.Random(0)))
+    right = [call(exercise.reference, case, None) for case in drawn]
+    assert relation(exercise.reference, exercise.reference, drawn, right, right, 5.0) is None
+    assert exercise.examine(exercise.reference).relation is None
