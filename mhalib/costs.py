@@ -182,7 +182,7 @@ def _counted(layer: MultiHeadAttention, num_tokens: int) -> tuple[int, int]:
     """Operations of a layer on the meta device, and the numbers that its cache holds then."""
     weight, cache = layer.W_o.weight, layer.new_cache()
     x = torch.empty(1, num_tokens, layer.num_hiddens, device="meta", dtype=weight.dtype)
-    with torch.device("meta"), torch.enable_grad(), FlopCounterMode(display=False) as counter:
+    with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
         layer(x, x, x, cache=cache)
     return counter.get_total_flops(), cache.num_bytes // weight.itemsize
 

@@ -25,7 +25,7 @@ ALLOWED = {
     "reference/loops.py": "projections",  # computes them again, head by head
     "measures/importance.py": "projections",  # asks for their dtype and device
     "parallel.py": "projections",  # splits them over processes
-    "costs.py": "division",  # counts for sizes alone, without a layer
+    "costs.py": "division projections",  # counts for sizes alone, without a layer; asks one for its dtype and device
 }
 
 

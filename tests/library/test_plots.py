@@ -342,8 +342,8 @@ def test_more_weight_is_darker_in_grey_in_even_steps(head):
     linear = [np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) for c in (red, green, blue)]
     lightness = 116 * np.cbrt(np.dot([0.2126, 0.7152, 0.0722], linear)) - 16  # CIE L*, 100 is white
     steps = -np.diff(lightness)
-    assert lightness[0] - lightness[-1] > 80
-    assert (steps > 7).all()
+    assert lightness[0] - lightness[-1] > 68  # the darkest still shows its hue
+    assert (steps > 5.5).all()
     assert (steps < 14).all()
 
 
