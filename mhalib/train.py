@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from . import _together, processes
+from . import _distributed, processes
 from ._renamed import told
-from ._run import Run
+from ._trainer import Run
 from ._validate import (
     as_path,
     require_count,
@@ -132,7 +132,7 @@ def fit(
     }
     run = Run(model, settings)
     if path is not None:
-        _together.settle(path)
+        _distributed.settle(path)
         run.load(path) if path.exists() else run.begin(path)
     half = mixed_precision and _has_bfloat16(model)
     bar = tqdm(
@@ -144,7 +144,7 @@ def fit(
         mininterval=0.5,
     )
     try:
-        with _together.in_touch():
+        with _distributed.in_touch():
             for step in bar:
                 model.train()
                 with torch.autocast("cuda", torch.bfloat16, enabled=half):

@@ -6,11 +6,11 @@ from .encoder_decoders import ENCODER_DECODERS
 from .files import FILES, INDEX, MINILM, PINS, PREPARATION, Pin
 from .load import Pretrained, load
 from .maps import ERROR, About, PairReading, Reading, about_maps, load_maps, marked, read_maps, stacked, write_maps
+from .memory_estimate import Memory, memory
 from .pictures import PICTURES
-from .pieces import pieces
 from .preparation import Preparation
-from .room import Memory, memory
 from .sentences import SENTENCES
+from .subwords import pieces
 
 __all__ = [
     "DECODERS",

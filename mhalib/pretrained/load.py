@@ -18,12 +18,12 @@ from .convert import build, require_known, token_without_position
 from .decoders import DECODERS, build_decoder
 from .encoder_decoders import ENCODER_DECODERS, build_encoder_decoder
 from .files import CONFIG, MINILM, PREPARATION, TOKENIZER, Checkpoint, Place, optional, sha256_of
-from .held import require_held
+from .header_check import require_held
 from .maps import PairReading, Reading
+from .memory_estimate import on_meta, require_dtype, require_room
 from .pictures import PICTURES, build_pictures
-from .pieces import pieces
 from .preparation import Preparation, preparation_of
-from .room import on_meta, require_dtype, require_room
+from .subwords import pieces
 
 ROUTES = ("mhalib", "transformers")
 _Run = Callable[[Tensor], tuple[Tensor, Tensor]]

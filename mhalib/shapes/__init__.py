@@ -2,6 +2,6 @@
 
 from .check import check_shape
 from .ledger import Ledger, Step
-from .record import ledger
+from .recorder import ledger
 
 __all__ = ["Ledger", "Step", "check_shape", "ledger"]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from .axes import Axes, Names
-from .follow import tensors_in
+from .axis_rules import tensors_in
 
 ATTRIBUTES = {
     "d": ("head_dim",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from .follow import is_fused
+from .axis_rules import is_fused
 from .ledger import Step
 
 Source = str | int  # the name of an argument or a weight, or the number of the operation that made a tensor

@@ -20,7 +20,7 @@ from torch.distributed.tensor.debug import CommDebugMode
 from torch.nn.parallel import DistributedDataParallel
 
 import mhalib
-from mhalib import _together, parallel, processes
+from mhalib import _distributed, parallel, processes
 from mhalib.models import GPT
 from mhalib.train import fit
 
@@ -218,7 +218,7 @@ def as_torch_does():
     history = fit(one, loss_of(one, shared=True), STEPS, RATE, seed=3)
     wrapped = DistributedDataParallel(other)
     losses = by_hand(other, loss_of(other, shared=True, forward=wrapped))
-    _together.average([losses])
+    _distributed.average([losses])
     return [float((history.losses - losses).abs().max()), apart(one, other)]
 
 

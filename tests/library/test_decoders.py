@@ -24,7 +24,7 @@ from mhalib.pretrained import DECODERS, PICTURES
 from mhalib.pretrained import memory as count
 from mhalib.pretrained.convert import FAMILIES, UNREAD
 from mhalib.pretrained.decoders import build_decoder, settings_of
-from mhalib.pretrained.room import on_meta
+from mhalib.pretrained.memory_estimate import on_meta
 
 theirs = pytest.importorskip("decoders_of_transformers")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -502,7 +502,7 @@ def test_what_does_not_fit_is_refused_before_it_is_read(stored, monkeypatch, tmp
     parameters = f"{needed // 4:,}"
     with pytest.raises(ValueError, match=rf"has {parameters} weights, .*memory_limit={needed - 1}.*bfloat16"):
         pretrained.load(tmp_path, memory_limit=needed - 1)
-    monkeypatch.setattr("mhalib.pretrained.room.free_bytes", lambda device: 1)
+    monkeypatch.setattr("mhalib.pretrained.memory_estimate.free_bytes", lambda device: 1)
     with pytest.raises(ValueError, match=r"as torch.float32, but 0.0 GB are free on cpu; with dtype=torch.bfloat16"):
         pretrained.load(tmp_path)
     with pytest.raises(ValueError, match=r"are free on cpu$"):
@@ -511,7 +511,7 @@ def test_what_does_not_fit_is_refused_before_it_is_read(stored, monkeypatch, tmp
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 def test_free_memory_is_what_the_machine_says():
-    from mhalib.pretrained.room import free_bytes
+    from mhalib.pretrained.memory_estimate import free_bytes
 
     assert 10**7 < free_bytes(torch.device("cpu")) < 10**14
     assert free_bytes(torch.device("meta")) is None

@@ -20,7 +20,7 @@ from mhalib.models import Transformer
 from mhalib.pretrained import ENCODER_DECODERS
 from mhalib.pretrained import memory as count
 from mhalib.pretrained.encoder_decoders import build_encoder_decoder, encoder_decoder_settings
-from mhalib.pretrained.room import on_meta
+from mhalib.pretrained.memory_estimate import on_meta
 
 theirs = pytest.importorskip("encoder_decoders_of_transformers")
 write = pytest.importorskip("decoders_of_transformers").write

@@ -15,7 +15,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from mhalib import _together, parallel, processes
+from mhalib import _distributed, parallel, processes
 from mhalib.parallel import places
 from mhalib.train import fit
 
@@ -295,11 +295,11 @@ def test_a_folder_that_was_being_replaced_is_found_again(tmp_path):
             at = path if end == "run" else path.with_name(f"run.{end}")
             at.mkdir()
             (at / "own.pt").write_text(end)
-        _together.settle(path)
+        _distributed.settle(path)
         assert (path / "own.pt").read_text() == expected
         assert [each.name for each in tmp_path.iterdir()] == ["run"]
-        _together.remove(path)
+        _distributed.remove(path)
     half = Path(f"{path}.part")
     half.mkdir()  # without its last file
-    _together.settle(path)
+    _distributed.settle(path)
     assert not list(tmp_path.iterdir())

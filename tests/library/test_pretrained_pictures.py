@@ -20,8 +20,8 @@ from mhalib.measures import head_importance, head_roles, prune_heads
 from mhalib.models import CLIP
 from mhalib.pretrained import PICTURES, PREPARATION, Preparation
 from mhalib.pretrained import memory as count
+from mhalib.pretrained.memory_estimate import on_meta
 from mhalib.pretrained.preparation import preparation_of
-from mhalib.pretrained.room import on_meta
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from mhalib import _run, _together
+from mhalib import _distributed, _trainer
 from mhalib.models import GPT
 from mhalib.train import fit
 
@@ -675,7 +675,7 @@ def test_wrong_settings_are_refused(settings, error, message):
 
 def test_the_part_beside_a_checkpoint_has_its_folder(tmp_path):
     """Moving a file in one piece needs one file system."""
-    assert _together.beside(tmp_path / "run.pt").parent == tmp_path
+    assert _distributed.beside(tmp_path / "run.pt").parent == tmp_path
 
 
 class Hostile:
@@ -692,7 +692,7 @@ def _saved_in_a_folder(path, lr=None):
     """What several processes save, saved by one. lr: a learning rate that is none."""
     model = nn.Linear(3, 2)
     settings = {"steps": 6, "max_lr": 0.02, "warm_up": 0.3, "weight_decay": 0.01, "clip": None}
-    run = _run.Run(model, {**settings, "seed": None, "mixed_precision": False, "model.settings": None})
+    run = _trainer.Run(model, {**settings, "seed": None, "mixed_precision": False, "model.settings": None})
     run.step(model(torch.ones(1, 3)).square().sum())
     run.optimizer.param_groups[0]["lr"] = run.optimizer.param_groups[0]["lr"] if lr is None else lr
     path.mkdir()
@@ -731,4 +731,4 @@ def test_a_description_of_tensors_names_nothing_else(name):
         + b"\x93."
     )
     with pytest.raises(pickle.UnpicklingError, match=re.escape(f"{name} is no part of a checkpoint")):
-        _together._Described(io.BytesIO(code)).load()
+        _distributed._Described(io.BytesIO(code)).load()

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from . import _together, processes
+from . import _distributed, processes
 from ._validate import require_tensor
 
 
@@ -20,7 +20,7 @@ class Run:
     def __init__(self, model: nn.Module, settings: dict[str, Any]) -> None:
         self.model, self.settings, self.many = model, settings, processes.start()
         if self.many > 1:
-            _together.follow_first(model)
+            _distributed.follow_first(model)
         steps, rising = settings["steps"], settings["warm_up"]
         if rising * steps == 1:  # torch would divide by zero
             rising = math.nextafter(rising, 0)
@@ -43,13 +43,13 @@ class Run:
         mean = loss.detach()
         if self.many > 1:
             mean = mean.clone()
-            _together.average([mean])
+            _distributed.average([mean])
         if not mean.isfinite():
             raise FloatingPointError(f"the loss of step {self.done + 1} is {mean.item()}: try a smaller rate")
         self.optimizer.zero_grad()
         loss.backward()
         if self.many > 1:
-            _together.average_gradients(self.model)
+            _distributed.average_gradients(self.model)
         if self.settings["clip"] is not None:
             _clip(self.model, self.settings["clip"])
         self.optimizer.step()
@@ -57,7 +57,7 @@ class Run:
         self.losses.append(mean)
 
     def measure(self, step: int, value: float) -> None:
-        self.goals.append((step, _together.of_first(value) if self.many > 1 else value))
+        self.goals.append((step, _distributed.of_first(value) if self.many > 1 else value))
 
     def begin(self, path: Path) -> None:
         """Save what there is before the first step: one process finds out now whether it can."""
@@ -66,22 +66,22 @@ class Run:
 
     def end(self, path: Path | None) -> None:
         if self.many > 1:
-            _together.follow_first(self.model)  # running means are each process's own
+            _distributed.follow_first(self.model)  # running means are each process's own
         if path is not None and processes.rank() == 0:
-            _together.remove(path)
-            _together.remove(_together.beside(path))  # of a run that was stopped while it was saving
+            _distributed.remove(path)
+            _distributed.remove(_distributed.beside(path))  # of a run that was stopped while it was saving
 
     def save(self, path: Path) -> None:
         """Written beside `path` and moved there, so that what stands at `path` is always whole."""
         if self.many > 1 or path.is_dir():
             shapes = _shapes(self.model.state_dict())
-            _together.save_folder(path, self._split(), {**self._about(), "shapes": shapes})
+            _distributed.save_folder(path, self._split(), {**self._about(), "shapes": shapes})
             return
-        with _together.beside(path).open("wb") as file:
+        with _distributed.beside(path).open("wb") as file:
             torch.save(self._whole(), file)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(_together.beside(path), path)
+        os.replace(_distributed.beside(path), path)
 
     def _split(self) -> dict[str, Any]:
         """What several processes may hold parts of, by names that do not depend on how many they are."""
@@ -124,7 +124,7 @@ class Run:
             raise ValueError(f"checkpoint={str(path)!r} is of another model: its parameters are {shapes}")
         if in_folder:
             self._join(path)
-        elif any(map(_together.is_split, self.model.parameters())):
+        elif any(map(_distributed.is_split, self.model.parameters())):
             raise ValueError(f"checkpoint={str(path)!r} was saved by one process, but the model is split over several")
         else:
             self.model.load_state_dict(held["model"])
@@ -141,7 +141,7 @@ class Run:
         from torch.distributed.checkpoint.state_dict import set_state_dict
 
         split = self._split()
-        _together.load_folder(folder, split)
+        _distributed.load_folder(folder, split)
         set_state_dict(self.model, self.optimizer, model_state_dict=split["model"], optim_state_dict=split["optimizer"])
 
 
@@ -151,12 +151,12 @@ def _shapes(state: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
 
 def _clip(model: nn.Module, largest: float) -> None:
     """As torch's `clip_grad_norm_`, which refuses parameters of which some are split and some are not."""
-    if not any(map(_together.is_split, model.parameters())):
+    if not any(map(_distributed.is_split, model.parameters())):
         nn.utils.clip_grad_norm_(model.parameters(), largest)
         return
     grads = [part.grad for part in model.parameters() if part.grad is not None]
-    norms = [grad.norm() for grad in grads if not _together.is_split(grad)]
-    norms += [grad.norm().full_tensor() for grad in grads if _together.is_split(grad)]  # type: ignore[operator]
+    norms = [grad.norm() for grad in grads if not _distributed.is_split(grad)]
+    norms += [grad.norm().full_tensor() for grad in grads if _distributed.is_split(grad)]  # type: ignore[operator]
     factor = (largest / (torch.stack(norms).norm() + 1e-6)).clamp(max=1.0)
     for grad in grads:
         grad.mul_(float(factor))

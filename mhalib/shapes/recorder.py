@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .._validate import require_count
-from .amounts import flops, moved
 from .arguments import axes_of_arguments, is_compiled, modules_of, own_sizes, tensor_arguments, unwrapped
 from .axes import Axes, Names, unknown
-from .follow import SOFTMAX, follow, is_fused, meetings, tensors_in, weight_axes
+from .axis_rules import SOFTMAX, follow, is_fused, meetings, tensors_in, weight_axes
+from .flops import flops, moved
 from .ledger import Ledger
 from .steps import DIVIDES, SILENT, Operation, Source, group
 

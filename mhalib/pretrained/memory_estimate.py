@@ -16,7 +16,7 @@ from .convert import encoder, require_known
 from .decoders import DECODERS, settings_of
 from .encoder_decoders import ENCODER_DECODERS, encoder_decoder_settings
 from .files import Place
-from .held import whole_numbers
+from .header_check import whole_numbers
 from .pictures import PICTURES, picture_model
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
