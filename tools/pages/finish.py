@@ -25,7 +25,7 @@ from tools.pages import catalogues, icons, page_head, theme_words
 from tools.pages.theme_words import ThemeError, replaced
 
 TOOLS = Path(__file__).parent
-HIGHEST = 380  # points of a screen, for the picture of a head
+HIGHEST = 379  # points of a screen, for the picture of a head
 INSTRUMENT_CLASS = 'class="mhalib-instrument"'
 INSTRUMENT = f"<div {INSTRUMENT_CLASS}"
 INSTRUMENTS = "_static/instruments.js"
@@ -170,7 +170,8 @@ def lazy_images(text: str, folder: Path, path: str) -> str:
         if not re.search(r"\b(?:width|height|style)=", found[0]):
             width, height = size_of((folder / path).parent / source["path"])
             if page_head.IN_SMALL in found[0] and height > HIGHEST:
-                width, height = width * HIGHEST // height, HIGHEST
+                small = width * HIGHEST // height
+                width, height = small, round(small * height / width)
             size = f' width="{width}" height="{height}"'
         return found[0].replace("<img", f'<img loading="lazy" decoding="async"{size}', 1)
 
