@@ -243,3 +243,26 @@ def test_what_a_new_run_confirms_stays_unless_all_is_to_be_anew(
         new = page("0.52\n")
         notebooks.settle(tmp_path / "page.ipynb", page("0.50\n"), new, anew=anew)
         assert new.cells[0].outputs[0].text == expected
+
+
+def test_a_notebook_is_stored_as_tidy_leaves_it(path: Path) -> None:
+    assert nbformat.writes(notebooks.tidied(path)).rstrip("\n") + "\n" == path.read_text(encoding="utf-8")
+
+
+def test_tidy_drops_what_an_editor_leaves_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = notebooks.CHAPTERS / "07_per_head_heatmaps.ipynb"
+    opened = nbformat.read(stored, as_version=4)
+    opened.metadata["vscode"] = {"interpreter": "x"}
+    opened.metadata["language_info"]["version"] = "3.14.0"
+    for cell in opened.cells:
+        cell.metadata |= {"collapsed": True, "ExecuteTime": {"start": 1}, "jupyter": {"source_hidden": True}}
+        cell.id = f"x{cell.id}"
+        if cell.cell_type == "code":
+            cell.execution_count = 900
+    there = tmp_path / stored.name
+    nbformat.write(opened, there)
+    monkeypatch.setattr("sys.argv", ["notebooks", "--tidy", str(there)])
+    monkeypatch.setattr(notebooks, "given", lambda paths: paths)
+    monkeypatch.setattr(notebooks, "here", str)
+    notebooks.main()
+    assert there.read_text(encoding="utf-8") == stored.read_text(encoding="utf-8")

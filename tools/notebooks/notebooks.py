@@ -1,6 +1,7 @@
 """Execute the book's notebooks in place, so that running it twice leaves no difference.
 
     python -m tools.notebooks.notebooks [--measure] [--anew] [NOTEBOOK ...]
+    python -m tools.notebooks.notebooks --tidy [NOTEBOOK ...]      # after an editor: nothing is executed
 
 Before a notebook runs, its launch links and its set-up cell are written from the repository's address in
 _config.yml. After it, everything that changes from run to run is dropped: times, ids of widgets, kernel versions.
@@ -46,6 +47,7 @@ FRONT_PICTURES = {  # README shows a figure of each part
     "16_what_heads_look_at": CHAPTERS / "_static/encoder_heads.svg",
 }
 PICTURES = ("image/svg+xml", "image/png")  # as mhalib.style stores a figure; the second where the first is too long
+CELL_METADATA = ("measured", "mystnb", "numbers", "results", "tabs", "tags")  # handbooks/chapter.md says what for
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
@@ -226,6 +228,17 @@ def normalise(notebook: NotebookNode) -> NotebookNode:
     return nbformat.from_dict(json.loads(text))
 
 
+def tidied(path: Path) -> NotebookNode:
+    """The notebook at `path` without what an editor left in it: metadata of its own, times, odd numbers of cells."""
+    notebook = normalise(with_generated(path, nbformat.read(path, as_version=4)))
+    for cell in notebook.cells:
+        cell.metadata = nbformat.from_dict({key: cell.metadata[key] for key in CELL_METADATA if key in cell.metadata})
+    for count, cell in enumerate((cell for cell in notebook.cells if cell.cell_type == "code"), start=1):
+        for part in (cell, *(output for output in cell.outputs if "execution_count" in output)):
+            part.execution_count = count
+    return notebook
+
+
 def execute(path: Path, measure: bool = False, anew: bool = False) -> NotebookNode:
     """Run the notebook at `path` in a fresh kernel, in its own folder, and return it with the outputs to store."""
     notebook = with_generated(path, nbformat.read(path, as_version=4))
@@ -331,13 +344,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", action="store_true", help="store what measuring cells print, too")
     parser.add_argument("--anew", action="store_true", help="store every output of this run but what is timed")
+    parser.add_argument("--tidy", action="store_true", help="drop what an editor left, and execute nothing")
     parser.add_argument("notebooks", nargs="*", type=Path, help="all chapters, if none is named")
     arguments = parser.parse_args()
     os.environ["PYTHONHASHSEED"] = "0"
     try:
         for path in given(arguments.notebooks) or sorted(CHAPTERS.glob("*.ipynb")):
             start = time.perf_counter()
-            notebook = execute(path, arguments.measure, arguments.anew)
+            notebook = tidied(path) if arguments.tidy else execute(path, arguments.measure, arguments.anew)
             write_whole(path, nbformat.writes(notebook).rstrip("\n") + "\n")
             store_front_picture(path, notebook)
             print(f"{here(path)}: {time.perf_counter() - start:.0f} s, {path.stat().st_size / 1000:.0f} kB")
