@@ -15,6 +15,7 @@ ENV PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu PIP_NO_CACHE_DIR=1
 # The environment first: it stays as it is while only pages change. It takes the package's files for -e .
 COPY requirements.txt pyproject.toml setup.py README.md LICENSE Makefile ./
 COPY mhalib mhalib
+COPY mhalib_classroom mhalib_classroom
 RUN make .venv/.installed
 COPY . .
 RUN touch .venv/.installed && make book

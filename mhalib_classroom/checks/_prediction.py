@@ -12,7 +12,8 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
-LIBRARIES = {"torch", "numpy", "mhalib", "jax", "tensorflow", "keras"}
+BOOK = {"mhalib", "mhalib_classroom"}
+LIBRARIES = {*BOOK, "torch", "numpy", "jax", "tensorflow", "keras"}
 OF_KNOWN_NUMBERS = {"tensor", "as_tensor", "Size", "array", "asarray", "prod", "int32", "int64", "float32", "float64"}
 
 
@@ -41,7 +42,7 @@ class _Away:
 def without_libraries(function: Callable[..., Any]) -> Iterator[None]:
     """Take the libraries out of the namespace of `function`, and of its imports; functions of this book keep them."""
     space = _namespace(function)
-    if space is None or _root(space.get("__name__")) in ("mhalib", "mhalib_classroom"):
+    if space is None or _root(space.get("__name__")) in BOOK:
         yield
         return
     importing = builtins.__import__

@@ -24,6 +24,7 @@ from fontTools.ttLib import TTFont
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 from served import HTML
 
+from tools import PACKAGES
 from tools.development import weigh
 from tools.editions import offline
 from tools.pages import finish, icons, theme_words
@@ -211,8 +212,10 @@ def test_the_zip_has_all_that_its_note_promises(disk: Disk) -> None:
     note = (disk.folder / "OFFLINE.txt").read_text(encoding="utf-8")
     assert "book/index.html" in note
     assert "pip download -r requirements.txt -d wheelhouse" in note
-    for name in ("chapters/07_per_head_heatmaps.ipynb", "exercises", "mhalib/__init__.py", "pyproject.toml", "LICENSE"):
+    for name in ("chapters/07_per_head_heatmaps.ipynb", "exercises", "pyproject.toml", "LICENSE"):
         assert (disk.folder / "notebooks" / name).exists(), name
+    for package in PACKAGES:
+        assert (disk.folder / "notebooks" / package / "__init__.py").exists(), package
     pins = (disk.folder / "notebooks/requirements.txt").read_text(encoding="utf-8").split()
     assert all("==" in pin for pin in pins)
     assert {"torch", "jupyterlab", "scikit-learn", "anywidget"} <= {pin.split("==")[0] for pin in pins}

@@ -18,6 +18,7 @@ from markdown_it import MarkdownIt
 from published import snapshot
 
 import mhalib
+from tools import PACKAGES
 from tools.notebooks import notebooks
 
 LARGEST_WHEEL = 1_600_000  # bytes; over half of it is stored maps and weights, and it holds two packages
@@ -99,9 +100,7 @@ def test_the_wheel_is_small_and_is_the_package_and_nothing_else(built: tuple[Pat
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
         (metadata,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith("/METADATA"))
-    package = [
-        path for name in ("mhalib", "mhalib_classroom") for path in (notebooks.ROOT / name).rglob("*") if path.is_file()
-    ]
+    package = [path for name in PACKAGES for path in (notebooks.ROOT / name).rglob("*") if path.is_file()]
     kept = [path for path in package if "__pycache__" not in path.parts and path.suffix != ".ts"]
     assert held == {path.relative_to(notebooks.ROOT).as_posix() for path in kept}
     told = message_from_string(metadata)

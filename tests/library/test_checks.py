@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 
 import mhalib
+import mhalib_classroom
 from mhalib import parallel
 from mhalib_classroom import checks
 from mhalib_classroom.checks import EXERCISES, CheckFailed, Exercise, Finding, Mistake, _inputs
@@ -1991,6 +1992,7 @@ READ_OFF = {  # right, and no prediction
     "strides_of_heads": [
         lambda shape, num_heads: list(torch.empty(shape).view(*shape[:2], num_heads, -1).transpose(1, 2).stride()),
         lambda shape, num_heads: mhalib.split_heads(torch.empty(shape), num_heads).stride(),
+        lambda shape, num_heads: mhalib_classroom.checks.strides_of_heads.reference(shape, num_heads),
         functools.partial(functools.lru_cache(helper_with_torch)),
         strides_by_import,
         strides_of_numpy,
@@ -2013,7 +2015,9 @@ def test_a_prediction_is_worked_out_and_not_read_off(name, place):
     finding = EXERCISES[name].examine(submission)
     assert (finding.kind, finding.solved) == ("computed", False), finding.message
     assert finding.message.startswith("this is a prediction, and your code asks ")
-    assert re.search(r"asks (torch|numpy|mhalib)\.[\w.]+\. Work the answer out from the arguments", finding.message)
+    assert re.search(
+        r"asks (torch|numpy|mhalib(_classroom)?)\.[\w.]+\. Work the answer out from the arguments", finding.message
+    )
     assert len(finding.message) < LONGEST
     assert {one: value for one, value in globals().items() if value is not before.get(one)} == {}
     assert torch.empty(2).shape == (2,)

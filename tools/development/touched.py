@@ -15,9 +15,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import tools
+
 BODY = ""  # stands for what a file does when it is imported
 DOTTED = re.compile(r"\b(?:mhalib(?:_classroom)?|tools)(?:\.(?!txt\b)\w+)+")  # mhalib.txt is a file
-PACKAGES = ("mhalib", "mhalib_classroom", "tools")
+PACKAGES = (*tools.PACKAGES, "tools")
 FOLDERS_OF_MODULES = ("tests", "tests/book", "tests/library")  # imported by their bare names
 
 

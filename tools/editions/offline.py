@@ -16,6 +16,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tools import PACKAGES
 from tools.notebooks import notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,7 +26,7 @@ NOTEBOOKS = (
     "chapters/*.ipynb",
     "chapters/_static/*.svg",
     "exercises/*.ipynb",
-    "mhalib/**/*",
+    *(f"{package}/**/*" for package in PACKAGES),
     "pyproject.toml",
     "setup.py",
     "README.md",

@@ -34,12 +34,13 @@ from nbformat import NotebookNode
 from tqdm import tqdm
 
 from mhalib._write import write_whole
+from tools import PACKAGES
 from tools.notebooks import statements
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = ROOT / "chapters"
 CELL_TIMEOUT = 300  # seconds
-PACKAGE_FILES = (".py", ".js", ".css", ".json", ".npz", ".txt", ".safetensors")
+PACKAGE_FILES = (".py", ".md", ".js", ".css", ".json", ".npz", ".txt", ".safetensors")
 PLACEHOLDER = "https://github.com/head-by-head/attention-head-by-head"  # no repository is there
 FRONT_PAGE = "front-page"
 FRONT_PICTURES = {  # README shows a figure of each part
@@ -210,7 +211,8 @@ def cell_with_tag(notebook: NotebookNode, tag: str) -> NotebookNode:
 
 
 def normalise(notebook: NotebookNode) -> NotebookNode:
-    """Drop what changes from run to run: times, versions, ids of cells, and widgets' state and ids.
+    """Drop what changes from run to run, and what an editor leaves: times, versions, ids and numbers of cells, metadata
+    of its own, and widgets' state and ids.
 
     A widget of ours stores its numbers and its state in text/html, from which a page without a kernel draws it.
     """
@@ -219,24 +221,23 @@ def normalise(notebook: NotebookNode) -> NotebookNode:
         {"kernelspec": KERNEL, "language_info": {"name": "python", "pygments_lexer": "ipython3"}, **kept}
     )
     for number, cell in enumerate(notebook.cells):
-        cell.metadata.pop("execution", None)
+        cell.metadata = nbformat.from_dict({key: cell.metadata[key] for key in CELL_METADATA if key in cell.metadata})
         cell.id = f"cell-{number:03d}"
-        for output in cell.get("outputs", []):
+    for count, cell in enumerate((cell for cell in notebook.cells if cell.cell_type == "code"), start=1):
+        if cell.execution_count is not None:  # a student's notebook was never run
+            cell.execution_count = count
+        for output in cell.outputs:
             output.get("data", {}).pop(WIDGET_VIEW, None)
+            if "execution_count" in output:
+                output.execution_count = count
     text = json.dumps(notebook, ensure_ascii=False)
     text = re.sub(r" at 0x[0-9a-f]{6,}", " at 0x0", text)
     return nbformat.from_dict(json.loads(text))
 
 
 def tidied(path: Path) -> NotebookNode:
-    """The notebook at `path` without what an editor left in it: metadata of its own, times, odd numbers of cells."""
-    notebook = normalise(with_generated(path, nbformat.read(path, as_version=4)))
-    for cell in notebook.cells:
-        cell.metadata = nbformat.from_dict({key: cell.metadata[key] for key in CELL_METADATA if key in cell.metadata})
-    for count, cell in enumerate((cell for cell in notebook.cells if cell.cell_type == "code"), start=1):
-        for part in (cell, *(output for output in cell.outputs if "execution_count" in output)):
-            part.execution_count = count
-    return notebook
+    """The notebook at `path` without what an editor left in it; nothing is executed."""
+    return normalise(with_generated(path, nbformat.read(path, as_version=4)))
 
 
 def execute(path: Path, measure: bool = False, anew: bool = False) -> NotebookNode:
@@ -270,7 +271,7 @@ def code_key(path: Path, notebook: NotebookNode) -> str:
     for cell in notebook.cells:
         if cell.cell_type == "code" and "set-up" not in cell.metadata.get("tags", []):
             made_from.update(cell.source.encode())
-    package = [file for file in (ROOT / "mhalib").rglob("*") if file.suffix in PACKAGE_FILES]
+    package = [file for name in PACKAGES for file in (ROOT / name).rglob("*") if file.suffix in PACKAGE_FILES]
     results = [file for file in package if file.parent.name == "results" and file.suffix == ".json"]
     files = {*package} - {*results} | {file for file in results if file.stem == path.stem}
     for file in [*sorted(files), ROOT / "requirements.txt"]:

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import yaml
 
+from tools import PACKAGES
 from tools.pages import finish
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,7 +39,7 @@ SHARED = (  # besides the pages themselves
 )
 PAGES = ("chapters/*.ipynb", "chapters/*.md")
 API_PAGES = ("chapters/api*.md",)
-PACKAGE = ("mhalib/**/*.py",)
+PACKAGE = tuple(f"{package}/**/*.py" for package in PACKAGES)
 
 
 def fingerprints(root: Path, patterns: tuple[str, ...]) -> dict[str, str]:
