@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -167,12 +167,19 @@ def _within(seconds: float | None, function: Callable[..., Any], *arguments: Any
         signal.setitimer(signal.ITIMER_REAL, next(pauses))
         while frame is not None and frame.f_code in (stop.__code__, _look.__code__):  # an alarm within an alarm
             frame = frame.f_back
-        if frame is not None and frame.f_code is not _within.__code__:  # or what is below would not be done
+        ends = frame is None or frame.f_code is _within.__code__  # or what is below would not be done
+        if not ends and not _is_within(frame, unraisable.__code__):
             raise TooSlow
 
+    def unraisable(lost: sys.UnraisableHookArgs, /) -> None:
+        """An alarm that rang where Python hands no exception on, in a `__del__`, is told to nobody: it rings again."""
+        if not issubclass(lost.exc_type, TooSlow):
+            told(lost)
+
     traces = sys.version_info < (3, 11) and sys.gettrace() is None
-    before = signal.signal(signal.SIGALRM, stop)
+    before, told = signal.signal(signal.SIGALRM, stop), sys.unraisablehook
     try:
+        sys.unraisablehook = unraisable
         if traces:
             sys.settrace(_look)
         signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -181,8 +188,16 @@ def _within(seconds: float | None, function: Callable[..., Any], *arguments: Any
         running = False
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        sys.unraisablehook = told
         if traces:
             sys.settrace(None)
+
+
+def _is_within(frame: FrameType | None, code: CodeType) -> bool:
+    """Whether `frame`, or one that called it, runs `code`."""
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _look(*_: Any) -> Any:

@@ -26,7 +26,7 @@ import mhalib
 import mhalib_classroom
 from mhalib import parallel
 from mhalib_classroom import checks
-from mhalib_classroom.checks import EXERCISES, CheckFailed, Exercise, Finding, Mistake, _inputs
+from mhalib_classroom.checks import EXERCISES, CheckFailed, Exercise, Finding, Mistake, _call, _inputs
 from mhalib_classroom.checks._call import call
 from mhalib_classroom.checks._inputs import apart
 
@@ -2254,6 +2254,25 @@ def test_an_endless_loop_is_stopped(body, monkeypatch):
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
     assert sys.gettrace() is tracer
+
+
+@has_timer
+def test_an_alarm_where_no_exception_is_handed_on_is_told_to_nobody(monkeypatch):
+    class Slow:
+        def __del__(self):
+            while time.perf_counter() < end:
+                pass
+
+    def endless():
+        while True:
+            Slow()
+
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    monkeypatch.setattr(_call, "PAUSES", [0.05])  # long enough for Python to tell of the first one
+    hook, end = sys.unraisablehook, time.perf_counter() + 0.3
+    assert call(endless, {}, 0.1).kind == "too slow"
+    assert (told, sys.unraisablehook) == ([], hook)
 
 
 @has_timer
