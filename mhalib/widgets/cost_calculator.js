@@ -7,6 +7,7 @@ import { classes, fieldsOf, inWords, listen, make, settle, sheet, voice } from "
 /** @param {Place<Costs>} place */
 export function CostCalculator({ model, el }) {
   const compares = Boolean(model.get("variant"));
+  const isCounted = Boolean(model.get("counted")?.length); // in Python, for this D and h: here they stay
   const css = classes("cost-calculator");
   /** @type {[keyof Costs, string, number][]} */
   const FIELDS = [
@@ -30,7 +31,8 @@ export function CostCalculator({ model, el }) {
     ["composed", "rank", "rank R", 1, 64],
     ["gated", "per_channel", "gates", "one for each head", "one for each channel"],
   ];
-  const VARIANTS = ["multi-head", "grouped", "multi-query", "latent", "talking", "collaborative", "overlapping", "mixture", "composed", "differential", "gated", "qk-norm"];
+  const [PLAIN, COUNTED] = ["multi-head", ""];
+  const VARIANTS = [PLAIN, "grouped", "multi-query", "latent", "talking", "collaborative", "overlapping", "mixture", "composed", "differential", "gated", "qk-norm"];
   /** @type {[keyof ReturnType<typeof costs>, string, string, string][]} */
   const COSTS = [
     ["parameters", "parameters", "L · (2 D² + 2 D g d)", ""],
@@ -48,8 +50,8 @@ export function CostCalculator({ model, el }) {
   /** @type {(keyof Costs)[]} */
   const SIZES = [...FIELDS.map(([name]) => name), "bytes_per_number"];
   /** @type {(keyof Costs)[]} */
-  const NAMES = compares ? [...SIZES, "variant", ...SETTINGS.slice(1).map(([, name]) => name)] : SIZES;
-  const number = (/** @type {keyof Costs} */ name) => Number(model.get(name));
+  const NAMES = isCounted ? [...SIZES, "counted"] : compares ? [...SIZES, "variant", ...SETTINGS.slice(1).map(([, name]) => name)] : SIZES;
+  const number = (/** @type {keyof Costs} */ name) => Number(model.get(name) ?? 0);
   const big = (/** @type {keyof Costs} */ name) => BigInt(number(name));
 
   function costs() {
@@ -66,6 +68,7 @@ export function CostCalculator({ model, el }) {
 
   /** P, p, S and n of a variant: each in symbols and counted. @type {(variant: string) => Part[]} */
   function parts(variant) {
+    if (variant === COUNTED) return (model.get("counted") ?? []).map((count) => ["", BigInt(count)]);
     const [D, h, g, c, r] = (/** @type {const} */ (["num_hiddens", "num_heads", "num_kv_heads", "latent_size", "rotary_size"])).map(big);
     const [m, o, s, R] = (/** @type {const} */ (["shared_size", "overlap", "num_shared", "rank"])).map(big);
     const d = D / h;
@@ -78,7 +81,7 @@ export function CostCalculator({ model, el }) {
     const bothKinds = s > 0n && s < h;
     /** @type {Record<string, Part[]>} */
     const all = {
-      "multi-head": [P, p, S, n],
+      [PLAIN]: [P, p, S, n],
       grouped: [["2 D² + 2 D g d", 2n * D * (D + g * d)], p, S, ["2 g d", 2n * g * d]],
       "multi-query": [["2 D² + 2 D d", 2n * D * (D + d)], p, S, ["2 d", 2n * d]],
       latent: [["2 D² + D (h r + 3 c + r)", D * (2n * D + h * r + 3n * c + r)], ["c", c], latentPairs, ["c + r", c + r]],
@@ -112,9 +115,9 @@ export function CostCalculator({ model, el }) {
   /** What does not divide, or null. */
   function problem() {
     const [width, heads, kvHeads] = SIZES.map(number);
-    const variant = model.get("variant");
+    const variant = isCounted ? COUNTED : model.get("variant");
     if (width % heads) return `D = ${width} is not divisible by h = ${heads}: heads of ${(width / heads).toFixed(2)} channels do not exist.`;
-    if ((!variant || variant === "grouped") && heads % kvHeads) return `h = ${heads} is not divisible by g = ${kvHeads}: some heads would have no keys.`;
+    if ((!compares || variant === "grouped") && heads % kvHeads) return `h = ${heads} is not divisible by g = ${kvHeads}: some heads would have no keys.`;
     if (variant === "differential" && width % (2 * heads)) return `D = ${width} is not divisible by 2 h = ${2 * heads}: each head needs two queries.`;
     if (variant === "latent" && number("rotary_size") % 2) return `r = ${number("rotary_size")} is odd: rotary positions turn pairs.`;
     if (variant === "overlapping" && number("overlap") > width / heads) return `o = ${number("overlap")} reaches beyond the next head: d = ${width / heads}.`;
@@ -166,18 +169,19 @@ export function CostCalculator({ model, el }) {
   }
   function drawComparison() {
     const variant = String(model.get("variant"));
-    const [plain, found] = [variantCosts("multi-head"), variantCosts(variant)];
+    const kind = isCounted ? COUNTED : variant;
+    const [plain, found] = [variantCosts(PLAIN), variantCosts(kind)];
     plain.chosen_flops = plain.flops;
     for (const { name, unit, words, exact, less, group } of amounts) {
-      group.hidden = name === "chosen_flops" && variant !== "mixture";
+      group.hidden = name === "chosen_flops" && kind !== "mixture";
       for (const [place, count] of /** @type {[HTMLElement, bigint][]} */ ([[words, plain[name]], [exact, found[name]]]))
         place.replaceChildren(inWords(count, unit), make("div", { class: css("exact"), text: count.toLocaleString("en-US") }));
       less.textContent = ratio(found[name], plain[name]);
     }
     /** @type {HTMLElement} */ (table.tHead?.rows[0].cells[1]).textContent = variant;
     const meant = ["P, weights that multiply each token", "p, other weights", "S, products for each query and key", "n, numbers kept of each token"];
-    const [plainly, specially] = [parts("multi-head"), parts(variant)];
-    const counted = (/** @type {Part} */ [text, count]) => (text === "0" ? text : `${text} = ${count.toLocaleString("en-US")}`);
+    const [plainly, specially] = [parts(PLAIN), parts(kind)];
+    const counted = (/** @type {Part} */ [text, count]) => (text === "0" ? text : `${text && `${text} = `}${count.toLocaleString("en-US")}`);
     const rows = meant.map((text, i) => [text, plainly[i][0], counted(specially[i])]);
     own.replaceChildren(sheet("What the formulas are made of, in one layer", ["part", "multi-head", variant], rows));
     const [weights, work, kept] = ["parameters", "flops", "cache_bytes_per_token"].map((name) => ratio(found[name], plain[name]));
@@ -185,10 +189,11 @@ export function CostCalculator({ model, el }) {
   }
 
   const { field, chooser } = fieldsOf(model, said);
-  const sizes = FIELDS.filter(([name]) => !compares || name !== "num_kv_heads");
+  const gone = isCounted ? ["num_hiddens", "num_heads", "num_kv_heads"] : compares ? ["num_kv_heads"] : [];
+  const sizes = FIELDS.filter(([name]) => !gone.includes(name));
   const fields = sizes.map(([name, label, max]) => field(name, label, 1, max));
   fields.push(chooser("bytes_per_number", "bytes per number", [[8, "8 (float64)"], [4, "4 (float32)"], [2, "2 (bfloat16)"], [1, "1 (8-bit)"]], Number));
-  if (compares) {
+  if (compares && !isCounted) {
     fields.unshift(chooser("variant", "variant", VARIANTS.map((name) => [name, name])));
     for (const [variant, name, label, min, max] of SETTINGS) {
       const one = typeof min === "number" ? field(name, label, min, Number(max)) : chooser(name, label, [[0, min], [1, max]], (value) => value === "1");

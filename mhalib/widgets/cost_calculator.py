@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import traitlets
 
 from .. import costs as formulas
 from .._validate import require_at_most, require_choice, require_count, require_divisible, require_flag
+from ..attention.registry import KINDS
 from ..costs import Sizes
 from ._instrument import Instrument
 
@@ -49,6 +50,7 @@ SETTINGS_OF: dict[str, tuple[str, ...]] = {
 MAY_BE_0 = ("rotary_size", "overlap", "num_shared", "num_chosen")
 FLAGS = ("absorbed", "per_channel")
 COUNTS = ("latent_size", "rotary_size", "shared_size", "overlap", "num_shared", "num_chosen", "rank")
+SETTINGS = (*COUNTS, *FLAGS)
 
 
 class CostCalculator(Instrument):
@@ -57,7 +59,9 @@ class CostCalculator(Instrument):
     Counted are the attention layers of a model, without biases, in one forward pass of self-attention.
 
     With `variant`, the reader chooses one, and sees its parameters, FLOPs and cache for each token beside those of
-    multi-head attention with the same D and h. The numbers are those of `mhalib.costs.variant_costs`.
+    multi-head attention with the same D and h. The numbers are those of `mhalib.costs.variant_costs`. Any other kind
+    that is registered is compared, too: its products are counted for this D and h, which a page without a kernel then
+    keeps.
 
     Args:
         num_hiddens: D.
@@ -69,7 +73,8 @@ class CostCalculator(Instrument):
         bytes_per_number: 4 for float32, 2 for bfloat16 and float16, 1 for 8-bit numbers.
         variant: "multi-head", "grouped" (with `num_kv_heads`; `None` then means a quarter of h, or half, or 1),
             "multi-query", "latent", "talking", "collaborative", "overlapping", "mixture", "composed", "differential",
-            "gated" or "qk-norm".
+            "gated" or "qk-norm", each with its settings below; or any other name in `mhalib.attention.KINDS`, or a
+            mapping with a name and settings, as in `make_attention`.
         latent_size, rotary_size, absorbed: of "latent"; 2d, d/2 made even, and `False`. 0 is without rotary positions.
         shared_size: D~ of "collaborative"; D/2.
         overlap: o of "overlapping".
@@ -80,7 +85,7 @@ class CostCalculator(Instrument):
 
     Raises:
         TypeError, ValueError: a size is no integer, not positive, above its bound, or does not divide; the variant is
-            unknown, or refuses its settings; settings of a variant without `variant`.
+            unknown, refuses its settings, or cannot be counted; settings of a variant without `variant`.
     """
 
     script = "CostCalculator"
@@ -93,6 +98,7 @@ class CostCalculator(Instrument):
     batch_size = traitlets.Int(1).tag(sync=True)
     bytes_per_number = traitlets.Int(2).tag(sync=True)
     variant = traitlets.Unicode().tag(sync=True)  # empty: nothing is compared
+    counted = traitlets.List(traitlets.Int()).tag(sync=True)  # the `Parts` of a kind that is not among SETTINGS_OF
     latent_size = traitlets.Int(1).tag(sync=True)
     rotary_size = traitlets.Int(0).tag(sync=True)
     absorbed = traitlets.Bool(False).tag(sync=True)
@@ -113,7 +119,7 @@ class CostCalculator(Instrument):
         batch_size: int = 1,
         bytes_per_number: int = 2,
         *,
-        variant: str | None = None,
+        variant: str | Mapping[str, Any] | None = None,
         latent_size: int | None = None,
         rotary_size: int | None = None,
         absorbed: bool = False,
@@ -136,11 +142,11 @@ class CostCalculator(Instrument):
         if num_heads % kv_heads:
             raise ValueError(f"num_heads={num_heads} is not divisible by num_kv_heads={kv_heads}")
         counts = (latent_size, rotary_size, shared_size, overlap, num_shared, num_chosen, rank)
-        settings = dict(zip((*COUNTS, *FLAGS), (*counts, absorbed, per_channel), strict=True))
-        self._compares = variant is not None
-        if variant is None:
+        settings = dict(zip(SETTINGS, (*counts, absorbed, per_channel), strict=True))
+        self._compares, self._other_kind = variant is not None, _as_other_kind(variant)
+        if variant is None or self._other_kind is not None:
             _require_none_set(settings)
-            super().__init__(**sizes, **kwargs)
+            super().__init__(**sizes, **self._counts(num_hiddens, num_heads), **kwargs)
             return
         require_choice("variant", variant, tuple(SETTINGS_OF))
         settings = _filled(settings, num_hiddens, num_heads)
@@ -155,14 +161,29 @@ class CostCalculator(Instrument):
 
     @traitlets.validate("variant")
     def _check_variant(self, proposal: traitlets.Bunch) -> str:
-        if not self._compares:
+        other = self._other_kind
+        if not self._compares or (other is not None and proposal["value"] != other["name"]):
             raise ValueError(f"variant={proposal['value']!r} comes too late: make a calculator with it")
-        require_choice("variant", proposal["value"], tuple(SETTINGS_OF))
+        if other is None:
+            require_choice("variant", proposal["value"], tuple(SETTINGS_OF))
         return str(proposal["value"])
+
+    @traitlets.observe("num_hiddens", "num_heads")
+    def _count_anew(self, change: traitlets.Bunch) -> None:
+        if self._other_kind is not None and self.counted and self.num_hiddens % self.num_heads == 0:
+            self.counted = self._counts(self.num_hiddens, self.num_heads)["counted"]
+
+    def _counts(self, num_hiddens: int, num_heads: int) -> dict[str, Any]:
+        """The traits that a kind has which is counted; none where there is no such kind."""
+        if self._other_kind is None:
+            return {}
+        parts = formulas.variant_parts(self._other_kind, num_hiddens, num_heads)
+        return {"variant": self._other_kind["name"], "counted": list(parts)}
 
     def state(self) -> dict[str, Any]:
         """The traits of its own; where nothing is compared, nothing is said of variants."""
-        return {name: value for name, value in super().state().items() if self._compares or name in SIZES}
+        shown = SIZES if not self._compares else (*SIZES, "variant", *(("counted",) if self.counted else SETTINGS))
+        return {name: value for name, value in super().state().items() if name in shown}
 
     def costs(self) -> dict[str, int]:
         """parameters, flops, score_bytes of one layer, cache_bytes of all layers, by `mhalib.costs`. With a variant:
@@ -199,7 +220,7 @@ class CostCalculator(Instrument):
             "flops": (both[0].flops, both[1].flops),
             "cache_bytes_per_token": (kept[0], kept[1]),
         }
-        if self.variant == "mixture":
+        if self.variant == "mixture" and self._other_kind is None:
             found["chosen_flops"] = (both[0].flops, formulas.chosen_flops(choices[1], *run))
         return {name: (self.num_layers * plain, self.num_layers * other) for name, (plain, other) in found.items()}
 
@@ -211,6 +232,8 @@ class CostCalculator(Instrument):
         """
         if not self._compares:
             raise ValueError("this calculator compares nothing: make one with variant=")
+        if self._other_kind is not None:
+            return dict(self._other_kind)
         if self.variant in ("grouped", "multi-query"):
             return {"name": "multi-head", "num_kv_heads": self.num_kv_heads if self.variant == "grouped" else 1}
         settings = {name: getattr(self, name) for name in SETTINGS_OF[self.variant]}
@@ -238,7 +261,8 @@ class CostCalculator(Instrument):
 
     def _table_of_both(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         names = [name for name in SIZES if name != "num_kv_heads"]
-        sizes = ", ".join(f"{name}={getattr(self, name)}" for name in [*names, *SETTINGS_OF[self.variant]])
+        names += () if self._other_kind is not None else SETTINGS_OF[self.variant]
+        sizes = ", ".join(f"{name}={getattr(self, name)}" for name in names)
         caption = f"What {self.variant} attention costs beside multi-head attention at {sizes}"
         header = ("cost", "multi-head", self.variant, "ratio")
         titles = {
@@ -262,6 +286,13 @@ class CostCalculator(Instrument):
 def _ratio(one: int, all_of_it: int) -> str:
     """To 3 digits; half of a thousandth is rounded up."""
     return f"{(2000 * one + all_of_it) // (2 * all_of_it) / 1000:.3f}"
+
+
+def _as_other_kind(variant: Any) -> dict[str, Any] | None:
+    """The name and settings of a kind that has no field in the picture, or `None` for one that has."""
+    if isinstance(variant, Mapping):
+        return dict(variant)
+    return {"name": variant} if isinstance(variant, str) and variant in KINDS and variant not in SETTINGS_OF else None
 
 
 def _require_none_set(settings: dict[str, Any]) -> None:

@@ -75,6 +75,7 @@ export interface Costs {
   num_chosen?: number;
   rank?: number;
   per_channel?: boolean;
+  counted?: number[];
 }
 /** A part of a variant's costs, in symbols and counted. */
 export type Part = [string, bigint];

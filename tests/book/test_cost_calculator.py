@@ -253,3 +253,15 @@ def test_a_comparison_stands_in_a_table_without_javascript(show: Callable) -> No
         assert f"{plain:,}" in text
         assert f"{own:,}" in text
         assert ratio in text
+
+
+@pytest.mark.parametrize("choice", ["entmax", {"name": "multi-head", "num_kv_heads": 2}])
+def test_a_kind_without_a_formula_is_counted_for_its_sizes(show: Callable, choice: str | dict) -> None:
+    calculator = CostCalculator(96, 12, variant=choice)
+    shown = show(calculator)
+    assert shown.errors == []
+    assert both(shown.page) == expected(calculator)
+    assert shown.page.locator("input[data-name=num_hiddens], select[data-name=variant]").count() == 0
+    shown.page.locator("input[data-name=num_tokens]").fill("77")
+    assert both(shown.page) == expected(CostCalculator(96, 12, num_tokens=77, variant=choice))
+    assert shown.errors == []

@@ -141,7 +141,9 @@ def test_what_is_not_said_of_a_variant_is_filled_in(sizes, kv_heads, chosen):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"variant": "entmax"}, ValueError, "variant='entmax' must be one of ('multi-head', 'grouped'"),
+        ({"variant": "entmax2"}, ValueError, "variant='entmax2' must be one of ('multi-head', 'grouped'"),
+        ({"variant": {"name": "entmax2"}}, ValueError, "must name one of"),
+        ({"variant": "entmax", "rank": 3}, ValueError, "rank=3 is of a variant"),
         ({"variant": 3}, ValueError, "variant=3 must be one of"),
         ({"variant": "grouped", "num_kv_heads": 5}, ValueError, "num_heads=12 is not divisible by num_kv_heads=5"),
         ({"variant": "latent", "rotary_size": 3}, ValueError, "need an even rotary_size, got 3"),
@@ -202,3 +204,19 @@ def test_a_comparison_stores_both_and_a_plain_calculator_nothing_of_it():
 def test_a_tensor_for_a_setting_is_refused(name):
     with pytest.raises(ValueError, match=rf"{name}=tensor\(\[1, 2\]\) is of a variant, and variant is None"):
         CostCalculator(**{name: torch.tensor([1, 2])})
+
+
+@pytest.mark.parametrize(
+    "choice", ["entmax", {"name": "sparse", "window": 4}, {"name": "multi-head", "num_kv_heads": 2}]
+)
+def test_any_registered_kind_is_compared(choice):
+    calculator = CostCalculator(36, 6, num_layers=3, num_tokens=7, batch_size=2, bytes_per_number=4, variant=choice)
+    expected = costs.variant_costs(choice, 36, 6, 7, 2, 4)
+    found = calculator.costs()
+    assert (found["parameters"], found["flops"]) == (3 * expected.parameters, 3 * expected.flops)
+    assert found["cache_bytes_per_token"] * 7 * 2 == 3 * expected.cache_bytes
+    calculator.num_hiddens = 72  # counted anew
+    assert calculator.counted == list(costs.variant_parts(choice, 72, 6))
+    assert make_attention(calculator.choice(), 72, 6).num_hiddens == 72
+    with pytest.raises(ValueError, match="comes too late"):
+        calculator.variant = "gated"
