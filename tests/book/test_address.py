@@ -261,7 +261,7 @@ def test_every_page_says_what_it_is_about_and_every_card_is_one_of_its_figures()
         assert said["description"] == said["og:description"]
         assert not re.search("make lab|Colab|Binder", said["description"]), path.stem
         assert ("og:image" in said) == ("og:url" in said) == (not notebooks.is_placeholder())
-        card = book_online.CARDS.get(int(path.stem[:2]), f"{int(path.stem[:2])}.1")
+        card = book_online.card_of(path.stem)
         assert page.select_one(f"figure#{book_extension.figure_id(card)} img"), card
 
 

@@ -30,18 +30,23 @@ ON_LAUNCH = "SageMaker Studio Lab"
 NEEDS_ADDRESS = ("launch_buttons", "repository_url", "use_repository_button", "use_issues_button")
 FRONT_PICTURE = "_static/encoder_heads.svg"
 CARDS = {
-    1: "1.2",
-    5: "5.3",
-    7: "7.3",
-    8: "8.3",
-    9: "9.2",
-    12: "12.2",
-    13: "13.3",
-    14: "14.4",
-    23: "23.4",
-    26: "26.3",
-    30: "30.3",
-}  # by chapter, where the first figure is not the best
+    "01_weighted_average": 2,
+    "05_reshape_trick": 3,
+    "07_per_head_heatmaps": 3,
+    "08_three_uses": 3,
+    "09_positions": 2,
+    "12_small_gpt": 2,
+    "13_induction_circuit": 3,
+    "14_seeing_with_heads": 4,
+    "23_bake_off": 4,
+    "26_never_write_the_scores": 3,
+    "30_open_a_model_you_know": 3,
+}  # the figure of a chapter's card, where the first is not the best
+
+
+def card_of(chapter: str) -> str:
+    """The number of the figure that previews of links to a chapter show: of 07_per_head_heatmaps, 7.3."""
+    return f"{int(chapter[:2])}.{CARDS.get(chapter, 1)}"
 
 
 def leave_out_what_leads_nowhere(app: Sphinx, config: Config) -> None:
@@ -80,8 +85,8 @@ def description(doctree: nodes.document, language: str) -> str:
 def card(doctree: nodes.document, page: str) -> tuple[str, str]:
     """The picture that stands for a page, relative to the book's root, and what it shows: a figure of the page."""
     figures = [one for one in doctree.findall(nodes.figure) if "captioned" in one["classes"]]
-    chapter = re.search(r"/(\d\d)_", page)
-    best = figure_id(CARDS.get(int(chapter[1]), "")) if chapter else ""
+    chapter = re.search(r"/(\d\d_\w+)", page)
+    best = figure_id(card_of(chapter[1])) if chapter else ""
     chosen = [one for one in figures if best in one["ids"]] or figures
     for image in (image for figure in chosen for image in figure.findall(nodes.image)):
         return f"_images/{Path(image['uri']).name}", image.get("alt", "")
