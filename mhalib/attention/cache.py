@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import torch
 from torch import Tensor
@@ -97,6 +97,11 @@ class KeyValueCache:
                 room[..., self._length : stop, :] = part
         self._length = stop
         return self.held
+
+    @property
+    def extend(self) -> NoReturn:
+        """The name of `append` up to version 0.3."""
+        raise AttributeError("extend is called append now")
 
     def reorder(self, rows: Tensor) -> None:
         """Keep the examples `rows` (B_new,) of the batch, in that order: what a beam search needs."""

@@ -155,7 +155,7 @@ def load(
     `mhalib.pretrained.encoder_decoders` and `mhalib.pretrained.pictures` say what each asks for. What our layers cannot
     hold is refused by name, before any weight is fetched or read.
 
-    Needs the package `tokenizers`, and for the hub `huggingface_hub`: `pip install "mhalib[pretrained]"`.
+    Needs the package `tokenizers`, and for the hub `huggingface_hub`: `pip install tokenizers huggingface_hub`.
 
     Args:
         source: a folder with config.json, tokenizer.json and model.safetensors, or several such files and their

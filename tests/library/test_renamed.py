@@ -55,3 +55,10 @@ def test_an_argument_of_the_old_name_is_told_the_new_one(call, said):
 def test_a_signature_is_what_it_was():
     assert "max_lr" in inspect.signature(fit).parameters
     assert "vocab_size" in inspect.signature(models.GPT).parameters
+
+
+def test_a_cache_says_what_extend_is_called_now():
+    cache = mhalib.MultiHeadAttention(4, 2).new_cache()
+    with pytest.raises(AttributeError, match="extend is called append now"):
+        cache.extend(1)
+    assert not hasattr(cache, "extend")
