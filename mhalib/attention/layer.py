@@ -204,15 +204,15 @@ class MultiHeadAttention(HeadsOfLayer):
                 weights = self.softmax(self._scores(q, k, allowed.matrix, queries, noted), allowed.matrix)
             if "mix_weights" in replaced:
                 weights = self._mixed("mix_weights", weights, queries, noted, allowed.matrix)
-            found = self.average(weights, v)
+            outputs = self.average(weights, v)
         else:
-            found, weights = self._fused(q, k, v, allowed), None
+            outputs, weights = self._fused(q, k, v, allowed), None
         del q, k, v
-        found = self.gate(found, queries)
+        outputs = self.gate(outputs, queries)
         for function in self._head_functions.values():
-            changed = function(found)
-            found = found if changed is None else changed
-        return self.W_o(self.merge(found)), weights if need_weights else None
+            changed = function(outputs)
+            outputs = outputs if changed is None else changed
+        return self.W_o(self.merge(outputs)), weights if need_weights else None
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -284,13 +284,13 @@ class MultiHeadAttention(HeadsOfLayer):
             weights = F.dropout(weights, self.dropout)
         return weights @ kernels.in_rows(v)
 
-    def gate(self, found: Tensor, queries: Tensor) -> Tensor:
+    def gate(self, outputs: Tensor, queries: Tensor) -> Tensor:
         """What each head found, (B, h, Q, value_dim) -> the same, turned up or down. `queries` is the layer's input."""
-        return found
+        return outputs
 
-    def merge(self, found: Tensor) -> Tensor:
+    def merge(self, outputs: Tensor) -> Tensor:
         """(B, h, Q, value_dim) -> (B, Q, h * value_dim), what W_o reads."""
-        return found.transpose(1, 2).flatten(2)
+        return outputs.transpose(1, 2).flatten(2)
 
     def new_cache(self, max_tokens: int = 0) -> Cache:
         """An empty cache that fits the layer, with memory for `max_tokens` taken ahead."""

@@ -51,11 +51,11 @@ def as_heads(heads: object) -> list[Head]:
     """
     if isinstance(heads, Head):
         raise TypeError(f"heads must be a list of heads, got one head: write [{heads}]")
-    found = as_list("heads", heads)
-    for head in found:
+    listed = as_list("heads", heads)
+    for head in listed:
         if not isinstance(head, tuple) or len(head) != 3:
             raise TypeError(f"heads must hold heads, (kind, layer, head), got {type(head).__name__}: {head!r:.80}")
-    return [Head(*head) for head in found]
+    return [Head(*head) for head in listed]
 
 
 @contextmanager
@@ -150,8 +150,8 @@ def _replaced(places: list[tuple[MultiHeadAttention, Tensor, Tensor]]) -> Iterat
     """Inside, the heads of each layer that are off, (h,), give their mean, (h, d), for every query."""
 
     def replace(off: Tensor, mean: Tensor) -> Callable[[Tensor], Tensor]:
-        def apply(found: Tensor) -> Tensor:
-            return torch.where(off.to(found.device)[:, None, None], mean.to(found)[:, None], found)
+        def apply(outputs: Tensor) -> Tensor:
+            return torch.where(off.to(outputs.device)[:, None, None], mean.to(outputs)[:, None], outputs)
 
         return apply
 
@@ -171,13 +171,13 @@ def _install(name: str, layer: MultiHeadAttention, gate: Tensor) -> torch.utils.
         )
     factors = gate.mT[..., None] if gate.dim() == 3 else torch.atleast_2d(gate)[..., None, None]
 
-    def apply_gate(found: Tensor) -> Tensor:
-        given = {"examples": (factors.shape[0], found.shape[0]), "queries": (factors.shape[2], found.shape[2])}
+    def apply_gate(outputs: Tensor) -> Tensor:
+        given = {"examples": (factors.shape[0], outputs.shape[0]), "queries": (factors.shape[2], outputs.shape[2])}
         for what, (of_gate, of_layer) in given.items():
             if of_gate not in (1, of_layer):
                 raise ValueError(
                     f"{name} has shape {tuple(gate.shape)}, {of_gate} {what}, but the layer is given {of_layer}"
                 )
-        return found * factors.to(found)
+        return outputs * factors.to(outputs)
 
     return layer.on_heads(apply_gate)

@@ -78,12 +78,12 @@ def head_importance(
     model.eval()
     try:
         for batch in batches:
-            with torch.enable_grad(), _watched([layer for _, _, layer in places]) as found:
+            with torch.enable_grad(), _watched([layer for _, _, layer in places]) as outputs:
                 losses = loss(model, batch)
-                num_examples += _count_examples(losses, found)
-                flat = [x for seen in found for x in seen]
+                num_examples += _count_examples(losses, outputs)
+                flat = [x for seen in outputs for x in seen]
                 slopes = iter(torch.autograd.grad(losses.sum(), flat, allow_unused=True))
-            for (kind, number, layer), seen in zip(places, found, strict=True):
+            for (kind, number, layer), seen in zip(places, outputs, strict=True):
                 pairs: list[tuple[Tensor, Tensor | None]] = [(x.detach(), next(slopes)) for x in seen]
                 if pairs and layer.num_heads:
                     values = _per_example(pairs, layer, mode)
@@ -99,7 +99,7 @@ def head_importance(
 @contextmanager
 def _watched(layers: list[MultiHeadAttention]) -> Iterator[list[list[Tensor]]]:
     """What the heads of each layer found, (B, h, Q, d), for every call inside; a gradient can be asked for it."""
-    found: list[list[Tensor]] = [[] for _ in layers]
+    outputs: list[list[Tensor]] = [[] for _ in layers]
 
     def watch(seen: list[Tensor]) -> Callable[[Tensor], Tensor]:
         def keep(x: Tensor) -> Tensor:
@@ -110,13 +110,13 @@ def _watched(layers: list[MultiHeadAttention]) -> Iterator[list[list[Tensor]]]:
         return keep
 
     with ExitStack() as handles:
-        for layer, seen in zip(layers, found, strict=True):
+        for layer, seen in zip(layers, outputs, strict=True):
             handles.callback(layer.on_heads(watch(seen)).remove)
-        yield found
+        yield outputs
 
 
-def _count_examples(losses: Tensor, found: list[list[Tensor]]) -> int:
-    batch_sizes = {len(x) for seen in found for x in seen}
+def _count_examples(losses: Tensor, outputs: list[list[Tensor]]) -> int:
+    batch_sizes = {len(x) for seen in outputs for x in seen}
     if not isinstance(losses, Tensor) or {tuple(losses.shape)} != {(size,) for size in batch_sizes}:
         got = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
         raise ValueError(

@@ -52,13 +52,13 @@ def head_means(
     model.eval()
     try:
         for batch in batches:
-            with _watched([layer for *_, layer in places]) as found:
+            with _watched([layer for *_, layer in places]) as outputs:
                 real = _counted(run(model, batch), layers)
-            for place, ((kind, *_), calls) in enumerate(zip(places, found, strict=True)):
+            for index, ((kind, *_), calls) in enumerate(zip(places, outputs, strict=True)):
                 for x in calls:
                     queries = _queries(x, kind, real)
-                    sums[place] = sums[place] + queries.to(result_dtype(x.dtype)).sum(0)
-                    counts[place] += len(queries)
+                    sums[index] = sums[index] + queries.to(result_dtype(x.dtype)).sum(0)
+                    counts[index] += len(queries)
     finally:
         model.train(was_training)
     for (kind, number, layer), total, count in zip(places, sums, counts, strict=True):
@@ -71,19 +71,19 @@ def head_means(
 @contextmanager
 def _watched(layers: list[MultiHeadAttention]) -> Iterator[list[list[Tensor]]]:
     """What the heads of each layer found, (B, h, Q, d), for every call inside."""
-    found: list[list[Tensor]] = [[] for _ in layers]
+    outputs: list[list[Tensor]] = [[] for _ in layers]
     with ExitStack() as handles:
-        for layer, calls in zip(layers, found, strict=True):
+        for layer, calls in zip(layers, outputs, strict=True):
             handles.callback(layer.on_heads(calls.append).remove)
-        yield found
+        yield outputs
 
 
-def _queries(found: Tensor, kind: str, real: Mapping[str, Tensor]) -> Tensor:
+def _queries(outputs: Tensor, kind: str, real: Mapping[str, Tensor]) -> Tensor:
     """(B, h, Q, d) -> (queries that count, h, d)."""
-    queries = found.movedim(1, 2)
+    queries = outputs.movedim(1, 2)
     if kind not in real:
         return queries.flatten(0, 1)
-    where = real[kind].to(found.device)
+    where = real[kind].to(outputs.device)
     if where.shape != queries.shape[:2]:
         raise ValueError(
             f"run returned shape {tuple(where.shape)} for {kind!r}, whose queries are {tuple(queries.shape[:2])}"

@@ -96,11 +96,11 @@ def head_roles(
         require_kind("links", links, Mapping)
     inside, cells = real_weights(weights, mask)
     best = maxima(inside, cells)
-    shares, places = _best_offsets(best, cells)
+    shares, best_offsets = _best_offsets(best, cells)
     sure = confidence(inside, cells).tolist()
     seen_rare = None if rare is None else maximum_at(inside, rare, cells).tolist()
     relations = {name: _link_accuracy(name, key, best, cells) for name, key in (links or {}).items()}
-    found = []
+    result = []
     for i in range(weights.shape[1]):
         link, accuracy, baseline = _best_link(relations, i)
         margin = None if accuracy is None or baseline is None else accuracy - baseline
@@ -109,11 +109,11 @@ def head_roles(
             SYNTACTIC: margin is not None and margin >= syntactic_margin - _ROUNDING,
             RARE: seen_rare is not None and seen_rare[i] > rare_share,
         }
-        found.append(
+        result.append(
             HeadRole(
                 roles=tuple(role for role, holds in roles.items() if holds),
                 confidence=sure[i],
-                offset=places[i],
+                offset=best_offsets[i],
                 offset_share=shares[i],
                 link=link,
                 link_accuracy=accuracy,
@@ -121,32 +121,32 @@ def head_roles(
                 rare_share=None if seen_rare is None else seen_rare[i],
             )
         )
-    return found
+    return result
 
 
 def _best_offsets(best: Tensor, cells: Tensor) -> tuple[list[float], list[int]]:
     """For each head, the largest share of maxima at one offset, and that offset; of equals the nearest to 0."""
     rows = cells.any(-1).sum((0, 2))
     offset = offsets(cells)
-    shares, places = torch.full_like(rows, -1, dtype=torch.float64), torch.zeros_like(rows)
-    for place in sorted(range(int(offset.min()), int(offset.max()) + 1), key=lambda place: (abs(place), place)):
-        there = cells & (offset == place)
+    shares, best_offsets = torch.full_like(rows, -1, dtype=torch.float64), torch.zeros_like(rows)
+    for one in sorted(range(int(offset.min()), int(offset.max()) + 1), key=lambda one: (abs(one), one)):
+        there = cells & (offset == one)
         have = there.any(-1).sum((0, 2))
         hits = there.gather(-1, best[..., None]).sum((0, 2, 3))
         share = torch.where(2 * have >= rows, hits.double() / have.clamp(min=1), -1.0)
         better = (share > shares) & (have > 0)
-        shares, places = torch.where(better, share, shares), torch.where(better, place, places)
-    return shares.clamp(min=0.0).tolist(), places.tolist()
+        shares, best_offsets = torch.where(better, share, shares), torch.where(better, one, best_offsets)
+    return shares.clamp(min=0.0).tolist(), best_offsets.tolist()
 
 
 def _best_link(
     relations: Mapping[str, tuple[list[float], list[float]]], i: int
 ) -> tuple[str | None, float | None, float | None]:
     """The relation by which head i is farthest above the baseline, its accuracy there, and the baseline."""
-    found = [(accuracy[i] - baseline[i], name) for name, (accuracy, baseline) in relations.items()]
-    if not found:
+    margins = [(accuracy[i] - baseline[i], name) for name, (accuracy, baseline) in relations.items()]
+    if not margins:
         return None, None, None
-    name = max(found, key=lambda pair: pair[0])[1]
+    name = max(margins, key=lambda pair: pair[0])[1]
     return name, relations[name][0][i], relations[name][1][i]
 
 

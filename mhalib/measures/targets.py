@@ -92,9 +92,9 @@ def rarest_tokens(tokens: Tensor, counts: Tensor, valid_lens: Tensor | None = No
         raise ValueError(f"valid_lens has shape {tuple(valid_lens.shape)}, but tokens has {len(tokens)} sentences")
     if not tokens.numel():
         return torch.zeros_like(tokens, dtype=torch.bool)
-    found = counts.to(tokens.device, torch.float64)[tokens.long()]
+    frequency = counts.to(tokens.device, torch.float64)[tokens.long()]
     if valid_lens is not None:
-        found = found.masked_fill(~padding_mask(valid_lens, tokens.shape[1])[:, 0, 0], torch.inf)
-    last = found.sort(1).values[:, : min(num_rarest, tokens.shape[1])]
+        frequency = frequency.masked_fill(~padding_mask(valid_lens, tokens.shape[1])[:, 0, 0], torch.inf)
+    last = frequency.sort(1).values[:, : min(num_rarest, tokens.shape[1])]
     last = last.masked_fill(last.isinf(), -torch.inf).amax(1, keepdim=True)
-    return found <= last
+    return frequency <= last

@@ -59,9 +59,9 @@ class Model(nn.Module):
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """As in `torch.nn.Module`; what is shared stays shared with `assign`, too."""
-        found = super().load_state_dict(state_dict, strict, assign)
+        result = super().load_state_dict(state_dict, strict, assign)
         self.share()
-        return found
+        return result
 
     def settings_with(self, attention: Choices) -> dict[str, Any]:
         """The settings of a model like this one, all of whose attention layers are of another kind, or each

@@ -98,14 +98,14 @@ def masks_of(
     """What new tokens, of which the first is number `start` of its row, see in each layer. `is_real` (B, K) is `False`
     at padding, of all tokens; see `GPT.forward`. Layers with one window and one kind of cache have one mask."""
     masks: dict[tuple[int | None, int | None], Mask] = {}
-    found = []
+    result = []
     for number, window in enumerate(windows):
         cache = None if caches is None else caches[number]
         num_held = cache.num_held if isinstance(cache, WindowCache) else None
         if (window, num_held) not in masks:
             masks[window, num_held] = _mask(window, start, num_held, is_real)
-        found.append(masks[window, num_held])
-    return found
+        result.append(masks[window, num_held])
+    return result
 
 
 def _mask(window: int | None, start: int, num_held: int | None, is_real: Tensor | None) -> Mask:

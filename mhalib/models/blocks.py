@@ -204,8 +204,8 @@ class EncoderLayer(_Layer):
         """x (B, N, D) -> (B, N, D), and weights (B, h, N, K) or `None`; K counts the tokens in `cache` too. `handed_on`
         is what layers below have handed on, see `mhalib.variants.HandsOn`."""
         seen = self.attention_skip.before(x)
-        found, weights = self._look_at_own(seen, valid_lens, mask, need_weights, cache, handed_on)
-        changed = self.attention_skip.after(x, found)
+        output, weights = self._look_at_own(seen, valid_lens, mask, need_weights, cache, handed_on)
+        changed = self.attention_skip.after(x, output)
         return _apply(self.ffn, self.ffn_skip, changed, x if self.parallel else changed), weights
 
 
@@ -261,10 +261,10 @@ class DecoderLayer(_Layer):
             require_kind("cache", cache, DecoderCache)
         own, seen_memory = (None, None) if cache is None else cache
         seen = self.attention_skip.before(x)
-        found, self_weights = self._look_at_own(seen, None, mask, need_weights, own, handed_on)
-        x = self.attention_skip.after(x, found)
+        output, self_weights = self._look_at_own(seen, None, mask, need_weights, own, handed_on)
+        x = self.attention_skip.after(x, output)
         new = memory[:, :0] if seen_memory else memory  # an empty cache is false
-        found, cross_weights = self.cross_attention(
+        output, cross_weights = self.cross_attention(
             self.cross_skip.before(x),
             new,
             new,
@@ -273,7 +273,7 @@ class DecoderLayer(_Layer):
             need_weights=need_weights,
             cache=seen_memory,
         )
-        x = self.cross_skip.after(x, found)
+        x = self.cross_skip.after(x, output)
         return _apply(self.ffn, self.ffn_skip, x, x), self_weights, cross_weights
 
 

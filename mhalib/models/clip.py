@@ -75,8 +75,8 @@ class CLIP(Model):
     def read_pictures(self, images: Tensor, *, need_weights: bool = False) -> tuple[Tensor, Weights | None]:
         """Pictures (B, channels, height, width) -> vectors (B, num_features), and {"encoder self": weights per layer}
         or `None`. The vectors are not divided by their lengths."""
-        found: tuple[Tensor, Weights | None] = self.pictures(images, need_weights=need_weights)
-        return found
+        result: tuple[Tensor, Weights | None] = self.pictures(images, need_weights=need_weights)
+        return result
 
     def read_texts(
         self, tokens: Tensor, valid_lens: Tensor | None = None, *, need_weights: bool = False

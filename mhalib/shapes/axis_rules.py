@@ -49,17 +49,17 @@ def follow(
     """
     shapes = [tuple(output.shape) for output in outputs]
     rule = RULES.get(operation)
-    found: list[Axes] = []
+    result: list[Axes] = []
     if not inputs or operation in MAKERS:
         return [unknown(shape) for shape in shapes]
     if operation.startswith("_scaled_dot_product") and not operation.endswith("backward"):
-        found = [(*operands[0][:-1], operands[2][-1])]
+        result = [(*operands[0][:-1], operands[2][-1])]
     elif rule is not None and operands[0] and 0 not in itertools.chain(*shapes):
-        found = rule(args, operands, shapes)
+        result = rule(args, operands, shapes)
     elif pointwise:
-        found = [broadcast(operands, shapes[0])]
-    found += [numbers(shape) for shape in shapes[len(found) :]]
-    return [_fitting(axes, shape) for axes, shape in zip(found, shapes, strict=True)]
+        result = [broadcast(operands, shapes[0])]
+    result += [numbers(shape) for shape in shapes[len(result) :]]
+    return [_fitting(axes, shape) for axes, shape in zip(result, shapes, strict=True)]
 
 
 def _fitting(axes: Axes, shape: tuple[int, ...]) -> Axes:
@@ -110,14 +110,14 @@ def tensors_in(value: Any) -> list[Tensor]:
         return [value] if value.layout == torch.strided and not value.is_nested else []
     if isinstance(value, dict):
         value = tuple(value.values())
-    return [found for item in value for found in tensors_in(item)] if isinstance(value, (tuple, list)) else []
+    return [result for item in value for result in tensors_in(item)] if isinstance(value, (tuple, list)) else []
 
 
 Rule = Callable[[Sequence[Any], Sequence[Axes], Sequence[tuple[int, ...]]], list[Axes]]
 
 
-def _argument(args: Sequence[Any], place: int, default: Any) -> Any:
-    return args[place] if len(args) > place else default
+def _argument(args: Sequence[Any], index: int, default: Any) -> Any:
+    return args[index] if len(args) > index else default
 
 
 def _view(args: Sequence[Any], operands: Sequence[Axes], shapes: Sequence[tuple[int, ...]]) -> list[Axes]:

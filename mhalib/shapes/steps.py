@@ -118,13 +118,13 @@ def _grouped(operations: Sequence[Operation]) -> list[list[int]]:
 
 def _same_call(groups: list[list[int]], operations: Sequence[Operation], i: int) -> list[list[int]]:
     """The last groups that come from the same place in the code as operation i and may still take it in."""
-    found = []
+    result = []
     for g in reversed(groups):
         if operations[g[-1]].site != operations[i].site:
             break
         if operations[i].is_plumbing or all(operations[j].is_plumbing for j in g):
-            found.append(g)
-    return found
+            result.append(g)
+    return result
 
 
 def _title(parts: Sequence[Operation], reads_weight: bool) -> str:

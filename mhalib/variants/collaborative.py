@@ -151,12 +151,12 @@ def compress(layer: CollaborativeAttention, shared_size: int, *, num_rounds: int
         narrowed = ("W_q.weight", "W_k.weight", "mixing")
         kept = {name: part for name, part in layer.state_dict().items() if name not in narrowed}
         new.load_state_dict(kept, strict=False)
-        for target, found, size in (
+        for target, factor, size in (
             (new.mixing, mixing, sizes[0]),
             (new.W_q.weight, left, sizes[1]),
             (new.W_k.weight, right, sizes[2]),
         ):
-            part = found / size.clamp_min(1e-30) * even
+            part = factor / size.clamp_min(1e-30) * even
             target.copy_(part if target is new.mixing else part.T)
     return new.train(layer.training)
 

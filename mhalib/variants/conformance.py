@@ -163,7 +163,7 @@ def _heads(subject: _Subject) -> None:
     with layer.on_heads(seen.append):
         whole, _ = layer(x, x, x)
     part = seen[0][:, 1] @ layer.W_o.weight[:, layer.head_slices(1).o].T
-    with layer.on_heads(lambda found: found * _all_but_head_1(layer)):
+    with layer.on_heads(lambda outputs: outputs * _all_but_head_1(layer)):
         for need_weights in (True, False):
             gated, _ = layer(x, x, x, need_weights=need_weights)
             _require_same(gated, whole - part, "a gate of 0 does not take the head's part away")
@@ -173,7 +173,7 @@ def _heads(subject: _Subject) -> None:
 def _pruning(subject: _Subject) -> None:
     """A removed head is a head whose gate is 0; or the kind refuses to remove any, and stays what it was."""
     layer, x = subject.layer(), subject.x
-    with layer.on_heads(lambda found: found * _all_but_head_1(layer)):
+    with layer.on_heads(lambda outputs: outputs * _all_but_head_1(layer)):
         gated, weights = layer(x, x, x)
     assert weights is not None
     kept = [head for head in range(layer.num_heads) if head != 1]
@@ -259,7 +259,7 @@ def _require(holds: bool, message: str) -> None:
         raise AssertionError(message)
 
 
-def _require_same(found: Tensor, expected: Tensor, message: str, **close: float) -> None:
+def _require_same(result: Tensor, expected: Tensor, message: str, **close: float) -> None:
     """Raise with the largest difference unless both are finite and equal, up to rounding."""
-    if not torch.allclose(found, expected, **{**CLOSE, **close}):
-        raise AssertionError(f"{message}: by {float((found - expected).detach().abs().max()):.2g} at most")
+    if not torch.allclose(result, expected, **{**CLOSE, **close}):
+        raise AssertionError(f"{message}: by {float((result - expected).detach().abs().max()):.2g} at most")

@@ -109,13 +109,13 @@ class DifferentialAttention(MultiHeadAttention):
         """(B, 2h, Q, K) -> (B, h, Q, K)."""
         return weights[:, 0::2] - self.second_weight * weights[:, 1::2]
 
-    def gate(self, found: Tensor, queries: Tensor) -> Tensor:
+    def gate(self, outputs: Tensor, queries: Tensor) -> Tensor:
         """(B, h, Q, 2d) -> (B, h, Q, 2d)."""
-        return found if self.norm is None else self.norm(found) * (1 - self.lambda_init)
+        return outputs if self.norm is None else self.norm(outputs) * (1 - self.lambda_init)
 
     def head_slices(self, head: int) -> HeadSlices:
         """As in `MultiHeadAttention`; a head's rows of W_q and W_k are those of both its maps."""
-        found, d = super().head_slices(head), self.head_dim
+        slices, d = super().head_slices(head), self.head_dim
         group = self.num_heads // self.num_kv_heads
         first, last = (2 * head) // group, (2 * head + 1) // group
-        return found._replace(q=slice(2 * head * d, 2 * (head + 1) * d), k=slice(first * d, (last + 1) * d))
+        return slices._replace(q=slice(2 * head * d, 2 * (head + 1) * d), k=slice(first * d, (last + 1) * d))

@@ -70,24 +70,24 @@ class _Entmax(torch.autograd.Function):
             middle = (low + high) / 2
             too_low = _powers(scaled - middle, alpha).sum(-1, keepdim=True) >= 1
             low, high = torch.where(too_low, middle, low), torch.where(too_low, high, middle)
-        found = _powers(scaled - low, alpha).masked_fill(~sees, 0.0)
-        found = found / found.sum(-1, keepdim=True).masked_fill(~sees, 1.0)
-        ctx.save_for_backward(found, alpha)
-        return found
+        weights = _powers(scaled - low, alpha).masked_fill(~sees, 0.0)
+        weights = weights / weights.sum(-1, keepdim=True).masked_fill(~sees, 1.0)
+        ctx.save_for_backward(weights, alpha)
+        return weights
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None]:
         (gradient,) = gradients
-        found, alpha = ctx.saved_tensors
-        seen = found > 0
-        slopes = torch.where(seen, found.clamp_min(1e-30) ** (2 - alpha), torch.zeros_like(found))
+        weights, alpha = ctx.saved_tensors
+        seen = weights > 0
+        slopes = torch.where(seen, weights.clamp_min(1e-30) ** (2 - alpha), torch.zeros_like(weights))
         total = slopes.sum(-1, keepdim=True).clamp_min(1e-30)
         of_scores = slopes * (gradient - (gradient * slopes).sum(-1, keepdim=True) / total)
         if not ctx.needs_input_grad[1]:
             return of_scores, None
         share = slopes / total
-        surprise = torch.where(seen, -found * found.clamp_min(1e-30).log(), torch.zeros_like(found))
-        change = (found - share) / (alpha - 1) ** 2
+        surprise = torch.where(seen, -weights * weights.clamp_min(1e-30).log(), torch.zeros_like(weights))
+        change = (weights - share) / (alpha - 1) ** 2
         change = change + (surprise - share * surprise.sum(-1, keepdim=True)) / (alpha - 1)
         return of_scores, (gradient * change).sum_to_size(alpha.shape)
 

@@ -49,9 +49,9 @@ class GatedAttention(MultiHeadAttention):
         gates: Tensor = self.W_gate(queries).sigmoid()
         return gates.unflatten(-1, (self.num_heads, self._gates_per_head())).transpose(1, 2)
 
-    def gate(self, found: Tensor, queries: Tensor) -> Tensor:
+    def gate(self, outputs: Tensor, queries: Tensor) -> Tensor:
         """(B, h, Q, value_dim) -> (B, h, Q, value_dim)."""
-        return found * self.gates(queries)
+        return outputs * self.gates(queries)
 
     def keep_heads(self, heads: Iterable[int]) -> None:
         """As in `MultiHeadAttention`; a gate goes with its head."""

@@ -144,12 +144,12 @@ class LatentAttention(MultiHeadAttention):
         """The channels (B, h, N, r) that are turned, of which the first token is `start`."""
         return super().place(x, start) if self.rotary_size else x
 
-    def gate(self, found: Tensor, queries: Tensor) -> Tensor:
+    def gate(self, outputs: Tensor, queries: Tensor) -> Tensor:
         """Absorbed, averages of latents (B, h, Q, latent_size) -> what each head found, (B, h, Q, value_dim)."""
         if not self.is_absorbed(queries.shape[1]):
-            return found
+            return outputs
         up = self.W_up_v.weight.unflatten(0, (self.num_heads, self.value_dim))
-        return torch.einsum("bhqc,hdc->bhqd", found, up)
+        return torch.einsum("bhqc,hdc->bhqd", outputs, up)
 
     def head_slices(self, head: int) -> HeadSlices:
         """Rows of W_q (of its second projection, where there are two), W_up_k and W_up_v, columns of W_o."""

@@ -112,10 +112,10 @@ class MixtureOfHeads(MultiHeadAttention):
             parts.append(gates * kinds[..., 1:])
         return torch.cat(parts, -1), loss
 
-    def gate(self, found: Tensor, queries: Tensor) -> Tensor:
+    def gate(self, outputs: Tensor, queries: Tensor) -> Tensor:
         """(B, h, Q, value_dim) -> (B, h, Q, value_dim)."""
         self.last_gates, self.balance_loss = self.route(queries, self._is_real(queries))
-        return found * self.last_gates.mT[..., None]
+        return outputs * self.last_gates.mT[..., None]
 
     def _is_real(self, queries: Tensor) -> Tensor | None:
         """(B, Q): whether some query may see the token, which is padding otherwise; `None` where all count."""

@@ -69,7 +69,7 @@ class OverlappingAttention(MultiHeadAttention):
 
     def head_slices(self, head: int) -> HeadSlices:
         """As in `MultiHeadAttention`; rows of W_q, W_k and W_v belong to neighbours, too."""
-        found = super().head_slices(head)
+        slices = super().head_slices(head)
         end = self.num_heads * self.head_dim
         rows = slice(max(0, head * self.head_dim - self.overlap), min(end, (head + 1) * self.head_dim + self.overlap))
-        return found._replace(q=rows, k=rows, v=rows)
+        return slices._replace(q=rows, k=rows, v=rows)
