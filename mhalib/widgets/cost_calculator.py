@@ -211,18 +211,16 @@ class CostCalculator(Instrument):
         """
         if not self._compares:
             raise ValueError("this calculator compares nothing: make one with variant=")
-        run = (self.num_hiddens, self.num_heads, self.num_tokens, self.batch_size)
-        choices = ({"name": "multi-head"}, self.choice())
-        both = [formulas.variant_costs(choice, *run) for choice in choices]
-        kept = [formulas.variant_parts(choice, *run[:2]).cached * self.bytes_per_number for choice in choices]
+        sizes, run = (self.num_hiddens, self.num_heads), (self.num_tokens, self.batch_size)
+        plain, own = (formulas.variant_parts(choice, *sizes) for choice in ("multi-head", self.choice()))
         found = {
-            "parameters": (both[0].parameters, both[1].parameters),
-            "flops": (both[0].flops, both[1].flops),
-            "cache_bytes_per_token": (kept[0], kept[1]),
+            "parameters": (plain.each_token + plain.others, own.each_token + own.others),
+            "flops": (plain.flops(*run), own.flops(*run)),
+            "cache_bytes_per_token": (plain.cached * self.bytes_per_number, own.cached * self.bytes_per_number),
         }
         if self.variant == "mixture" and self._other_kind is None:
-            found["chosen_flops"] = (both[0].flops, formulas.chosen_flops(choices[1], *run))
-        return {name: (self.num_layers * plain, self.num_layers * other) for name, (plain, other) in found.items()}
+            found["chosen_flops"] = (plain.flops(*run), formulas.chosen_flops(self.choice(), *sizes, *run))
+        return {name: (self.num_layers * one, self.num_layers * other) for name, (one, other) in found.items()}
 
     def choice(self) -> dict[str, Any]:
         """The variant as models take it: `attention=calculator.choice()`.

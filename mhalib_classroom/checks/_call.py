@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import torch
@@ -167,8 +167,7 @@ def _within(seconds: float | None, function: Callable[..., Any], *arguments: Any
         signal.setitimer(signal.ITIMER_REAL, next(pauses))
         while frame is not None and frame.f_code in (stop.__code__, _look.__code__):  # an alarm within an alarm
             frame = frame.f_back
-        ends = frame is None or frame.f_code is _within.__code__  # or what is below would not be done
-        if not ends and not _is_within(frame, unraisable.__code__):
+        if frame is not None and frame.f_code not in (_within.__code__, unraisable.__code__):  # for both shall end
             raise TooSlow
 
     def unraisable(lost: sys.UnraisableHookArgs, /) -> None:
@@ -191,13 +190,6 @@ def _within(seconds: float | None, function: Callable[..., Any], *arguments: Any
         sys.unraisablehook = told
         if traces:
             sys.settrace(None)
-
-
-def _is_within(frame: FrameType | None, code: CodeType) -> bool:
-    """Whether `frame`, or one that called it, runs `code`."""
-    while frame is not None and frame.f_code is not code:
-        frame = frame.f_back
-    return frame is not None
 
 
 def _look(*_: Any) -> Any:

@@ -77,6 +77,12 @@ def test_within_a_part_every_byte_comes_back(house: Path) -> None:
     assert contents(house) == before
 
 
+def test_what_is_deleted_already_stops_nobody(house: Path) -> None:
+    (house / "chapters/03_three.ipynb").unlink()
+    move_chapter.move(house, 2, 4)
+    assert sorted(path.stem for path in house.glob("chapters/*")) == ["01_one", "03_four", "04_two"]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -115,9 +115,11 @@ def move(root: Path, moved: int, to: int) -> list[str]:
     renamed: list[tuple[Path, Path]] = []
     for name in filter(None, listed.split("\0")):
         path = root / name
+        if not path.is_file():  # deleted, and git has not been told
+            continue
         try:
             text = path.read_bytes().decode("utf-8")
-        except (UnicodeDecodeError, FileNotFoundError, IsADirectoryError):  # a picture, or what is deleted already
+        except UnicodeDecodeError:  # a picture
             text = ""
         made, doubtful = (text, []) if name in KEPT else with_numbers(text, stems, new)
         left += [f"{name}: {mention}" for mention in doubtful]
