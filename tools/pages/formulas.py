@@ -46,8 +46,7 @@ def keep_stops(document: nodes.document) -> None:
     for formula in list(document.findall(nodes.math)):
         parent, place = formula.parent, formula.parent.index(formula)
         behind = parent[place + 1] if place + 1 < len(parent) else None
-        found = STOPS.match(behind.astext()) if isinstance(behind, nodes.Text) else None
-        if found:
+        if isinstance(behind, nodes.Text) and (found := STOPS.match(behind.astext())):
             kept = nodes.inline("", "", formula.deepcopy(), nodes.Text(found[0]), classes=[UNBROKEN])
             parent[place : place + 2] = [kept, nodes.Text(behind.astext()[found.end() :])]
 
