@@ -61,6 +61,7 @@ def head_heatmap(
     colorbar: bool = True,
     annotate: bool = False,
     head: int | None = None,
+    colours: str = COLOUR_MAP,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw one head as a seaborn heatmap.
@@ -73,11 +74,13 @@ def head_heatmap(
         title: goes above the picture.
         colorbar: draw the scale beside it.
         annotate: write each weight into its cell, with two digits.
-        head: which head it is, for its colour; `None` takes a colour that is no head's.
+        head: which head it is, for its colour; `None` takes `colours`.
+        colours: matplotlib's name of a colour map, as in `score_grid`.
         ax: where to draw; `None` makes a figure.
 
     Raises:
-        TypeError, ValueError: an argument has the wrong type, rank or length, or `vmax` is not positive.
+        TypeError, ValueError: an argument has the wrong type, rank or length, `vmax` is not positive, or no colour map
+            has this name.
     """
     table = real_array("weights", weights, rank=2)
     queries = clean_labels("queries", queries, table.shape[0])
@@ -87,7 +90,7 @@ def head_heatmap(
     require_heading(title)
     require_flag("colorbar", colorbar)
     require_flag("annotate", annotate)
-    palette = _palette(head)
+    palette = _palette(colours) if head is None else style.head_map(head)
     if ax is None:
         beside = (1.3 if colorbar else 0.5) + _label_length(queries)
         cell = min(0.36, (style.WIDEST - beside) / table.shape[1])
@@ -304,14 +307,12 @@ def score_grid(
     require_number("vmax", vmax)
     if not vmin < vmax:
         raise ValueError(f"vmin={vmin:g} must be below vmax={vmax:g}")
-    require_text("colours", colours)
-    if colours not in mpl.colormaps:
-        raise ValueError(f"colours={colours!r} is no colour map that matplotlib knows")
+    palette = _palette(colours)
     if ax is None:
         size = (min(style.WIDEST, 1.8 + 0.52 * num_heads + _label_length(names)), 1.1 + 0.42 * num_layers)
         ax = plt.subplots(figsize=size, dpi=DPI, layout="constrained")[1]
     _hatch(ax, scored)
-    image = ax.pcolormesh(table, cmap=colours, vmin=vmin, vmax=vmax, edgecolors="white", linewidth=0.5)
+    image = ax.pcolormesh(table, cmap=palette, vmin=vmin, vmax=vmax, edgecolors="white", linewidth=0.5)
     ax.figure.colorbar(image, ax=ax, label=label, pad=0.02)
     drawn = np.asarray(image.cmap(image.norm(table)))
     for row, column in np.argwhere(scored & annotate):
@@ -412,8 +413,11 @@ def _shared_colorbar(axes: list[Axes], vmax: float) -> None:
     bar.set_label(f"attention weight, one scale for all heads: 0 to {vmax:g}")
 
 
-def _palette(head: int | None) -> Colormap:
-    return mpl.colormaps[COLOUR_MAP] if head is None else style.head_map(head)
+def _palette(colours: str) -> Colormap:
+    require_text("colours", colours)
+    if colours not in mpl.colormaps:
+        raise ValueError(f"colours={colours!r} is no colour map that matplotlib knows")
+    return mpl.colormaps[colours]
 
 
 def _hatch(ax: Axes, seen: NDArray[np.bool_]) -> None:

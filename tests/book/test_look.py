@@ -34,7 +34,6 @@ pytestmark = pytest.mark.browser
 HELD = ("cut", "squeezed", "small", "contrast", "slab")
 """What holds for each figure of the book; the other checks are for eyes."""
 NOT_YET = {
-    "contrast": "letters on middle shades: one or two in each of Figures 11.6, 21.2, 27.2 and one of chapter 13",
     "slab": "figures of timing cells are PNG until they are measured again",
 }
 """Of these, what is not true of all figures yet, and why. Once it is, a test says: take it off the list."""

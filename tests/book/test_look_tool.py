@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import shutil
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -141,6 +144,22 @@ def test_the_tool_writes_findings_numbers_and_sheets(tmp_path: Path) -> None:
     assert made == [*figures, "pages/01_a.png", "pages/02_b.png"]
     index = (out / "index.html").read_text(encoding="utf-8")
     assert all(f'src="{name}"' in index for name in made)
+
+
+@pytest.mark.parametrize(
+    ("pages", "with_mathjax", "shown"), [([], True, ["x: to formulas"]), (["1"], True, []), ([], False, [])]
+)
+def test_a_look_at_all_pages_is_one_at_the_formulas_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pages: list[str], with_mathjax: bool, shown: list[str]
+) -> None:
+    browser = SimpleNamespace(close=lambda: None)
+    monkeypatch.setattr(look, "sync_playwright", contextlib.nullcontext)
+    monkeypatch.setattr(look.chromium, "launch", lambda _: browser)
+    monkeypatch.setattr(look, "look_through", lambda *_: ([], []))
+    monkeypatch.setattr(look.look_formulas, "sheets", lambda folder: [f"x: to {folder.name}"])
+    monkeypatch.setattr(look.formula_ink, "MATHJAX", tmp_path if with_mathjax else tmp_path / "none")
+    look.run(Namespace(html=build(tmp_path / "html"), pages=pages, against=None, out=tmp_path / "out"))
+    assert (tmp_path / "out/findings.txt").read_text(encoding="utf-8").splitlines() == shown
 
 
 @pytest.mark.browser

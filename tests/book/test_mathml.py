@@ -7,9 +7,11 @@ import re
 import book_text
 import pytest
 from bs4 import BeautifulSoup
+from docutils import nodes
+from docutils.utils import new_document
 from fontTools.ttLib import TTFont
 
-from tools.pages import math_font
+from tools.pages import formulas, math_font
 from tools.pages.mathml import mathml
 
 SPACED = '<mo form="infix" stretchy="false" lspace="{0}" rspace="{0}">{1}</mo>'
@@ -118,3 +120,18 @@ def test_the_font_has_every_sign_that_a_formula_may_show() -> None:
             shown |= set(BeautifulSoup(mathml(formula), "html.parser").get_text())
     assert len(shown) > 100
     assert {sign for sign in shown if ord(sign) not in has and not sign.isspace()} == set()
+
+
+def test_what_closes_a_formula_stays_on_its_line() -> None:
+    """In Chromium a line began with the comma of "divided by √d, without"."""
+    parts = [nodes.math(tex, tex) for tex in (r"\sqrt d", "w", "x", "y", "z")]
+    parts[1:1], parts[3:3], parts[5:5] = [nodes.Text(", without ")], [nodes.Text("?) And ")], [nodes.Text(" is ")]
+    paragraph = nodes.paragraph("", "", *parts[:-1], nodes.emphasis("", ", no"), parts[-1])
+    document = new_document("page")
+    document += paragraph
+    before = document.astext()
+    formulas.keep_stops(document)
+    kept = [one.astext() for one in document.findall(nodes.inline) if formulas.UNBROKEN in one["classes"]]
+    assert kept == [r"\sqrt d,", "w?)"]
+    assert document.astext() == before
+    assert [one.astext() for one in document.findall(nodes.math)] == [r"\sqrt d", "w", "x", "y", "z"]

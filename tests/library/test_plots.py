@@ -278,6 +278,9 @@ def test_scores_stand_at_their_layer_and_head(kind):
 
 READABLE = {
     "scores": lambda: score_grid(torch.linspace(-1, 3, 60).view(5, 12), vmin=-1),
+    "weights lost": lambda: head_heatmap(
+        torch.linspace(0, 0.3, 60).view(5, 12), vmax=0.3, annotate=True, colours="lost"
+    ),
     "lost": lambda: score_grid(torch.linspace(-1, 3, 60).view(5, 12), vmin=-1, colours="lost"),
     "kept": lambda: score_grid(torch.linspace(-1, 3, 60).view(5, 12), vmin=-1, colours="kept"),
     "weights": lambda: head_heatmap(torch.linspace(0, 0.7, 60).view(10, 6), vmax=0.7, annotate=True),
@@ -433,6 +436,7 @@ BAD = [
     (score_grid, {"vmax": -1.0}, ValueError, "vmin=0 must be below vmax=-1"),
     (score_grid, {"colours": "mint"}, ValueError, "colours='mint' is no colour map that matplotlib knows"),
     (score_grid, {"colours": 1}, TypeError, "colours must be a string, got int: 1"),
+    (head_heatmap, {"colours": "mint"}, ValueError, "colours='mint' is no colour map that matplotlib knows"),
     (head_heatmap, {"head": -1}, ValueError, "head=-1 must be at least 0"),
     (score_grid, {"layers": ["a"]}, ValueError, "layers has 1 entries, but the weights need 5"),
     (number_grid, {"owners": torch.ones(7, 5)}, ValueError, "owners has shape (7, 5), but numbers has (5, 7)"),

@@ -11,8 +11,6 @@ build are looked at, and `changed` holds what differs: before, now, and the diff
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 import shutil
 import sys
 import tempfile
@@ -24,7 +22,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, sync_playwright
 from tqdm import tqdm
 
-from tools.development import look_changed, look_figures, look_pages, look_sheets
+from tools.development import formula_ink, look_changed, look_figures, look_formulas, look_pages, look_sheets
 from tools.development.look_browser import DESKTOP, HEIGHTS, MODES, NIGHT, PHONE, opened, resize
 from tools.development.look_changed import Look
 from tools.development.look_figures import Seen
@@ -112,11 +110,6 @@ def look_for_changes(browser: Browser, before: Path, html: Path, pages: Sequence
     return found
 
 
-def formulas(out: Path) -> list[str]:
-    """What the sheets of formulas find."""
-    return importlib.import_module("look_formulas").sheets(out / "formulas")
-
-
 def summary(findings: Iterable[str]) -> list[str]:
     """How many findings there are of each check and mode, where lines name both."""
     counts = Counter(tuple(line.split(": ")[2:4]) for line in findings if line.count(": ") > 3)
@@ -138,8 +131,8 @@ def run(asked: argparse.Namespace) -> None:
         else:
             findings, lines = look_through(browser, asked.html, pages, asked.out)
         browser.close()
-    if not asked.against and not asked.pages and importlib.util.find_spec("look_formulas"):
-        findings += formulas(asked.out)
+    if not asked.against and not asked.pages and formula_ink.MATHJAX.exists():
+        findings += look_formulas.sheets(asked.out / "formulas")
     (asked.out / "findings.txt").write_text("\n".join([*findings, ""]), encoding="utf-8")
     (asked.out / "pages.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
     look_sheets.index(asked.out, findings)
