@@ -18,6 +18,7 @@ from tools.notebooks import chapter, notebooks
 pytestmark = pytest.mark.tool
 
 CONVENTIONS = ("notebooks", "figures", "glossary", "notation", "sources", "results")
+ASKED = [f"tests/book/test_{name}.py" for name in CONVENTIONS]
 OF_ALL = "every_notebook_is_in_the_book or every_page_is_in_the_book"
 
 
@@ -40,6 +41,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.weekly("tools/notebooks/", "tests/book/test_chapter.py", "_toc.yml", "chapters/index.md", *ASKED)
 def test_a_new_chapter_passes_the_conventions_tests(copied: Path) -> None:
     """Number, name and title go where all look for them; the text is left to be written."""
     number = chapter.next_number()
@@ -56,9 +58,8 @@ def test_a_new_chapter_passes_the_conventions_tests(copied: Path) -> None:
     assert re.search(rf"^{number - 1}\. .*\n{line}", index, re.MULTILINE)
     assert re.search(rf"^{number - 1}: .*\n{number}: 0 \d+ after {number - 1}\n```", index, re.MULTILINE)
 
-    files = [f"tests/book/test_{name}.py" for name in CONVENTIONS]
     options = ("-q", "-p", "no:cacheprovider", "-k", f"{stem} or {OF_ALL}")
-    found = run(copied, "-m", "pytest", *options, *files)
+    found = run(copied, "-m", "pytest", *options, *ASKED)
     assert found.returncode == 0, found.stdout
     assert int(re.search(r"(\d+) passed", found.stdout)[1]) >= 20, found.stdout
 

@@ -287,7 +287,10 @@ def test_the_page_shows_the_code_to_mend_above_the_folded_solution(chapter: Path
         assert hidden == [exercises.with_solution(cell.source).strip()]
 
 
-@pytest.mark.parametrize("framework", ["numpy", "jax", "keras"])
+IN_29 = pytest.mark.weekly("chapters/29_", "mhalib_classroom/checks/chapter_29", "requirements.txt")
+
+
+@pytest.mark.parametrize("framework", ["numpy", *(pytest.param(one, marks=IN_29) for one in ("jax", "keras"))])
 def test_the_exercises_of_chapter_29_can_be_solved_in_each_framework(
     framework: str, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,8 +70,9 @@ def screen(browser: Browser) -> Iterator[Page]:
     page.close()
 
 
-@pytest.fixture(params=CHAPTERS, ids=lambda path: path.stem)
+@pytest.fixture(params=CHAPTERS, ids=lambda path: path.stem, scope="module")
 def chapter(request: pytest.FixtureRequest, screen: Page, site: str) -> Path:
+    """Opened once for all that is asked of it."""
     screen.goto(f"{site}chapters/{request.param.stem}.html")
     return request.param
 

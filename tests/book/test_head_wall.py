@@ -16,6 +16,7 @@ import pytest
 import torch
 from accessibility import serious_findings
 from kernel import with_kernel
+from pixels import of as of_canvas
 from playwright.sync_api import Page, expect
 
 from mhalib import causal_mask, style
@@ -25,8 +26,6 @@ pytestmark = pytest.mark.browser
 
 ROOT = ".mhalib-head-wall"
 TOKENS = "the cat sat on the mat".split()
-PIXELS = """(canvas) => [canvas.height, canvas.width,
-    ...canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data]"""
 
 
 def rows(*shape: int, seed: int = 5) -> torch.Tensor:
@@ -64,8 +63,7 @@ def pick(page: Page, name: str, value: str) -> None:
 
 
 def pixels(page: Page, where: str) -> np.ndarray:
-    height, width, *found = page.locator(f"{ROOT}-{where} canvas").evaluate(PIXELS)
-    return np.array(found).reshape(height, width, 4)
+    return of_canvas(page.locator(f"{ROOT}-{where} canvas"))
 
 
 BLOCK = """(canvas, [layer, head, r, c, rows, columns]) => {

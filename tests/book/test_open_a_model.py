@@ -19,6 +19,7 @@ from tools.notebooks import notebooks
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")  # pages draw tensors
+OF_THE_PAGE = pytest.mark.weekly("chapters/30_open_a_model_you_know.ipynb", "mhalib/pretrained/")
 CHAPTER = notebooks.CHAPTERS / "30_open_a_model_you_know.ipynb"
 CELL = "MODEL = None  #"
 LETTERS = 'SENTENCE = "d {k|z} w c a p m d k"'
@@ -100,7 +101,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pretrained, "supported", lambda: few)
 
 
-@pytest.mark.parametrize("family", KINDS)
+@pytest.mark.parametrize("family", [pytest.param("gpt2", marks=OF_THE_PAGE), "llama", "bert"])
 def test_one_cell_names_another_model(family: str, tmp_path: Path) -> None:
     write(family, tmp_path)
     said = run(str(tmp_path), PAIR, KINDS[family][2])

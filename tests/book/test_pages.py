@@ -1,4 +1,9 @@
-"""The built pages, in a real browser: every page, light and dark, on a desktop and on a phone."""
+"""The built pages, in a real browser: every page, light on a desktop and dark on a phone.
+
+The pages whose source changed and a few more, or with MHALIB_LOOK=all every page, as once a week in the workflow
+`look.yml`, are also looked at light on a phone and dark on a desktop, and by all of axe's rules on both: what differs
+there and not in the other two modes lies in the style and the scripts, which all pages share.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,7 @@ import book_text
 import pytest
 from accessibility import OF_COLOURS, serious_findings
 from playwright.sync_api import Browser, Page, expect
+from test_look import PAGES as CHOSEN
 
 from tools.notebooks import notebooks
 from tools.pages.book_extension import has_columns
@@ -25,8 +31,10 @@ CHAPTERS = [name for name, path in SOURCES.items() if path.suffix == ".ipynb"]
 PAGES = [*SOURCES, "search", "genindex"]
 WITH_MATHS = {name for name, path in SOURCES.items() if book_text.formulas(book_text.read(path).prose)}
 HEATMAPS = "chapters/07_per_head_heatmaps"
+CLOSELY = {*CHOSEN, START, "search", "genindex"}
 MODES = list(itertools.product(("light", "dark"), (1280, 390)))
-VISITS = [(name, *mode) for name in PAGES for mode in MODES]
+BRIEFLY = [("light", 1280), ("dark", 390)]
+VISITS = [(name, *mode) for name in PAGES for mode in (MODES if name in CLOSELY else BRIEFLY)]
 
 LINKS = "[...new Set([...document.querySelectorAll('a')].map(link => link.href))]"
 HEADINGS = """[...document.querySelectorAll('main h1, main h2, main h3, main h4')]
@@ -88,30 +96,40 @@ def look(page: Page, visit: Visit, rules: Sequence[str] | None = None) -> None:
 
 @pytest.fixture(scope="session")
 def opened(browser: Browser, site: str) -> Callable[[str], dict[tuple[str, int], Visit]]:
-    """Opens a page in every mode, once for all tests of a worker; schedule.py gives a page to one worker.
+    """Opens a page in its modes, once for all tests of a worker; schedule.py gives a page to one worker.
 
-    It is loaded twice: light on a desktop, dark on a phone. Then the window changes its size, and what may differ by
-    theme and size at once, the colours, is looked at again.
+    It is loaded light on a desktop, and, if it is looked at closely, again dark on a phone. Then the window changes its
+    size, and what may differ by theme and size at once, the colours, is looked at again; without a second loading the
+    theme changes, too.
     """
+
+    def load(page: Page, name: str, scheme: str, width: int) -> Visit:
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 900})
+        visit = Visit()
+        watch(page, visit)
+        page.goto(f"{site}{name}.html")
+        page.evaluate(DONE)
+        look(page, visit)
+        return visit
+
+    def change(page: Page, loaded: Visit, scheme: str, width: int) -> Visit:
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 900})
+        page.evaluate(SETTLED)
+        visit = Visit(loaded.hosts, loaded.failed, loaded.errors)
+        look(page, visit, OF_COLOURS)
+        return visit
 
     @functools.cache
     def open_page(name: str) -> dict[tuple[str, int], Visit]:
         done = {}
         context = browser.new_context()
-        for scheme, widths in (("light", (1280, 390)), ("dark", (390, 1280))):
+        closely = (("light", 1280), ("light", 390)), (("dark", 390), ("dark", 1280))
+        for first, second in closely if name in CLOSELY else (BRIEFLY,):
             page = context.new_page()
-            page.emulate_media(color_scheme=scheme)
-            page.set_viewport_size({"width": widths[0], "height": 900})
-            loaded = Visit()
-            watch(page, loaded)
-            page.goto(f"{site}{name}.html")
-            page.evaluate(DONE)
-            look(page, loaded)
-            page.set_viewport_size({"width": widths[1], "height": 900})
-            page.evaluate(SETTLED)
-            resized = Visit(loaded.hosts, loaded.failed, loaded.errors)
-            look(page, resized, OF_COLOURS)
-            done[scheme, widths[0]], done[scheme, widths[1]] = loaded, resized
+            done[first] = load(page, name, *first)
+            done[second] = change(page, done[first], *second)
             page.close()
         context.close()
         return done

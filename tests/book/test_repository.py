@@ -337,3 +337,18 @@ def test_is_small() -> None:
     sizes = {name: (notebooks.ROOT / name).stat().st_size for name in tracked()}
     assert max(sizes.values()) < 1_000_000, max(sizes, key=sizes.__getitem__)
     assert sum(sizes.values()) < 16_000_000
+
+
+def test_what_waits_for_the_week_is_listed_and_is_run() -> None:
+    """The handbook's table has each file that marks a test as weekly, and a workflow runs each that it has."""
+    table = read("handbooks/tools_and_release.md").partition("## What runs once a week")[2].partition("\n## ")[0]
+    listed = set(re.findall(r"`(test_\w+\.py)`", table))
+    tests = [notebooks.ROOT / name for name in tracked() if re.match(r"tests/\w+/test_\w+\.py$", name)]
+    marked = {path.name for path in tests if "mark.weekly" in path.read_text("utf-8")} - {"test_repository.py"}
+    assert listed == marked | {"test_pages.py"}
+    job = yaml.safe_load(read(".github/workflows/weekly.yml"))["jobs"]["weekly"]
+    assert job["env"] == {"MHALIB_TESTS": "all"}
+    assert any("pytest" in step.get("run", "") and "-m weekly tests" in step["run"] for step in job["steps"])
+    look = yaml.safe_load(read(".github/workflows/look.yml"))["jobs"]["all"]
+    assert look["env"] == {"MHALIB_LOOK": "all"}
+    assert any("tests/book/test_pages.py" in step.get("run", "") for step in look["steps"])

@@ -92,6 +92,7 @@ def test_the_settings_are_those_that_jupyter_book_makes(folder: Path) -> None:
     assert left == {name: getattr(NbParserConfig(), name.removeprefix("nb_")) for name in left}
 
 
+@pytest.mark.weekly("tools/pages/sphinx_book.py", "tools/pages/book_settings.py", "_config.yml", "requirements.txt")
 def test_the_pages_are_those_that_jupyter_book_makes(small_book: Path) -> None:
     """Its own command works, too, and what it writes is the same letter by letter."""
     said = run(JUPYTER_BOOK, "build", small_book, "-W", "-n", "--keep-going", "--all")

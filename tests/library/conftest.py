@@ -1,5 +1,7 @@
 """What the library's tests share: no windows, a device, the same examples on every run."""
 
+import functools
+
 import matplotlib
 
 matplotlib.use("Agg")  # not by MPLBACKEND: the notebooks' kernels, started from the same process, would inherit it
@@ -27,6 +29,18 @@ def in_float64():
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture(scope="module")
+def ours(stored):
+    """Our model of a case whose folder the module's fixture `stored` has written; each is read once."""
+    from mhalib import pretrained
+
+    @functools.cache
+    def read(name):
+        return pretrained.load(stored(name)[1]).model.requires_grad_(False)
+
+    return read
 
 
 @pytest.fixture(autouse=True)

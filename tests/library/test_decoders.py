@@ -52,15 +52,6 @@ def stored(tmp_path_factory):
     return make
 
 
-@pytest.fixture(scope="module")
-def ours(stored):
-    @functools.cache
-    def read(name):
-        return pretrained.load(stored(name)[1]).model.requires_grad_(False)
-
-    return read
-
-
 def _tokens(batch_size=3, num_tokens=9):
     """The tokens that pad in some families, 0 and 1, are tokens like all others here."""
     return torch.randint(53, (batch_size, num_tokens), generator=torch.Generator().manual_seed(1))

@@ -107,6 +107,7 @@ def test_autocast(need_weights, device):
     torch.testing.assert_close(output.float(), expected, rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.weekly("mhalib/attention/")
 @pytest.mark.skipif(not can_compile, reason="torch.compile needs a C++ compiler")
 @QUIET
 @BOTH

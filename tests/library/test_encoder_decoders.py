@@ -55,15 +55,6 @@ def stored(tmp_path_factory):
     return make
 
 
-@pytest.fixture(scope="module")
-def ours(stored):
-    @functools.cache
-    def read(name):
-        return pretrained.load(stored(name)[1]).model.requires_grad_(False)
-
-    return read
-
-
 def _texts(num_sources=11, num_targets=9):
     """The tokens that pad in some families are tokens like all others here."""
     chance = torch.Generator().manual_seed(1)

@@ -39,10 +39,14 @@ def test_type_checkers_see_the_names_that_are_loaded_when_used():
 
 
 def test_a_name_is_loaded_with_what_it_needs_and_no_more():
-    code = "import sys, mhalib; {}; print(*(name in sys.modules for name in ('torch', 'matplotlib', 'mhalib.data')))"
-    assert _run(code.format("pass")) == "False False False"
-    assert _run(code.format("mhalib.MultiHeadAttention")) == "True False False"
-    assert _run(code.format("mhalib.head_heatmap")) == "True True False"
+    code = """
+import sys, mhalib
+def loaded(): print(*(name in sys.modules for name in ("torch", "matplotlib", "mhalib.data")))
+loaded()
+mhalib.MultiHeadAttention; loaded()
+mhalib.head_heatmap; loaded()
+"""
+    assert _run(code).splitlines() == ["False False False", "True False False", "True True False"]
 
 
 def test_the_layer_is_imported_in_little_more_time_than_torch():
@@ -52,7 +56,7 @@ start = time.process_time(); import torch; middle = time.process_time()
 import mhalib; mhalib.MultiHeadAttention, mhalib.models, mhalib.measures
 print((time.process_time() - start) / (middle - start))
 """
-    assert min(float(_run(code)) for _ in range(3)) <= 1.3
+    assert any(float(_run(code)) <= 1.3 for _ in range(3))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """One matrix: layer x property x dtype, each framework in a process of its own, against loops in float64.
 
-Here, the frameworks of the book's environment, in float64, and the few properties that see most mistakes. The whole
-matrix, with TensorFlow and MXNet, in float32 too, is what `make frameworks` runs and holds against the same lists.
+Here, the frameworks of the book's environment, in float64, and the few properties that see most mistakes; of Keras, on
+one backend. The whole matrix, with Keras on JAX, TensorFlow and MXNet, in float32 too, is what `make frameworks` runs
+and holds against the same lists, once a week.
 """
 
 import functools
@@ -21,7 +22,7 @@ from tools.evidence.framework_layers import RUNS, Call, Torch, names_of
 
 OURS = {"PyTorch", "JAX functions", "Flax nnx", "TensorFlow functions (tf.nn)", "MXNet Gluon"}
 OURS |= {f"Keras on {backend}" for backend in ("torch", "jax", "tensorflow")}
-HERE = ("torch", "jax", "keras-torch", "keras-jax")  # what the environment of the book has
+HERE = ("torch", "jax", "keras-torch")  # what the environment of the book has, but for Keras on JAX
 
 
 @pytest.fixture(scope="module")

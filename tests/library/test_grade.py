@@ -1065,7 +1065,13 @@ def test_all_cells_together_end_in_time(sandboxed, tmp_path):
     }
 
 
-@pytest.mark.parametrize("started", [signal.SIG_DFL, signal.SIG_IGN], ids=["by hand", "in a shell's background"])
+@pytest.mark.parametrize(
+    "started",
+    [
+        pytest.param(signal.SIG_DFL, id="by hand", marks=pytest.mark.weekly("mhalib_classroom/grade/")),
+        pytest.param(signal.SIG_IGN, id="in a shell's background"),
+    ],
+)
 def test_an_interrupt_is_heard_at_once(sandboxed, tmp_path, started):
     """While a cell sleeps that has minutes left; nothing is said of that notebook. A shell's job in the background is
     started with interrupts ignored, and `kill -INT` is to stop it nevertheless."""

@@ -1,7 +1,7 @@
 """Many processes do what one does: heads, tokens or batches are split, and nothing but rounding changes.
 
-What several processes do stands in `parallel_worker.py`. They are started three times: two of them, then four, which go
-on from the checkpoints of the two, and two of which one is killed.
+What several processes do stands in `parallel_worker.py`. They are started three times: two of them, then, where it is
+asked for, four, which go on from the checkpoints of the two, and two of which one is killed.
 """
 
 import json
@@ -46,15 +46,19 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def runs(folder):
-    """What two processes found, then what four did, which went on from the checkpoints of the two."""
-    found = {}
+    """What two processes found, and if it is asked for, what four did, which go on from the checkpoints of the two."""
     _broken_off_alone(folder)
-    for many, task in ((2, "begin"), (4, "end")):
-        result = _torchrun(many, task, folder)
-        assert result.returncode == 0, result.stderr
-        found[many] = json.loads((folder / "found.json").read_text())
-        if task == "begin":
-            found["left alone"] = _on_alone(folder)
+
+    class Runs(dict):
+        def __missing__(self, many):
+            result = _torchrun(many, {2: "begin", 4: "end"}[many], folder)
+            assert result.returncode == 0, result.stderr
+            self[many] = json.loads((folder / "found.json").read_text())
+            return self[many]
+
+    found = Runs()
+    assert found[2]
+    found["left alone"] = _on_alone(folder)
     return found
 
 
@@ -86,7 +90,10 @@ def _on_alone(folder):
     return float((history.losses - losses).abs().max()), worker.apart(expected, one), (folder / "one").exists()
 
 
-BOTH = pytest.mark.parametrize("many", [2, 4])
+FOUR = pytest.mark.weekly(
+    "mhalib/parallel", "mhalib/processes", "mhalib/_distributed", "tests/library/parallel_worker.py"
+)
+BOTH = pytest.mark.parametrize("many", [2, pytest.param(4, marks=FOUR)])
 
 
 @needs_torchrun
@@ -172,6 +179,7 @@ def test_gradients_are_means_and_what_is_not_averaged_is_that_of_the_first(runs,
 
 
 @needs_torchrun
+@FOUR
 def test_rows_of_processes_split_a_layer_each(runs):
     everyone, refused = runs[4]["in pairs"]
     assert [numbers for _, numbers in everyone] == [[0, 1], [2, 3]] * 2
@@ -205,6 +213,7 @@ def test_what_cannot_be_split_is_refused(runs, many):
 
 
 @needs_torchrun
+@FOUR
 @pytest.mark.parametrize("name", ["data", "heads"])
 def test_four_go_on_where_two_were_broken_off(runs, name):
     steps, losses, parameters = runs[4]["broken"][name]
@@ -237,7 +246,9 @@ def test_one_goes_on_where_two_were_broken_off(runs):
 
 
 @needs_torchrun
+@FOUR
 def test_the_end_leaves_no_checkpoint(runs, folder):
+    assert runs[4]
     assert sorted(path.name for path in folder.iterdir() if path.name != "killed") == ["found.json"]
 
 

@@ -103,15 +103,6 @@ def stored(tmp_path_factory):
     return make
 
 
-@pytest.fixture(scope="module")
-def ours(stored):
-    @functools.cache
-    def read(name):
-        return pretrained.load(stored(name)[1]).model.requires_grad_(False)
-
-    return read
-
-
 def _images(model, number=3):
     vit = model.pictures if isinstance(model, CLIP) else model
     return torch.randn(number, *vit.patches.size, generator=torch.Generator().manual_seed(1))
