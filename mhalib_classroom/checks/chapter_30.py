@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -42,27 +40,35 @@ def _configs(rng: random.Random) -> Iterator[Case]:
         yield {"config": config, "num_tokens": num_tokens}
 
 
-def _config_bytes(config: Config, num_tokens: int, *, bug: str = "none") -> tuple[int, int]:
+def _config_bytes(
+    config: Config,
+    num_tokens: int,
+    *,
+    every_head: bool = False,
+    shared_maps: bool = False,
+    own_width: bool = True,
+    if_silent: int | None = None,
+    sides: int = 2,
+    one_layer: bool = False,
+    queries: int | None = None,
+    bytes_per_number: int = 2,
+) -> tuple[int, int]:
     """-> bytes of the cache and of the maps."""
     h = config["num_attention_heads"]
-    g = config.get("num_key_value_heads", 1 if bug == "one key" else h)
-    d = config["hidden_size"] // h if bug == "width" else config.get("head_dim", config["hidden_size"] // h)
-    layers = 1 if bug == "one layer" else config["num_hidden_layers"]
-    num_bytes = 1 if bug == "numbers" else 2
-    sides = 1 if bug == "keys only" else 2
-    cache = sides * num_tokens * layers * (h if bug == "all heads" else g) * d
-    squared = num_tokens if bug == "rows" else num_tokens**2
-    return num_bytes * cache, num_bytes * squared * layers * (g if bug == "shared maps" else h)
-
-
-def _counted(bug: str) -> Callable[..., Any]:
-    return partial(_config_bytes, bug=bug)
+    g = config.get("num_key_value_heads", if_silent or h)
+    d = config["hidden_size"] // h
+    d = config.get("head_dim", d) if own_width else d
+    layers = 1 if one_layer else config["num_hidden_layers"]
+    cache = sides * num_tokens * layers * (h if every_head else g) * d
+    maps = (queries or num_tokens) * num_tokens * layers * (g if shared_maps else h)
+    return bytes_per_number * cache, bytes_per_number * maps
 
 
 config_bytes = exercise(
     "config_bytes",
     reference=_config_bytes,
     cases=_configs,
+    switches=_config_bytes,
 )
 
 
@@ -93,30 +99,36 @@ def _cut(rng: random.Random, words: list[str]) -> Case:
     return {"text": text, "tokens": ["[CLS]", *(f"<{n}>" for n in range(1, len(offsets)))], "offsets": offsets}
 
 
-def _readable(text: str, tokens: list[str], offsets: list[tuple[int, int]], *, bug: str = "none") -> list[str]:
+def _readable(
+    text: str,
+    tokens: list[str],
+    offsets: list[tuple[int, int]],
+    *,
+    in_bytes: bool = False,
+    numbered: bool = True,
+    first: int = 1,
+    special: bool = True,
+    blank: bool = False,
+) -> list[str]:
     spans = []
     for start, stop in offsets:
         blanks = len(text[start:stop]) - len(text[start:stop].lstrip())
-        spans.append((start + (0 if bug == "blank" else blanks), stop))
+        spans.append((start + (0 if blank else blanks), stop))
     often, seen, found = Counter(spans), Counter[tuple[int, int]](), []
     for token, (start, stop) in zip(tokens, spans, strict=True):
+        piece = text.encode()[start:stop].decode(errors="ignore").lstrip() if in_bytes else text[start:stop]
+        if often[start, stop] > 1 and numbered:
+            piece += f"({seen[start, stop] + first}/{often[start, stop]})"
         seen[start, stop] += 1
-        piece = text.encode()[start:stop].decode(errors="ignore").lstrip() if bug == "bytes" else text[start:stop]
-        number = seen[start, stop] - (1 if bug == "from 0" else 0)
-        if often[start, stop] > 1 and bug != "no parts":
-            piece += f"({number}/{often[start, stop]})"
-        found.append(piece if stop > start or bug == "empty" else token)
+        found.append(piece if stop > start or not special else token)
     return found
-
-
-def _reads(bug: str) -> Callable[..., Any]:
-    return partial(_readable, bug=bug)
 
 
 readable_tokens = exercise(
     "readable_tokens",
     reference=_readable,
     cases=_texts,
+    switches=_readable,
 )
 
 
@@ -132,31 +144,27 @@ def _padded(rng: random.Random) -> Iterator[Case]:
         yield {"weights": weights, "is_real": is_real}
 
 
-def _sink(weights: Tensor, is_real: Tensor, *, bug: str = "none") -> Tensor:
-    """(B, h, N, N), (B, N) -> (h,)."""
+def _sink(
+    weights: Tensor, is_real: Tensor, *, column: str = "first", rows: str = "later", mean: str = "of all queries"
+) -> Tensor:
+    """(B, h, N, N), (B, N) -> (h,). rows: whose weight counts, those of the later real tokens, "real" ones or "all"."""
     places, first = torch.arange(is_real.shape[1]), is_real.int().argmax(1)
-    wrong = {"column 0": torch.zeros_like(first), "last": (places * is_real).argmax(1)}
-    column = wrong.get(bug, first)[:, None, None, None].expand(*weights.shape[:3], 1)
-    on_first = weights.gather(-1, column)[..., 0]  # (B, h, N)
-    counts = torch.ones_like(is_real) if bug == "padding" else is_real
-    if bug not in ("first query", "padding"):
+    sink = {"first": first, "0": torch.zeros_like(first), "last": (places * is_real).argmax(1)}[column]
+    on_sink = weights.gather(-1, sink[:, None, None, None].expand(*weights.shape[:3], 1))[..., 0]  # (B, h, N)
+    counts = torch.ones_like(is_real) if rows == "all" else is_real
+    if rows == "later":
         counts = counts & (places != first[:, None])
-    given = (on_first * counts[:, None]).sum(-1)  # (B, h)
-    if bug == "texts":
+    given = (on_sink * counts[:, None]).sum(-1)  # (B, h)
+    if mean == "of means":
         return (given / counts.sum(-1, keepdim=True)).mean(0)
-    if bug == "all places":
-        return given.sum(0) / is_real.numel()
-    return given.sum(0) / counts.sum()
-
-
-def _sinks(bug: str) -> Callable[..., Any]:
-    return partial(_sink, bug=bug)
+    return given.sum(0) / (is_real.numel() if mean == "of all places" else counts.sum())
 
 
 sink_share = exercise(
     "sink_share",
     reference=_sink,
     cases=_padded,
+    switches=_sink,
 )
 
 
@@ -170,26 +178,31 @@ def _logits(rng: random.Random) -> Iterator[Case]:
 
 
 def _recovered(
-    clean: Tensor, corrupted: Tensor, patched: Tensor, right: int, wrong: int, *, bug: str = "none"
+    clean: Tensor,
+    corrupted: Tensor,
+    patched: Tensor,
+    right: int,
+    wrong: int,
+    *,
+    softmax: bool = False,
+    against: bool = True,
+    divided_by: str = "lost",
+    missing: bool = False,
 ) -> Tensor:
     def answer(logits: Tensor) -> Tensor:
-        scores = logits.softmax(-1) if bug == "probabilities" else logits
-        return scores[..., right] - (0 if bug == "right alone" else scores[..., wrong])
+        scores = logits.softmax(-1) if softmax else logits
+        return scores[..., right] - (scores[..., wrong] if against else 0)
 
     most, least, found = answer(clean), answer(corrupted), answer(patched)
-    if bug == "upside down":
-        return (most - found) / (most - least)
-    return (found - least) / {"difference": torch.tensor(1.0), "of the clean": most}.get(bug, most - least)
-
-
-def _patches(bug: str) -> Callable[..., Any]:
-    return partial(_recovered, bug=bug)
+    moved = most - found if missing else found - least
+    return moved / {"lost": most - least, "1": torch.tensor(1.0), "clean": most}[divided_by]
 
 
 recovered_share = exercise(
     "recovered_share",
     reference=_recovered,
     cases=_logits,
+    switches=_recovered,
 )
 
 
