@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -63,36 +64,31 @@ def _attention_inputs(rng: random.Random) -> Iterator[Case]:
         }
 
 
-def _with_weights(weights_of: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Attention with these weights."""
-
-    def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        weights = weights_of(q, k, v, mask)
-        return weights @ v, weights
-
-    return attention
-
-
-def _unscaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    weights = right_softmax(q @ k.mT, mask)
-    return weights @ v, weights
-
-
-def _over_queries(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    hidden = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(~mask, -math.inf)
-    weights = hidden.softmax(-2).nan_to_num(0.0)
-    return weights @ v, weights
-
-
-def _after_softmax(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1) * mask
-    return weights @ v, weights
+def _attended(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor,
+    *,
+    scale: Callable[[int, int], float] = lambda d, d_v: math.sqrt(d),
+    hidden: str = "before",
+    over: int = -1,
+    returned: Callable[[Tensor, Tensor, Tensor], Any] = lambda output, weights, scores: (output, weights),
+) -> Any:
+    """Output and weights; `hidden` says when and how the mask is used."""
+    raw = q @ k.mT / scale(q.shape[-1], v.shape[-1])
+    filled = {"before": ~mask, "upside down": mask}.get(hidden, torch.zeros_like(mask))
+    scores = {"multiplied": raw * mask, "added": raw + mask}.get(hidden, raw).masked_fill(filled, -math.inf)
+    weights = scores.softmax(over).nan_to_num(0.0)
+    weights = weights * mask if hidden == "after" else weights
+    return returned(weights @ v, weights, raw)
 
 
 attend = exercise(
     "attend",
     reference=right_attend,
     cases=_attention_inputs,
+    switches=_attended,
     has_gradients=True,
 )
 

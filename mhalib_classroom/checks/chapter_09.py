@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -15,12 +15,24 @@ from ._markdown import exercises_of
 exercise = exercises_of(globals())
 
 
-def _rates(width: int, base: float = 10000.0) -> Tensor:
-    return base ** (-torch.arange(0, width, 2) / width)
+Exponents = Callable[[Tensor, int], Tensor]
+"""Of channels' numbers and their width: what 10000 is raised to."""
 
 
-def _angles(num_tokens: int, width: int, start: int = 0, base: float = 10000.0) -> Tensor:
-    return torch.arange(start, start + num_tokens)[:, None] * _rates(width, base)
+def _of_pairs(channels: Tensor, width: int) -> Tensor:
+    return -(channels - channels % 2) / width
+
+
+def _angles(
+    num_tokens: int,
+    width: int,
+    start: int = 0,
+    exponents: Exponents = _of_pairs,
+    by: Callable[[Tensor, Tensor], Tensor] = torch.mul,
+) -> Tensor:
+    """(N, width): neighbours 2i and 2i + 1 have the same angle."""
+    rates = 10000.0 ** exponents(torch.arange(width), width)
+    return by(torch.arange(start, start + num_tokens)[:, None], rates)
 
 
 def _in_turn(first: Tensor, second: Tensor) -> Tensor:
@@ -34,51 +46,29 @@ def _tables(rng: random.Random) -> Iterator[Case]:
         yield {"num_tokens": num_tokens, "num_hiddens": 2 * half}
 
 
-def _table(num_tokens: int, num_hiddens: int) -> Tensor:
-    angles = _angles(num_tokens, num_hiddens)
-    return _in_turn(angles.sin(), angles.cos())
+def _side_by_side(first: Tensor, second: Tensor) -> Tensor:
+    return torch.cat([first, second], -1)
 
 
-def _rate_for_each_channel(num_tokens: int, num_hiddens: int) -> Tensor:
-    angles = torch.arange(num_tokens)[:, None] * 10000.0 ** (-torch.arange(num_hiddens) / num_hiddens)
-    return _in_turn(angles[:, 0::2].sin(), angles[:, 1::2].cos())
-
-
-def _rates_of_pairs(num_tokens: int, num_hiddens: int) -> Tensor:
-    """The exponent i / D, where it should be 2i / D."""
-    angles = torch.arange(num_tokens)[:, None] * 10000.0 ** (-torch.arange(num_hiddens // 2) / num_hiddens)
-    return _in_turn(angles.sin(), angles.cos())
-
-
-def _rates_that_rise(num_tokens: int, num_hiddens: int) -> Tensor:
-    angles = torch.arange(num_tokens)[:, None] / _rates(num_hiddens)
-    return _in_turn(angles.sin(), angles.cos())
-
-
-def _swapped(num_tokens: int, num_hiddens: int) -> Tensor:
-    angles = _angles(num_tokens, num_hiddens)
-    return _in_turn(angles.cos(), angles.sin())
-
-
-def _halves(num_tokens: int, num_hiddens: int) -> Tensor:
-    angles = _angles(num_tokens, num_hiddens)
-    return torch.cat([angles.sin(), angles.cos()], -1)
-
-
-def _from_one(num_tokens: int, num_hiddens: int) -> Tensor:
-    angles = _angles(num_tokens, num_hiddens, start=1)
-    return _in_turn(angles.sin(), angles.cos())
-
-
-def _sines_only(num_tokens: int, num_hiddens: int) -> Tensor:
-    angles = _angles(num_tokens, num_hiddens)
-    return _in_turn(angles.sin(), angles.sin())
+def _table(
+    num_tokens: int,
+    num_hiddens: int,
+    *,
+    exponents: Exponents = _of_pairs,
+    by: Callable[[Tensor, Tensor], Tensor] = torch.mul,
+    first: int = 0,
+    waves: tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]] = (torch.sin, torch.cos),
+    joined: Callable[[Tensor, Tensor], Tensor] = _in_turn,
+) -> Tensor:
+    angles = _angles(num_tokens, num_hiddens, first, exponents, by)
+    return joined(waves[0](angles[:, 0::2]), waves[1](angles[:, 1::2]))
 
 
 sinusoidal_positions = exercise(
     "sinusoidal_positions",
     reference=_table,
     cases=_tables,
+    switches=_table,
 )
 
 
@@ -90,66 +80,34 @@ def _heads(rng: random.Random) -> Iterator[Case]:
         yield {"x": draw(rng, num_heads, num_tokens, 2 * half), "start": start}
 
 
-def _turned(x: Tensor, angles: Tensor) -> Tensor:
+def _rotate(
+    x: Tensor,
+    start: int,
+    *,
+    exponents: Exponents = _of_pairs,
+    first: Callable[[int], int] = lambda start: start,
+    halves: bool = False,
+    joined: Callable[[Tensor, Tensor], Tensor] = _in_turn,
+    signs: tuple[int, int] = (1, 1),
+    overwritten: bool = False,
+) -> Tensor:
+    """signs: of the sines in the first and in the second channel of each pair."""
+    angles = _angles(x.shape[-2], x.shape[-1], first(start), exponents)[:, 0::2]
     cos, sin = angles.cos(), angles.sin()
-    even, odd = x[..., 0::2], x[..., 1::2]
-    return _in_turn(even * cos - odd * sin, even * sin + odd * cos)
-
-
-def _rotate(x: Tensor, start: int) -> Tensor:
-    return _turned(x, _angles(x.shape[-2], x.shape[-1], start))
-
-
-def _rotate_halves(x: Tensor, start: int) -> Tensor:
-    angles = _angles(x.shape[-2], x.shape[-1], start)
-    first, second = x.chunk(2, -1)
-    return torch.cat([first * angles.cos() - second * angles.sin(), first * angles.sin() + second * angles.cos()], -1)
-
-
-def _left_as_halves(x: Tensor, start: int) -> Tensor:
-    angles = _angles(x.shape[-2], x.shape[-1], start)
-    even, odd = x[..., 0::2], x[..., 1::2]
-    return torch.cat([even * angles.cos() - odd * angles.sin(), even * angles.sin() + odd * angles.cos()], -1)
-
-
-def _both_minus(x: Tensor, start: int) -> Tensor:
-    angles = _angles(x.shape[-2], x.shape[-1], start)
-    even, odd = x[..., 0::2], x[..., 1::2]
-    return _in_turn(even * angles.cos() - odd * angles.sin(), odd * angles.cos() - even * angles.sin())
-
-
-def _in_place(x: Tensor, start: int) -> Tensor:
-    """The second channel is computed from the first one's new value."""
-    angles = _angles(x.shape[-2], x.shape[-1], start)
-    even, odd = x[..., 0::2], x[..., 1::2]
-    even = even * angles.cos() - odd * angles.sin()
-    return _in_turn(even, even * angles.sin() + odd * angles.cos())
+    one, other = x.chunk(2, -1) if halves else (x[..., 0::2], x[..., 1::2])
+    turned = one * cos - signs[0] * other * sin
+    return joined(turned, signs[1] * (turned if overwritten else one) * sin + other * cos)
 
 
 def _heads_are_tokens(x: Tensor, start: int) -> Tensor:
     return _rotate(x.transpose(0, 1), start).transpose(0, 1)
 
 
-def _a_table_added(x: Tensor, start: int) -> Tensor:
-    angles = _angles(x.shape[-2], x.shape[-1], start)
-    return x + _in_turn(angles.sin(), angles.cos())
-
-
-def _cosines_only(x: Tensor, start: int) -> Tensor:
-    angles = _angles(x.shape[-2], x.shape[-1], start)
-    return x * _in_turn(angles.cos(), angles.cos())
-
-
-def _rates_of_half(x: Tensor, start: int) -> Tensor:
-    """The exponent i / d, where it should be 2i / d."""
-    rates = 10000.0 ** (-torch.arange(x.shape[-1] // 2) / x.shape[-1])
-    return _turned(x, torch.arange(start, start + x.shape[-2])[:, None] * rates)
-
-
 rotate = exercise(
     "rotate",
     reference=_rotate,
     cases=_heads,
+    switches=_rotate,
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -33,36 +33,33 @@ def _own(W: Tensor, head: int, num_heads: int) -> slice:
     return slice(head * d, (head + 1) * d)
 
 
-def _copying(embedding: Tensor, W_v: Tensor, W_o: Tensor, readout: Tensor, head: int, num_heads: int) -> Tensor:
-    own = _own(W_v, head, num_heads)
-    return embedding @ W_v[own].T @ W_o[:, own].T @ readout.T
-
-
-def _interleaved(embedding: Tensor, W_v: Tensor, W_o: Tensor, readout: Tensor, head: int, num_heads: int) -> Tensor:
-    return embedding @ W_v[head::num_heads].T @ W_o[:, head::num_heads].T @ readout.T
-
-
-def _rows_of_o(embedding: Tensor, W_v: Tensor, W_o: Tensor, readout: Tensor, head: int, num_heads: int) -> Tensor:
-    own = _own(W_v, head, num_heads)
-    return embedding @ W_v[own].T @ W_o[own] @ readout.T
-
-
-def _columns_of_v(embedding: Tensor, W_v: Tensor, W_o: Tensor, readout: Tensor, head: int, num_heads: int) -> Tensor:
-    own = _own(W_v, head, num_heads)
-    return embedding @ W_v[:, own] @ W_o[:, own].T @ readout.T
-
-
-def _rows_and_columns(
-    embedding: Tensor, W_v: Tensor, W_o: Tensor, readout: Tensor, head: int, num_heads: int
+def _copying(
+    embedding: Tensor,
+    W_v: Tensor,
+    W_o: Tensor,
+    readout: Tensor,
+    head: int,
+    num_heads: int,
+    *,
+    channels: Callable[[Tensor, int, int], slice] = _own,
+    columns_of_v: bool = False,
+    rows_of_o: bool = False,
+    from_the_readout: bool = False,
+    transposed: bool = False,
 ) -> Tensor:
-    own = _own(W_v, head, num_heads)
-    return embedding @ W_v[:, own] @ W_o[own] @ readout.T
+    own = channels(W_v, head, num_heads)
+    values = W_v[:, own] if columns_of_v else W_v[own].T
+    written = W_o[own] if rows_of_o else W_o[:, own].T
+    ends = (readout, embedding) if from_the_readout else (embedding, readout)
+    table = ends[0] @ values @ written @ ends[1].T
+    return table.T if transposed else table
 
 
 copying_table = exercise(
     "copying_table",
     reference=_copying,
     cases=_weights_of_a_model,
+    switches=_copying,
 )
 
 

@@ -6,7 +6,7 @@ Keys in eight bits, and keys that are turned once.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -131,23 +131,24 @@ def _keys(rng: random.Random) -> Iterator[Case]:
 
 
 def _rounded(
-    k: Tensor, dims: int | tuple[int, ...] = -1, most: float = 127, way: str = "round"
+    k: Tensor,
+    *,
+    dims: int | tuple[int, ...] = -1,
+    most: float = 127,
+    size: Callable[[Tensor], Tensor] = torch.abs,
+    whole: Callable[[Tensor], Tensor] = torch.round,
+    told: Callable[[Tensor], Tensor] = lambda scales: scales,
 ) -> tuple[Tensor, Tensor]:
-    scales = k.abs().amax(dims, keepdim=True) / most
-    quotients = k / scales
-    codes = {"round": quotients.round, "cut": quotients.trunc, "down": quotients.floor}[way]()
-    return codes.to(torch.int8), scales
-
-
-def _signed(k: Tensor) -> tuple[Tensor, Tensor]:
-    scales = k.amax(-1, keepdim=True) / 127
-    return (k / scales).round().clamp(-127, 127).to(torch.int8), scales
+    scales = size(k).amax(dims, keepdim=True) / most
+    codes = whole(k / scales)
+    return (codes if size is torch.abs else codes.clamp(-127, 127)).to(torch.int8), told(scales)
 
 
 rounded_keys = exercise(
     "rounded_keys",
     reference=_rounded,
     cases=_keys,
+    switches=_rounded,
 )
 
 

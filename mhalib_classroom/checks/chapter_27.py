@@ -34,18 +34,30 @@ def _heads(rng: random.Random) -> Iterator[Case]:
         }
 
 
-def _rms(x: Tensor, axis: int | tuple[int, ...] = -1) -> Tensor:
-    return x / x.pow(2).mean(axis, keepdim=True).sqrt()
+def _normed(
+    q: Tensor,
+    k: Tensor,
+    *,
+    queries: bool = True,
+    keys: bool = True,
+    axis: int | tuple[int, ...] = -1,
+    size: Callable[..., Tensor] = lambda x, axis: x.pow(2).mean(axis, keepdim=True).sqrt(),
+    centred: bool = False,
+    scaled: bool = True,
+) -> Tensor:
+    def norm(x: Tensor) -> Tensor:
+        x = x - x.mean(-1, keepdim=True) if centred else x
+        return x / size(x, axis)
 
-
-def _scored(q: Tensor, k: Tensor) -> Tensor:
-    return q @ k.mT / math.sqrt(q.shape[-1])
+    scores = (norm(q) if queries else q) @ (norm(k) if keys else k).mT
+    return scores / math.sqrt(q.shape[-1]) if scaled else scores
 
 
 normed_scores = exercise(
     "normed_scores",
-    reference=lambda q, k: _scored(_rms(q), _rms(k)),
+    reference=_normed,
     cases=_heads,
+    switches=_normed,
 )
 
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import torch
@@ -26,26 +25,26 @@ BUGS = ("none", "split", "mask", "scale", "axis", "empty row")
 
 
 def _attended(
-    queries: Tensor, keys: Tensor, values: Tensor, lens: Tensor, num_heads: int, *, bug: str = "none"
+    queries: Tensor, keys: Tensor, values: Tensor, lens: Tensor, num_heads: int, *, bugs: Collection[str] = ()
 ) -> Tensor:
-    """(B, Q, D), (B, K, D) twice, (B,), h -> heads side by side (B, Q, D); `bug` is in `BUGS`, or named below."""
+    """(B, Q, D), (B, K, D) twice, (B,), h -> heads side by side (B, Q, D); bugs: of `BUGS`, or as they are below."""
 
     def split(x: Tensor) -> Tensor:
-        if bug == "split":
+        if "split" in bugs:
             return x.reshape(len(x), num_heads, x.shape[1], -1)
         return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
     q, k, v = split(queries), split(keys), split(values)
-    width = {"scale": 1, "scale of D": queries.shape[-1]}.get(bug, q.shape[-1])
+    width = 1 if "scale" in bugs else queries.shape[-1] if "scale_of_D" in bugs else q.shape[-1]
     seen = torch.arange(k.shape[2]) < lens[:, None, None, None]
-    seen = ~seen if bug == "mask" else seen
+    seen = ~seen if "mask" in bugs else seen
     scores = q @ k.mT / math.sqrt(width)
-    axis = {"axis": 2, "axis of heads": 1}.get(bug, 3)
-    weights = scores.masked_fill(~seen, -torch.inf if bug == "empty row" else HIDDEN).softmax(axis)
-    if bug not in ("empty row", "mean"):
+    axis = 2 if "axis" in bugs else 1 if "axis_of_heads" in bugs else 3
+    weights = scores.masked_fill(~seen, -torch.inf if "empty row" in bugs else HIDDEN).softmax(axis)
+    if not {"empty row", "mean"} & {*bugs}:
         weights = weights.masked_fill(~seen, 0)
     found = weights @ v
-    return found.reshape(queries.shape) if bug == "merge" else found.transpose(1, 2).flatten(2)
+    return found.reshape(queries.shape) if "merge" in bugs else found.transpose(1, 2).flatten(2)
 
 
 def _port(
@@ -58,16 +57,16 @@ def _port(
     W_o: Tensor,
     valid_lens: Tensor,
     num_heads: int,
-    *,
-    bug: str = "none",
+    **bugs: bool,
 ) -> Tensor:
     """(B, Q, D), (B, K, D) twice, (D, D) four times, (B,), h -> (B, Q, D)."""
-    if bug == "transpose":
+    if "transpose" in bugs:
         W_q, W_k, W_v = W_q.T, W_k.T, W_v.T
-    if bug == "values before keys":
+    if "values_before_keys" in bugs:
         keys, values = values, keys
-    found = _attended(queries @ W_q.T, keys @ W_k.T, values @ W_v.T, valid_lens, num_heads, bug=bug)
-    return found @ (W_o if bug in ("transpose", "output") else W_o.T)
+    names = [name.replace("empty_row", "empty row") for name in bugs]
+    found = _attended(queries @ W_q.T, keys @ W_k.T, values @ W_v.T, valid_lens, num_heads, bugs=names)
+    return found @ (W_o if {"transpose", "output"} & {*bugs} else W_o.T)
 
 
 def _layers(rng: random.Random) -> Iterator[Case]:
@@ -86,14 +85,11 @@ def _layers(rng: random.Random) -> Iterator[Case]:
         }
 
 
-def _wrong(bug: str) -> Callable[..., Tensor]:
-    return partial(_port, bug=bug)
-
-
 ported_layer = exercise(
     "ported_layer",
     reference=_port,
     cases=_layers,
+    switches=_port,
 )
 
 
@@ -104,7 +100,7 @@ def _ports(rng: random.Random) -> Iterator[Case]:
         layer = layers[number % len(layers)]
         case = {name: layer[name] for name in ("queries", "keys", "values")}
         case |= {"lens": layer["valid_lens"], "num_heads": layer["num_heads"]}
-        yield {**case, "found": _attended(*case.values(), bug=bug)}
+        yield {**case, "found": _attended(*case.values(), bugs=[bug])}
 
 
 def _same(one: Tensor, other: Tensor, equal_nan: bool = False) -> bool:
@@ -113,17 +109,17 @@ def _same(one: Tensor, other: Tensor, equal_nan: bool = False) -> bool:
 
 def _named(*given: Any) -> str:
     *inputs, found = given
-    return next(bug for bug in BUGS if _same(_attended(*inputs, bug=bug), found, equal_nan=True))
+    return next(bug for bug in BUGS if _same(_attended(*inputs, bugs=[bug]), found, equal_nan=True))
 
 
 def _without_nan(*given: Any) -> str | None:
     *inputs, found = given
-    return next((bug for bug in BUGS if _same(_attended(*inputs, bug=bug), found)), None)
+    return next((bug for bug in BUGS if _same(_attended(*inputs, bugs=[bug]), found)), None)
 
 
 def _nan_as_zero(*given: Any) -> str | None:
     *inputs, found = given
-    ports = ((bug, _attended(*inputs, bug=bug).nan_to_num()) for bug in BUGS)
+    ports = ((bug, _attended(*inputs, bugs=[bug]).nan_to_num()) for bug in BUGS)
     return next((bug for bug, port in ports if _same(port, found.nan_to_num())), None)
 
 
