@@ -6,37 +6,37 @@ wrong, names the known mistake that does the same. It prints what was verified, 
 
 from . import _markdown
 from ._exercise import CheckFailed, Exercise, Finding, Mistake
-from .chapter_01 import scores, weighted_average
-from .chapter_02 import attend, causal_mask, masked_softmax, mended_filling, mended_scale, padding_mask
-from .chapter_03 import two_heads
-from .chapter_04 import cache_numbers, count_flops, count_weights, multi_head
-from .chapter_05 import fold_heads, mended_merge, merge_heads, row_of_fold, split_heads, strides_of_heads
-from .chapter_06 import converted_mask, first_wrong_step, folded_lens, mended_layer, mended_tiling
-from .chapter_07 import head_entropy, mended_axis, offset_weight
-from .chapter_08 import cross_shapes, decoder_mask, mended_masks
-from .chapter_09 import pairs_to_halves, rotate, sinusoidal_positions
-from .chapter_10 import shifted, target_loss
-from .chapter_11 import alignment_share, mended_accuracy, share_exact
-from .chapter_12 import induction_weight, mended_loss, mended_step, next_token_probabilities
-from .chapter_13 import copying_table, logit_attribution
-from .chapter_14 import mended_patches, patches
-from .chapter_15 import mended_picture_mask, weight_on_the_left, weight_on_the_symbol
-from .chapter_16 import mended_words, positional_role, sink_weight
-from .chapter_17 import head_cosines, js_divergence
-from .chapter_18 import hard_gate, head_importance, mended_pruning, open_gates, prune
-from .chapter_19 import absorbed_scores, keys_for_heads, pooled, to_halves, tokens_that_fit
-from .chapter_20 import output_matrices, shared_scores, talk, talked_weights, widened
-from .chapter_21 import balance_loss, mended_router, span_shares, sparsemax_gradient, window_mask
-from .chapter_22 import composed_scores, composed_weights, differential_weights, gated_output, second_weight
-from .chapter_23 import choose_rates, equal_width, holm, not_dominated, paired_interval
-from .chapter_24 import batch_to_fill, decoding_scores, least_seconds, product_intensity
-from .chapter_25 import grown, mended_rotary_step, read_pages, rounded_keys, step_bytes
-from .chapter_26 import mended_pass, merged, needed_tiles, score_gradient, updated
-from .chapter_27 import clipped, mended_update, next_scale, normed_scores, rate_at
-from .chapter_28 import all_reduce_bytes, batch_gradient, own_keys, own_weights, summed_output
-from .chapter_29 import mended_kernels, mended_rows, named_bug, ported_layer
-from .chapter_30 import chance_share, config_bytes, readable_tokens, recovered_share, sink_share
-from .chapter_31 import decayed_state, delta_state, escaping_weights, kept_keys
+from .all_targets_at_once import shifted, target_loss
+from .are_heads_different import head_cosines, js_divergence
+from .bake_off import choose_rates, equal_width, holm, not_dominated, paired_interval
+from .counting import batch_to_fill, decoding_scores, least_seconds, product_intensity
+from .four_frameworks import mended_kernels, mended_rows, named_bug, ported_layer
+from .heads_composed_anew import composed_scores, composed_weights, differential_weights, gated_output, second_weight
+from .heads_that_are_chosen import balance_loss, mended_router, span_shares, sparsemax_gradient, window_mask
+from .heads_that_talk import output_matrices, shared_scores, talk, talked_weights, widened
+from .induction_circuit import copying_table, logit_attribution
+from .many_devices import all_reduce_bytes, batch_gradient, own_keys, own_weights, summed_output
+from .mathematics import cache_numbers, count_flops, count_weights, multi_head
+from .never_write_the_scores import mended_pass, merged, needed_tiles, score_gradient, updated
+from .open_a_model_you_know import chance_share, config_bytes, readable_tokens, recovered_share, sink_share
+from .per_head_heatmaps import head_entropy, mended_axis, offset_weight
+from .positions import pairs_to_halves, rotate, sinusoidal_positions
+from .reshape_trick import fold_heads, mended_merge, merge_heads, row_of_fold, split_heads, strides_of_heads
+from .scale_masks_dropout import attend, causal_mask, masked_softmax, mended_filling, mended_scale, padding_mask
+from .seeing_with_heads import mended_patches, patches
+from .shape_checks import converted_mask, first_wrong_step, folded_lens, mended_layer, mended_tiling
+from .sharing_keys_and_values import absorbed_scores, keys_for_heads, pooled, to_halves, tokens_that_fit
+from .small_gpt import induction_weight, mended_loss, mended_step, next_token_probabilities
+from .three_uses import cross_shapes, decoder_mask, mended_masks
+from .token_by_token import grown, mended_rotary_step, read_pages, rounded_keys, step_bytes
+from .training_that_holds import clipped, mended_update, next_scale, normed_scores, rate_at
+from .translator import alignment_share, mended_accuracy, share_exact
+from .two_modalities import mended_picture_mask, weight_on_the_left, weight_on_the_symbol
+from .weighted_average import scores, weighted_average
+from .what_comes_next import decayed_state, delta_state, escaping_weights, kept_keys
+from .what_heads_look_at import mended_words, positional_role, sink_weight
+from .which_heads_matter import hard_gate, head_importance, mended_pruning, open_gates, prune
+from .why_more_than_one_head import two_heads
 
 EXERCISES: dict[str, Exercise] = _markdown.in_order(globals())
 """Every exercise by its name, in the order of the chapters."""

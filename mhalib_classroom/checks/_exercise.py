@@ -19,6 +19,7 @@ from ._relations import relation
 from ._show import kind_of, show_call, show_difference, show_value
 
 SEED = 0
+RELATED = {"value", "shape", "nan", "dtype", "type"}  # kinds of findings whose result is held against the right one
 Case = dict[str, Any]
 """The arguments of one call, in their order, by name."""
 
@@ -210,10 +211,16 @@ class Exercise:
         right: list[Outcome],
     ) -> Finding:
         """The finding; of wrong values that no known mistake explains, with their relation to the right ones."""
-        if finding.mistake or finding.kind not in ("value", "shape") or any(outcome.error for outcome in outcomes):
+        if finding.mistake or finding.kind not in RELATED:
             return finding
-        again = None if self.is_prediction or self.is_value else self.seconds
-        told = relation(function, self.reference, drawn, outcomes, right, again)
+        raised = [one for one in outcomes if one.kind == "raised"]
+        if raised:
+            told: str | None = f"In {len(raised)} of {len(outcomes)} inputs your code raises {raised[0].error}"
+        elif any(one.error for one in outcomes):
+            return finding
+        else:
+            again = None if self.is_value else self.seconds
+            told = relation(function, self.reference, drawn, outcomes, right, again, predicts=self.is_prediction)
         first, line, rest = finding.message.partition("\n")
         return replace(finding, message=f"{first}. {told}{line}{rest}", relation=told) if told else finding
 

@@ -1,5 +1,7 @@
 """Exercises and their mistakes, written as Markdown: one file a chapter, which a teacher can read and change.
 
+A file is called as its chapter's notebook is, without the number.
+
     ## scores(q, k): scaled scores of every query and every key
 
     *Coding · easy.* Verified: four random inputs in which Q, K and d all differ.
@@ -23,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ._chapters import number_of
 from ._exercise import Exercise, Mistake
 
 HEADING = re.compile(r"## (?P<name>\w+)\((?P<arguments>[\w, ]*)\): (?P<title>\S.*)")
@@ -83,7 +86,7 @@ def _exercise(
         raise text.wrong(f"{len(given)} mistakes are marked (given): a repair has one, another exercise none")
     return Exercise(
         name,
-        chapter=int(path.stem[-2:]),
+        chapter=number_of(path.stem),
         title=text.head["title"],
         reference=reference,
         cases=cases,
@@ -99,13 +102,14 @@ def _exercise(
 
 
 def in_order(space: Mapping[str, Any]) -> dict[str, Exercise]:
-    """The exercises of a module, by its `globals()`, in the order of the files beside it.
+    """The exercises of a module, by its `globals()`, in the order of the chapters whose files are beside it.
 
     Raises:
         ValueError: a file describes an exercise that the namespace does not have.
     """
     found = {}
-    for path in sorted(Path(space["__file__"]).parent.glob("chapter_*.md")):
+    paths = Path(space["__file__"]).parent.glob("*.md")
+    for path in sorted(paths, key=lambda path: number_of(path.stem)):
         for name, text in read(path).items():
             if not isinstance(space.get(name), Exercise):
                 raise text.wrong("no such exercise is made and imported")

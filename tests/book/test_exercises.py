@@ -185,6 +185,15 @@ def test_what_is_known_of_code_to_mend_is_of_today() -> None:
     )
 
 
+def test_a_checkers_chapter_has_the_number_that_its_notebook_has() -> None:
+    names = json.loads(exercises.NAMES.read_text(encoding="utf-8"))
+    assert names == [path.stem for path in sorted(notebooks.CHAPTERS.glob("[0-9]*.ipynb"))], (
+        "mhalib_classroom/checks/chapters.json is stale: run  make exercises"
+    )
+    topics = {path.stem for path in exercises.NAMES.parent.glob("*.md")}
+    assert topics <= {name[3:] for name in names}
+
+
 def test_predictions_are_those_that_the_chapters_call_so() -> None:
     texts = [cell.source for chapter in CHAPTERS for cell in cells_with(chapter, exercises.TEXT)]
     heads = [exercises.HEAD.match(text) for text in texts]

@@ -113,10 +113,13 @@ def test_a_better_checker_leaves_none() -> None:
 def test_a_named_mistake_is_told_from_a_wrong_result() -> None:
     exercise = checks.EXERCISES["row_of_fold"]
     code = "def row_of_fold(row, num_heads):\n    return "
-    told = [
-        mutants.judge(exercise, {}, code + made, 2) for made in ("row % num_heads, row // num_heads", "row, 0", "row.x")
+    wrong = ("row % num_heads, row // num_heads", "row, 0", "row % 7, row % num_heads + row % 5", "row.x")
+    assert [mutants.judge(exercise, {}, code + made, 2) for made in wrong] == [
+        (mutants.NAMED, "swapped"),
+        (mutants.RELATED, "num_heads has no effect on it"),
+        (mutants.COMPARED, "value"),
+        (mutants.RAISED, "raised"),
     ]
-    assert told == [(mutants.NAMED, "swapped"), (mutants.COMPARED, "value"), (mutants.RAISED, "raised")]
 
 
 def test_what_is_listed_as_equivalent_belongs_to_an_exercise_and_has_a_reason() -> None:

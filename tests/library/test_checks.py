@@ -26,7 +26,7 @@ import mhalib
 import mhalib_classroom
 from mhalib import parallel
 from mhalib_classroom import checks
-from mhalib_classroom.checks import EXERCISES, CheckFailed, Exercise, Finding, Mistake, _call, _inputs
+from mhalib_classroom.checks import EXERCISES, CheckFailed, Exercise, Finding, Mistake, _call, _chapters, _inputs
 from mhalib_classroom.checks._call import call
 from mhalib_classroom.checks._inputs import apart
 
@@ -52,7 +52,7 @@ def test_an_exercise_is_in_the_file_of_its_chapter_under_its_name_and_exported()
         for name, one in vars(importlib.import_module(f"{checks.__name__}.{module.name}")).items():
             if isinstance(one, Exercise):
                 assert name == one.name
-                assert module.name == f"chapter_{one.chapter:02d}"
+                assert _chapters.number_of(module.name) == one.chapter
                 found[name] = one
     assert found == EXERCISES
     assert [one.chapter for one in EXERCISES.values()] == sorted(one.chapter for one in EXERCISES.values())

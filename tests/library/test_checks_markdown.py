@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from mhalib_classroom import checks
-from mhalib_classroom.checks import EXERCISES, _markdown
+from mhalib_classroom.checks import EXERCISES, _chapters, _markdown
 
 FOLDER = Path(checks.__file__).parent
+TOPICS = {number: topic for topic, number in _chapters.numbers().items()}
 GOOD = """# Chapter 1
 
 ## halved(x, by): half of it
@@ -45,8 +46,8 @@ def chapter(tmp_path):
     def made(text, wanted=("halved", "mended"), **more):
         folder = tmp_path / str(next(count))
         folder.mkdir()
-        (folder / "chapter_01.md").write_text(text, encoding="utf-8")
-        space = {"__file__": str(folder / "chapter_01.py")}
+        (folder / "weighted_average.md").write_text(text, encoding="utf-8")
+        space = {"__file__": str(folder / "weighted_average.py")}
         exercise = _markdown.exercises_of(space)
         for name in wanted:
             given = {"reference": halves, "cases": numbers, "switches": halves if name == "mended" else None, **more}
@@ -83,7 +84,7 @@ def test_a_file_is_read(chapter):
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ("## mended(x, by)", "## mendet(x, by)", "chapter_01.md has no exercise 'mended': write its heading"),
+        ("## mended(x, by)", "## mendet(x, by)", "weighted_average.md has no exercise 'mended': write its heading"),
         ("## mended(x, by)", "## halved(x, by)", "line 17: halved: there are two exercises of this name"),
         ("## mended(x, by): two parts", "## mended: two parts", "line 17: what is this, and why here? '## mended"),
         ("**an eighth**", "**not halved**", "line 3: halved: two mistakes are called 'not halved'"),
@@ -111,18 +112,18 @@ def test_a_broken_file_is_refused_with_its_name_and_the_line(chapter, old, new, 
     assert GOOD.count(old) == 1
     with pytest.raises(ValueError, match=re.escape(why)) as refused:
         chapter(GOOD.replace(old, new))
-    assert "chapter_01.md" in str(refused.value)
+    assert "weighted_average.md" in str(refused.value)
 
 
 @pytest.mark.parametrize("name", EXERCISES)
 def test_a_heading_has_the_arguments_of_the_cases(name):
     exercise = EXERCISES[name]
-    arguments = _markdown.read(FOLDER / f"chapter_{exercise.chapter:02d}.md")[name].head["arguments"]
+    arguments = _markdown.read(FOLDER / f"{TOPICS[exercise.chapter]}.md")[name].head["arguments"]
     case = next(iter(exercise.cases(random.Random(0))))
     assert arguments == ", ".join(case)
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("chapter_*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("[a-z]*.py")), ids=lambda path: path.stem)
 def test_what_a_chapter_imports_and_defines_is_used_there_or_in_its_mistakes(path):
     """ruff does not see what an expression in Markdown uses."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -138,3 +139,15 @@ def test_what_a_chapter_imports_and_defines_is_used_there_or_in_its_mistakes(pat
         elif isinstance(node, ast.Assign):
             names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
     assert names - used == set()
+
+
+def test_a_topic_without_a_chapter_is_refused():
+    with pytest.raises(ValueError, match="topic='heads_of_state': no notebook in chapters/ is called so"):
+        _chapters.number_of("heads_of_state")
+
+
+def test_a_chapter_is_moved_by_its_name_alone(monkeypatch, tmp_path):
+    """The order of the exercises is that of the numbers, wherever a name stands in the list."""
+    (tmp_path / "chapters.json").write_text('["02_weighted_average", "01_reshape_trick"]', encoding="utf-8")
+    monkeypatch.setattr(_chapters, "STEMS", tmp_path / "chapters.json")
+    assert list(_chapters.numbers.__wrapped__().items()) == [("reshape_trick", 1), ("weighted_average", 2)]

@@ -165,8 +165,8 @@ RAISING = {
     "mended_pruning": ("def f(*a): return f(*a)\nreturn f()", "raised", "RecursionError"),
 }
 PATCHES = (
-    f"{IMPORTS}\nfrom mhalib_classroom.checks import EXERCISES, chapter_02\n"
-    "from mhalib_classroom.checks.chapter_02 import masked_softmax as w\n"
+    f"{IMPORTS}\nfrom mhalib_classroom.checks import EXERCISES, scale_masks_dropout\n"
+    "from mhalib_classroom.checks.scale_masks_dropout import masked_softmax as w\n"
     "from mhalib_classroom import checks\nchecks.prune = checks.Exercise.examine = lambda *_: True\n"
     "for name in ('equal', 'allclose', 'isclose'): setattr(torch, name, lambda *a, **k: True)"
 )
@@ -696,10 +696,10 @@ def test_a_mended_checker_grades_anew_and_the_teacher_is_told(counted, tmp_path,
 
 
 @pytest.mark.parametrize(
-    "changed", ["mhalib_classroom/checks/chapter_01.py", "mhalib/core.py", "mhalib_classroom/a.md"]
+    "changed", ["mhalib_classroom/checks/weighted_average.py", "mhalib/core.py", "mhalib_classroom/a.md"]
 )
 def test_a_stamp_changes_with_every_checker_and_with_what_checkers_compare_with(tmp_path, monkeypatch, changed):
-    for name in ("mhalib_classroom/grade/_stamp.py", "mhalib_classroom/checks/chapter_01.py", "mhalib/core.py"):
+    for name in ("mhalib_classroom/grade/_stamp.py", "mhalib_classroom/checks/weighted_average.py", "mhalib/core.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x = 1\n", encoding="ascii")
     monkeypatch.setattr(_stamp, "__file__", str(tmp_path / "mhalib_classroom/grade/_stamp.py"))

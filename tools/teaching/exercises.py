@@ -3,7 +3,8 @@
     python -m tools.teaching.exercises
 
 It also writes the teacher's table of all exercises into chapters/teaching.md, and a hash of each code to mend into
-mhalib_classroom/checks/given.json, by which its checker knows it while nobody has touched it.
+mhalib_classroom/checks/given.json, by which its checker knows it while nobody has touched it, and the chapters' names
+into chapters.json beside it, from which checkers have their numbers.
 
 A chapter marks what belongs to them by tags: `exercise-setup` (a code cell, copied), `exercise-text` (a markdown cell,
 copied) and `exercise` (a code cell with a solution). In the latter,
@@ -28,10 +29,12 @@ import nbformat
 from nbformat import NotebookNode
 
 from mhalib._write import write_whole
+from mhalib_classroom.checks._chapters import STEMS
 from mhalib_classroom.checks._given import HASHES, fingerprint
 from tools.notebooks import notebooks
 
 GIVEN = notebooks.ROOT / "mhalib_classroom/checks" / HASHES.name
+NAMES = GIVEN.with_name(STEMS.name)
 FOLDER = notebooks.ROOT / "exercises"
 TABLE = notebooks.CHAPTERS / "teaching.md"
 TABLE_BEGIN, TABLE_END = "<!-- written by tools/teaching/exercises.py -->\n", "<!-- end -->"
@@ -185,6 +188,7 @@ def main() -> None:
         if path.name not in wanted:
             path.unlink()
     write_whole(GIVEN, json.dumps(given_code(chapters), indent=1) + "\n")
+    write_whole(NAMES, json.dumps([chapter.stem for chapter in chapters], indent=1) + "\n")
     page = TABLE.read_text(encoding="utf-8")
     written = with_table(page, table(chapters))
     if written != page:  # what is newer than the pages makes them be built anew

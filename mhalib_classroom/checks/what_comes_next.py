@@ -1,0 +1,163 @@
+"""Heads that look nowhere, and heads that keep few keys.
+
+The state of a head without a softmax.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ._exercise import Case
+from ._inputs import apart, draw
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
+
+
+def _scored(rng: random.Random) -> Iterator[Case]:
+    yield {
+        "scores": torch.tensor([[[0.0, 1.0, 2.0]]]),
+        "mask": torch.tensor([[True, True, False]]),
+        "extra": torch.tensor([1.0]),
+    }
+    for far, drawn in zip((0.0, 0.0, 200.0), apart(rng, 3, smallest=3), strict=True):
+        num_heads, num_queries, num_kvpairs = drawn
+        mask = draw(rng, num_queries, num_kvpairs) > -0.4
+        mask[0], mask[1, :2], mask[2, 0] = False, True, False
+        yield {
+            "scores": 2 * draw(rng, num_heads, num_queries, num_kvpairs) + far,
+            "mask": mask,
+            "extra": draw(rng, num_heads) + 0.5 + far,
+        }
+
+
+def _escaping(scores: Tensor, mask: Tensor, extra: Tensor) -> Tensor:
+    scores = scores.masked_fill(~mask, -torch.inf)
+    largest = torch.maximum(scores.amax(-1, keepdim=True), extra[:, None, None])
+    terms = (scores - largest).exp()
+    return terms / (terms.sum(-1, keepdim=True) + (extra[:, None, None] - largest).exp())
+
+
+def _with_column(scores: Tensor, column: Tensor) -> Tensor:
+    every = torch.cat([scores, column[:, None, None].expand(*scores.shape[:2], 1)], -1)
+    return every.softmax(-1)
+
+
+def _hidden(scores: Tensor, mask: Tensor) -> Tensor:
+    return scores.masked_fill(~mask, -torch.inf)
+
+
+def _unshifted(scores: Tensor, mask: Tensor, extra: Tensor) -> Tensor:
+    scores = _hidden(scores, mask)
+    largest = scores.amax(-1, keepdim=True)
+    terms = (scores - largest.masked_fill(largest == -torch.inf, 0)).exp()
+    return terms / (terms.sum(-1, keepdim=True) + extra[:, None, None].exp())
+
+
+escaping_weights = exercise(
+    "escaping_weights",
+    reference=_escaping,
+    cases=_scored,
+)
+
+
+def _indexed(rng: random.Random) -> Iterator[Case]:
+    yield {
+        "index": torch.tensor([[[3.0, 1.0, 2.0], [0.0, 9.0, 5.0]]]),
+        "mask": torch.tensor([[False, True, True], [True, False, False]]),
+        "keep": 2,
+    }
+    for num_heads, num_queries, more in apart(rng, 3, smallest=3, of=lambda h, Q, more: [h, Q, more, Q + more]):
+        num_kvpairs = num_queries + more
+        index = draw(rng, num_heads, num_queries, num_kvpairs)
+        mask = draw(rng, num_queries, num_kvpairs) > -0.3
+        mask[0], mask[1], mask[2] = False, False, True
+        mask[1, num_kvpairs - 1] = True  # one key alone, and none
+        index[..., 0] += 6  # often hidden, always promising
+        mask[3 % num_queries :, 0] = False
+        mask[2, 0] = False
+        yield {"index": index, "mask": mask, "keep": 2}
+
+
+def _top(index: Tensor, keep: int) -> Tensor:
+    best = index.topk(keep, -1).indices
+    return torch.zeros_like(index, dtype=torch.bool).scatter(-1, best, True)
+
+
+kept_keys = exercise(
+    "kept_keys",
+    reference=lambda index, mask, keep: _top(_hidden(index, mask), keep) & mask,
+    cases=_indexed,
+)
+
+
+def _written(rng: random.Random) -> Iterator[Case]:
+    yield {
+        "keys": torch.tensor([[1.0, 0.0], [0.0, 1.0]]),
+        "values": torch.tensor([[4.0], [6.0]]),
+        "decay": torch.tensor([0.5, 0.25]),
+    }
+    for num_tokens, d, d_v in apart(rng, 3, smallest=3):
+        decay = draw(rng, num_tokens).sigmoid() * 0.6 + 0.3
+        yield {"keys": draw(rng, num_tokens, d), "values": draw(rng, num_tokens, d_v), "decay": decay}
+
+
+def _left(decay: Tensor) -> Tensor:
+    """What is left of each token at the end, (N,): the product of the later decays."""
+    return torch.cat([decay[1:].flip(0).cumprod(0).flip(0), decay.new_ones(1)])
+
+
+def _weighed(keys: Tensor, values: Tensor, left: Tensor) -> Tensor:
+    return (left[:, None] * keys).T @ values
+
+
+decayed_state = exercise(
+    "decayed_state",
+    reference=lambda keys, values, decay: _weighed(keys, values, _left(decay)),
+    cases=_written,
+)
+
+
+def _rated(rng: random.Random) -> Iterator[Case]:
+    yield {
+        "keys": torch.tensor([[1.0, 0.0], [1.0, 0.0]]),
+        "values": torch.tensor([[4.0], [6.0]]),
+        "rates": torch.tensor([1.0, 0.5]),
+    }
+    for num_tokens, d, d_v in apart(rng, 3, smallest=3):
+        keys = torch.nn.functional.normalize(draw(rng, num_tokens, d), dim=-1)
+        rates = draw(rng, num_tokens).sigmoid() * 0.6 + 0.3
+        yield {"keys": keys, "values": draw(rng, num_tokens, d_v), "rates": rates}
+
+
+def _delta(
+    keys: Tensor,
+    values: Tensor,
+    rates: Tensor,
+    *,
+    read: float = 1.0,
+    keep_old: bool = False,
+    twice: bool = False,
+    decay: bool = False,
+) -> Tensor:
+    """The delta rule, with one thing changed."""
+    state = keys.new_zeros(keys.shape[1], values.shape[1])
+    for key, value, rate in zip(keys, values, rates, strict=True):
+        said = read * (key @ state)
+        missing = rate * value - said if keep_old else rate * (value - said)
+        if twice:
+            missing = rate * missing
+        state = ((1 - rate) * state if decay else state) + key[:, None] * missing
+    return state
+
+
+delta_state = exercise(
+    "delta_state",
+    reference=lambda keys, values, rates: _delta(keys, values, rates),
+    cases=_rated,
+    switches=_delta,
+)
