@@ -97,7 +97,7 @@ frameworks: $(READY) ## the layer in TensorFlow, MXNet and all others, and chapt
 	$(BIN)/python -m pytest --nbval --nbval-current-env chapters/29_four_frameworks.ipynb tests/library/test_frameworks.py
 
 lab: $(READY) ## open the notebooks in JupyterLab; with the kernels of  make frameworks , where it has run
-	JUPYTER_PATH="$(CURDIR)/.frameworks/jupyter:$$JUPYTER_PATH" $(BIN)/jupyter lab chapters
+	JUPYTER_PATH="$(CURDIR)/.frameworks/jupyter/share/jupyter:$$JUPYTER_PATH" $(BIN)/jupyter lab chapters
 
 clean: ## remove the built pages and caches, keep the environment
 	rm -rf _build .pytest_cache .ruff_cache .mypy_cache .hypothesis
