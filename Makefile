@@ -44,8 +44,11 @@ test: $(READY) lint book ## lint, the library's tests, every notebook re-execute
 	@echo "== tests, notebooks and pages"
 	$(BIN)/python -m pytest -n 2 --dist loadfile --nbval --nbval-current-env tests chapters
 
-quick: $(READY) lint book ## lint, and the tests and notebooks that your change touches; BASE=REV says since when
-	@echo "== tests and notebooks that the change touches"
+quick: $(READY) ## the text of changed pages, lint, and the tests and notebooks that your change affects; BASE=REV says since when
+	@echo "== text of the pages that changed"
+	$(BIN)/python -m tools.development.quick --text $(if $(BASE),--base $(BASE))
+	@$(MAKE) --no-print-directory lint book
+	@echo "== tests and notebooks that the change affects"
 	$(BIN)/python -m tools.development.quick $(if $(BASE),--base $(BASE))
 
 lint: $(READY) ## ruff, mypy, who may import whom, and Biome and TypeScript where  make javascript  has put them
@@ -97,7 +100,7 @@ frameworks: $(READY) ## the layer in TensorFlow, MXNet and all others, and chapt
 	$(BIN)/python -m pytest --nbval --nbval-current-env chapters/29_four_frameworks.ipynb tests/library/test_frameworks.py
 
 lab: $(READY) ## open the notebooks in JupyterLab; with the kernels of  make frameworks , where it has run
-	JUPYTER_PATH="$(CURDIR)/.frameworks/jupyter:$$JUPYTER_PATH" $(BIN)/jupyter lab chapters
+	JUPYTER_PATH="$(CURDIR)/.frameworks/jupyter/share/jupyter:$$JUPYTER_PATH" $(BIN)/jupyter lab chapters
 
 clean: ## remove the built pages and caches, keep the environment
 	rm -rf _build .pytest_cache .ruff_cache .mypy_cache .hypothesis

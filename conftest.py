@@ -10,7 +10,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 pytest_plugins = [
     "tools.development.schedule",
-    "tools.evidence.recorded",
+    "tools.evidence.run_recorder",
 ]  # starts what takes longest first; keeps a record of what was tested
 if find_spec("nbval"):  # the library's tests do without
     pytest_plugins.append(

@@ -15,6 +15,7 @@ import small_book
 from fontTools.ttLib import TTFont
 from test_paper import run
 
+from tools.editions import ebook
 from tools.pages import downloads
 
 pytestmark = [pytest.mark.browser, pytest.mark.tool]
@@ -110,6 +111,14 @@ def test_a_page_holds_what_xhtml_may_hold(trees: dict[str, ElementTree.Element])
     assert code[0].splitlines() == ["if 1 < 2:", small_book.WIDE]
     assert [one.text for one in page.iter(f"{XHTML}td")] == ["a", "1", "0.25"]
     assert trees["EPUB/index.xhtml"].find(".//{http://www.w3.org/2000/svg}svg").get("viewBox") == "0 0 60 30"
+
+
+def test_two_bitmaps_of_a_figure_that_are_alike_share_no_id(tmp_path: Path) -> None:
+    bitmap = '<image xlink:href="data:," id="image0a51" width="9"/>'
+    (tmp_path / "one.svg").write_text(f'<svg><g id="axes_1">{bitmap}{bitmap}</g></svg>', encoding="utf-8")
+    written = ebook.picture_bytes(tmp_path / "one.svg").decode()
+    assert re.findall(r'\bid="(\w+)"', written) == ["axes_1"]
+    assert written.count('xlink:href="data:,"') == written.count('width="9"') == 2
 
 
 def test_the_contents_have_parts_chapters_and_sections(trees: dict[str, ElementTree.Element]) -> None:

@@ -16,7 +16,7 @@ from bs4 import BeautifulSoup
 from nbclient import NotebookClient
 
 from mhalib_classroom import checks
-from tools.evidence import frameworks
+from tools.evidence.frameworks import __main__ as frameworks
 from tools.notebooks import notebooks
 from tools.teaching import exercises
 

@@ -24,7 +24,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from served import HTML
 
 from tools import PACKAGES
-from tools.development import weigh
+from tools.development import page_weight
 from tools.editions import offline
 from tools.pages import finish, icons, theme_words
 
@@ -44,7 +44,7 @@ def built() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def packing() -> Iterator[str]:
-    with weigh.packing_server(HTML) as address:
+    with page_weight.packing_server(HTML) as address:
         yield address
 
 
@@ -52,7 +52,7 @@ def packing() -> Iterator[str]:
 @pytest.mark.parametrize("name", [CHAPTER, "search.html?q=strides"])
 def test_a_first_view_is_light_and_comes_from_here(browser: Browser, packing: str, name: str) -> None:
     context = browser.new_context(viewport={"width": 1280, "height": 800})
-    found = weigh.load(context.new_page(), weigh.address_of(packing, name))
+    found = page_weight.load(context.new_page(), page_weight.address_of(packing, name))
     context.close()
     assert found.transferred < 600_000, found.sizes
     assert len(found.sizes) <= 15, found.sizes
@@ -109,7 +109,7 @@ def test_the_keyboard_reaches_the_instrument_and_passes_formulas(browser: Browse
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     for name in (CHAPTER, FORMULAS):
         page.goto(f"{packing}{name}.html")
-        stops = weigh.tab_stops(page, skipping=True)
+        stops = page_weight.tab_stops(page, skipping=True)
         assert stops is not None
         assert stops <= 10, name
         assert page.evaluate(TAB_STOPS) == 0, name

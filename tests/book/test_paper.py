@@ -16,7 +16,7 @@ from bs4 import BeautifulSoup
 from playwright.sync_api import Browser
 
 from conftest import NO_BROWSER
-from tools.editions import joined
+from tools.editions import single_page
 from tools.notebooks import notebooks
 from tools.pages import book_extension, chromium, downloads
 
@@ -152,7 +152,7 @@ def test_the_start_page_links_what_was_made(html: Path, pdf: pypdf.PdfReader) ->
 )
 def test_a_folds_words_begin_large_and_symbols_keep_their_case(written: str, said: str) -> None:
     fold = BeautifulSoup(f"<details><summary>{written}</summary></details>", "html.parser").details
-    assert joined.summary_of(fold) == said
+    assert single_page.summary_of(fold) == said
 
 
 def test_a_start_page_without_files_has_no_links() -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
-from tools.development import quick, touched
+from tools.development import affected, quick
 from tools.notebooks import notebooks
 
 pytest_plugins = ["pytester"]
@@ -89,12 +92,12 @@ def names(paths: set[Path]) -> set[str]:
     ],
 )
 def test_what_a_file_touches(root: Path, changed: str, touches: str) -> None:
-    assert names(touched.Touched(root).by(changed)) == set(touches.split())
+    assert names(affected.Affected(root).by(changed)) == set(touches.split())
 
 
 @pytest.mark.parametrize("changed", ["conftest.py", "tools/development/a_plugin.py"])
 def test_what_all_tests_use_touches_all(root: Path, changed: str) -> None:
-    found = touched.Touched(root)
+    found = affected.Affected(root)
     assert found.by(changed) == set(found.reached)
 
 
@@ -105,7 +108,7 @@ def test_pages_touch_the_built_pages_and_only_their_own_tests(root: Path) -> Non
     assert made.pages == {"02_none"}
     assert names(quick.plan(root, ["_config.yml"]).whole) == {"test_site"}
     made = quick.plan(root, ["requirements.txt", "chapters/02_none.ipynb"])
-    assert made.whole == set(touched.Touched(root).reached)
+    assert made.whole == set(affected.Affected(root).reached)
     assert made.of_pages == set()
     assert quick.plan(root, []).paths == []
 
@@ -196,9 +199,34 @@ def test_the_tests_of_other_pages_are_left_out(pytester: pytest.Pytester, monkey
     ran.assert_outcomes(passed=5, deselected=1)
 
 
+def test_the_command_gives_pytest_a_plugin_that_is_there(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[tuple[str, ...]] = []
+    monkeypatch.setattr(quick, "ROOT", root)
+    monkeypatch.setattr(quick, "changed_files", lambda root, base: ["chapters/02_none.ipynb"])
+    monkeypatch.setattr(quick, "run", lambda *arguments: ran.append(arguments) or 0)
+    monkeypatch.setattr(sys, "argv", ["quick"])
+    assert quick.main() == 0
+    [arguments] = ran
+    assert find_spec(arguments[arguments.index("-p") + 1]) is not None
+    assert arguments[-3:] == ("chapters/02_none.ipynb", "tests/book/test_site.py", "tests/book/test_words.py")
+
+
+def test_the_text_of_changed_pages_is_read_first() -> None:
+    *files, _, _, _, pages = quick.of_text(["mhalib/plots.py", "chapters/02_none.ipynb", "chapters/glossary.md"])
+    assert pages == "02_none or glossary"
+    assert quick.of_text(["mhalib/plots.py"]) == []
+    for name in files:  # each has a case for each page, and none opens a browser
+        source = (notebooks.ROOT / name).read_text(encoding="utf-8")
+        assert re.search(r"ids=lambda (text: text\.name|path: path\.stem)", source), name
+        assert "playwright" not in source
+    before, after = (notebooks.ROOT / "Makefile").read_text(encoding="utf-8").split("quick --text")
+    assert "quick: $(READY) ##" in before
+    assert after.index(" lint book") < after.index("tools.development.quick")
+
+
 @pytest.fixture(scope="module")
-def book() -> touched.Touched:
-    return touched.Touched(notebooks.ROOT)
+def book() -> affected.Affected:
+    return affected.Affected(notebooks.ROOT)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +247,7 @@ def book() -> touched.Touched:
         ("tools/teaching/exercises.py", "test_exercises", "test_attention"),
     ],
 )
-def test_what_files_of_the_book_touch(book: touched.Touched, changed: str, among: str, not_among: str) -> None:
+def test_what_files_of_the_book_touch(book: affected.Affected, changed: str, among: str, not_among: str) -> None:
     """What must be among it, and what must not."""
     found = names(book.by(changed))
     assert set(among.split()) <= found

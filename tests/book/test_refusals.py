@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from nbformat import NotebookNode
 
-from tools.development import quick, touched
+from tools.development import affected, quick
 from tools.evidence import results
 from tools.notebooks import markdown_pages as pages
 from tools.notebooks import notebooks
@@ -132,7 +132,7 @@ def test_a_file_that_is_no_python(tmp_path: Path) -> None:
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools/broken.py").write_text("x = 1\ndef f(:\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"^tools/broken\.py: .* in line 2 of its code, 'def f\(:': mend it"):
-        touched.Tree(tmp_path).file(tmp_path / "tools/broken.py")
+        affected.Tree(tmp_path).file(tmp_path / "tools/broken.py")
 
 
 def test_a_table_without_its_second_line() -> None:

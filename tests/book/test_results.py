@@ -15,14 +15,14 @@ from nbformat import NotebookNode
 import mhalib
 from mhalib.results import read
 from tools.evidence import results
-from tools.notebooks import notebooks, prose
+from tools.notebooks import notebooks, prose_numbers
 
 FILES = sorted(results.FOLDER.glob("*.json"))
 
 
 def page_numbers(stem: str) -> set[float]:
     notebook = nbformat.read(notebooks.CHAPTERS / f"{stem}.ipynb", as_version=4)
-    return prose.printed(prose.outputs(notebook.cells))
+    return prose_numbers.printed(prose_numbers.outputs(notebook.cells))
 
 
 def result_numbers(where: str) -> list[float]:
@@ -35,7 +35,7 @@ def result_numbers(where: str) -> list[float]:
 @pytest.mark.parametrize("path", sorted(notebooks.CHAPTERS.glob("*.ipynb")), ids=lambda path: path.stem)
 def test_every_number_in_prose_has_its_source(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
-    assert prose.unaccounted(notebook.cells, page_numbers, result_numbers) == []
+    assert prose_numbers.unaccounted(notebook.cells, page_numbers, result_numbers) == []
 
 
 def test_every_file_belongs_to_a_chapter_and_every_chapter_has_its_file() -> None:
@@ -190,5 +190,5 @@ PAGE = [
 )
 def test_numbers_in_prose_are_held(place: int, text: str, said: dict[str, str], problem: str | None) -> None:
     cells = [*PAGE[:place], markdown(text, numbers=said), *PAGE[place:]]
-    found = prose.unaccounted(cells, lambda page: {0.81}, lambda where: [0.71])
+    found = prose_numbers.unaccounted(cells, lambda page: {0.81}, lambda where: [0.71])
     assert (found == []) if problem is None else (len(found) == 1 and problem in found[0])

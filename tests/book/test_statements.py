@@ -229,7 +229,7 @@ def test_nbval_compares_by_kind(tmp_path: Path) -> None:
 
 def test_the_librarys_tests_do_without_nbval(monkeypatch: pytest.MonkeyPatch) -> None:
     conftest = str(notebooks.ROOT / "conftest.py")
-    expected = ["tools.development.schedule", "tools.evidence.recorded", "tools.notebooks.nbval_statements"]
+    expected = ["tools.development.schedule", "tools.evidence.run_recorder", "tools.notebooks.nbval_statements"]
     assert runpy.run_path(conftest)["pytest_plugins"] == expected
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert runpy.run_path(conftest)["pytest_plugins"] == expected[:2]

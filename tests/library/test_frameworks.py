@@ -8,17 +8,17 @@ and holds against the same lists, once a week.
 import functools
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from mhalib import reference
-from tools.evidence import framework_case, framework_times, frameworks
-from tools.evidence.framework_case import NAN, PROPERTIES, SHARP, UNABLE, Case
-from tools.evidence.framework_expected import DIFFERENT, EMPTY, EXACT, FLOAT32_INSIDE, SILENT, unexpected
-from tools.evidence.framework_layers import RUNS, Call, Torch, names_of
+from tools.evidence.frameworks import RUNS, TIMED, Call, UnableError, kinds_of, measure, names_of
+from tools.evidence.frameworks import __main__ as frameworks
+from tools.evidence.frameworks.expected import DIFFERENT, EMPTY, EXACT, FLOAT32_INSIDE, SILENT, unexpected
+from tools.evidence.frameworks.in_torch import Torch
+from tools.evidence.frameworks.measure import NAN, PROPERTIES, SHARP, UNABLE, Case
 
 OURS = {"PyTorch", "JAX functions", "Flax nnx", "TensorFlow functions (tf.nn)", "MXNet Gluon"}
 OURS |= {f"Keras on {backend}" for backend in ("torch", "jax", "tensorflow")}
@@ -46,7 +46,7 @@ def test_the_layer_computes_what_loops_compute(found, run, name):
 
 
 def test_ours_differ_nowhere_from_the_book():
-    kinds = [pair for run in RUNS for pair in zip(names_of(run), RUNS[run], strict=True)]
+    kinds = [pair for run in RUNS for pair in zip(names_of(run), kinds_of(run), strict=True)]
     assert {name for name, kind in kinds if not kind.own} == OURS
     assert not OURS & {name for name, _ in (*FLOAT32_INSIDE, *DIFFERENT)}
 
@@ -62,28 +62,28 @@ def test_the_stored_table_has_every_layer_and_says_the_same():
 
 def test_stored_times_are_of_the_versions_that_are_pinned():
     stored = reference.times()
-    assert set(stored) == set(framework_times.PASSES)
+    assert set(stored) == set(TIMED)
     for run, one in stored.items():
-        environment = frameworks.ENVIRONMENTS.get(run)
+        environment = RUNS[run].environment
         pins = f"requirements-{environment}.txt" if environment else "requirements.txt"
         pinned = dict(
             re.findall(r"^(\w+)(?:-cpu)?==([\w.]+)", (frameworks.ROOT / pins).read_text("utf-8"), re.MULTILINE)
         )
         assert one["versions"].items() <= pinned.items()
-        assert list(one["times"]) == list(framework_times.SIZES)
+        assert list(one["times"]) == list(measure.SIZES)
         assert all(0 < ratio < 100 for times in one["times"].values() for ratio in times.values())
 
 
-def test_what_computes_something_else_is_not_timed(monkeypatch):
-    found = framework_times.measure("torch", (2, 3), 1)
+class Unscaled(Torch):
+    def make(self, arrays, num_heads, dropout=0.0):
+        return super().make({**arrays, "W_q": arrays["W_q"] * 2}, num_heads, dropout)
+
+
+def test_what_computes_something_else_is_not_timed():
+    found = measure.time_passes(Torch(), (2, 3), 1)
     assert list(found) == ["PyTorch, eager"]
-
-    def unscaled(arrays, x):
-        return framework_times.in_torch({**arrays, "W_q": arrays["W_q"] * 2}, x)
-
-    monkeypatch.setitem(framework_times.PASSES, "torch", unscaled)
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
-        framework_times.measure("torch", (2, 3), 1)
+        measure.time_passes(Unscaled(), (2, 3), 1)
 
 
 def test_a_deviation_that_nobody_expects_is_named():
@@ -124,10 +124,10 @@ class Broken(Torch):
     """Ours, with a mistake that ports have, and without what takes long."""
 
     def compiled(self, layer, call):
-        return None
+        raise UnableError("takes long")
 
-    def decode(self, layer, x):
-        return None
+    def new_cache(self, layer, x):
+        raise UnableError("takes long")
 
 
 class HeadsFromTokens(Broken):  # reshape(B, h, N, d): the right shape, and heads made of tokens
@@ -168,7 +168,7 @@ class EvenWithoutKeys(Broken):  # as D2L has it
 def broken_cases(tmp_path_factory):
     path = tmp_path_factory.mktemp("broken") / "cases.npz"
     frameworks.write_cases(path)
-    return {name: Case(case, "float64") for name, case in framework_case.read(path).items()}
+    return {name: Case(case, "float64") for name, case in measure.read(path).items()}
 
 
 ALWAYS = {"forward", "gradients of inputs", "gradients of weights", "no bias", "mask", "valid_lens", "all at once"}
@@ -188,11 +188,11 @@ ALWAYS |= {"valid_lens per query", "causal", "D2L's check", "without weights", E
 )
 def test_a_mistake_in_a_port_is_seen_where_it_is(broken, places, broken_cases):
     layer = broken()
-    deviations = framework_case.measure(layer, broken_cases)
+    deviations = measure.measure(layer, broken_cases)
     seen = {name for name, one in deviations.items() if one != UNABLE and not (one != NAN and one <= EXACT)}
     assert seen == places
     assert {name for name, one in deviations.items() if one == UNABLE} == {"cache", "compiled"}
-    sharply = framework_case.measure_sharply(layer, broken_cases)
+    sharply = measure.measure_sharply(layer, broken_cases)
     assert {name for name, one in sharply.items() if one == NAN or one > EXACT} == places & set(SHARP)
     assert bool(places) == bool(places & set(SHARP))  # the few see each of these
 
@@ -201,8 +201,8 @@ def test_another_shape_or_dtype_is_no_answer():
     expected = np.zeros((2, 3), np.float64)
     for wrong in (np.zeros((3, 2)), np.zeros((2, 3), np.float32), torch.zeros(2, 3)):
         with pytest.raises(AssertionError, match="instead of"):
-            framework_case.deviation(wrong, expected)
-    assert framework_case.largest([0.0, float("nan")]) == NAN
+            measure.deviation(wrong, expected)
+    assert measure.largest([0.0, float("nan")]) == NAN
 
 
 def test_a_call_joins_its_masks():
@@ -241,7 +241,7 @@ def commands(tmp_path, monkeypatch):
 
     monkeypatch.setattr(frameworks, "ROOT", tmp_path)
     monkeypatch.setattr(frameworks, "FOLDER", tmp_path / ".frameworks")
-    monkeypatch.setattr(frameworks, "KERNELS", tmp_path / ".frameworks/jupyter")
+    monkeypatch.setattr(frameworks, "KERNELS", tmp_path / ".frameworks/jupyter/share/jupyter")
     monkeypatch.setattr(frameworks.subprocess, "run", run)
     (tmp_path / "requirements-mxnet.txt").write_text("mxnet==1.9.1\n", encoding="utf-8")
     return ran
@@ -250,16 +250,20 @@ def commands(tmp_path, monkeypatch):
 def test_an_environment_is_made_once_and_again_when_its_pins_change(commands, tmp_path, monkeypatch):
     monkeypatch.setattr(frameworks.sys, "version_info", (3, 11, 9))
     frameworks.install("mxnet")
-    assert [command[1:3] for command in commands] == [["-m", "venv"], ["-m", "pip"]]
-    assert commands[1][0].startswith(str(tmp_path / ".frameworks/mxnet"))
+    assert [command[1:3] for command in commands] == [["-m", "venv"], ["-m", "pip"], ["-m", "ipykernel"]]
+    assert commands[1][0] == commands[2][0] == str(tmp_path / ".frameworks/mxnet/bin/python")
     assert commands[1][-2:] == ["-r", str(tmp_path / "requirements-mxnet.txt")]
-    kernel = json.loads((tmp_path / ".frameworks/jupyter/kernels/mhalib-mxnet/kernel.json").read_text("utf-8"))
-    assert Path(kernel["argv"][0]) == tmp_path / ".frameworks/mxnet/bin/python"
+    said = " ".join(commands[2])
+    assert f"--prefix {tmp_path / '.frameworks/jupyter'} --name mhalib-mxnet " in said  # not in the user's home
+    assert "--env JAX_PLATFORMS cpu" in said
+    frameworks.install("mxnet")  # as a kernel is missing, which nothing has made here
+    assert len(commands) == 6
+    (frameworks.KERNELS / "kernels/mhalib-mxnet").mkdir(parents=True)
     frameworks.install("mxnet")
-    assert len(commands) == 2
+    assert len(commands) == 6
     (tmp_path / "requirements-mxnet.txt").write_text("mxnet==1.9.2\n", encoding="utf-8")
     frameworks.install("mxnet")
-    assert len(commands) == 4
+    assert len(commands) == 9
 
 
 def test_mxnet_gets_the_python_that_its_numpy_has(monkeypatch):

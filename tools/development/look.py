@@ -28,7 +28,7 @@ from tools.development.look_changed import Look
 from tools.development.look_figures import Seen
 from tools.development.look_pages import Top
 from tools.development.look_sheets import Tile
-from tools.development.weigh import HTML, packing_server
+from tools.development.page_weight import HTML, packing_server
 from tools.pages import chromium
 
 OUT = HTML.parent / "look"

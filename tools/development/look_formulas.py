@@ -26,7 +26,7 @@ from scipy.optimize import linear_sum_assignment
 
 from tools.development import formula_ink
 from tools.development.formula_ink import Drawing, Pair, Part
-from tools.editions import joined
+from tools.editions import single_page
 from tools.pages import chromium
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,7 +67,7 @@ class Formula(NamedTuple):
 def formulas() -> list[Formula]:
     """Each different formula of the book's pages, in their order, with the page that has it first."""
     found: dict[tuple[str, bool], Formula] = {}
-    for name, _, _ in joined.listed(ROOT / "_toc.yml"):
+    for name, _, _ in single_page.listed(ROOT / "_toc.yml"):
         path = ROOT / f"chapters/{name}.ipynb"
         cells = nbformat.read(path, as_version=4).cells if path.exists() else []
         texts = [cell.source for cell in cells if cell.cell_type == "markdown"]

@@ -1,17 +1,17 @@
-"""Run the tests and the notebooks that a change touches, and no others.
+"""Run the tests and the notebooks that a change affects, and no others.
 
-    python -m tools.development.quick [--base REV] [--list]
+    python -m tools.development.quick [--text] [--base REV] [--list]
 
 A change is what differs from where your branch left REV: commits, the working tree, new files. REV is what main
-follows in the repository it came from, or, where it follows nothing, the last commit. touched.py finds out what
-that touches. Of a test that is touched by pages alone, only what its name says is about those pages is run, and nothing
-that is marked `tool`: such a test makes its own pages.
+follows in the repository it came from, or, where it follows nothing, the last commit. affected.py finds out what
+that affects. Of a test that is affected by pages alone, only what its name says is about those pages is run, and
+nothing that is marked `tool`: such a test makes its own pages. `--text` runs only what reads the words of the changed
+pages, which needs no built book and takes seconds: `make quick` begins with it.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import subprocess
 import sys
@@ -21,12 +21,18 @@ from pathlib import Path
 
 import pytest
 
-from tools.development import touched
+from tools.development import affected
 from tools.pages import build
 
 ROOT = Path(__file__).resolve().parents[2]
 EVERYTHING = ("requirements.txt", "pyproject.toml")  # no name in the code leads to them
 BUILT = "_build/html/chapters/page.html"  # any built page
+TEXT = (  # tests with a case for each page, which read its source and execute nothing
+    "tests/book/test_notebooks.py",
+    "tests/book/test_results.py",
+    "tests/book/test_glossary.py",
+    "tests/book/test_sources.py",
+)
 RUN = ("-n", "2", "--dist", "loadfile", "--nbval", "--nbval-current-env")
 
 
@@ -51,6 +57,10 @@ def changed_files(root: Path, base: str = "") -> list[str]:
     return sorted(set(filter(None, listed.split("\0"))))
 
 
+def is_page(name: str) -> bool:
+    return any(Path(name).match(pattern) for pattern in build.PAGES)
+
+
 @dataclass
 class Plan:
     """What to run: whole files, and files of which only the tests of `pages` count."""
@@ -65,11 +75,11 @@ class Plan:
 
 
 def plan(root: Path, changed: list[str]) -> Plan:
-    found, made = touched.Touched(root), Plan()
+    found, made = affected.Affected(root), Plan()
     if set(changed) & set(EVERYTHING):
         made.whole = set(found.reached)
     for name in changed:
-        if any(Path(name).match(pattern) for pattern in build.PAGES):
+        if is_page(name):
             made.pages.add(Path(name).stem)
             made.of_pages |= found.by(name) | found.by(BUILT)
         else:
@@ -104,29 +114,41 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in set(left_out)]
 
 
+def of_text(changed: list[str]) -> list[str]:
+    """pytest's arguments for the text tests of the changed pages; none where no page changed."""
+    pages = [Path(name).stem for name in changed if is_page(name)]
+    return [*TEXT, "-m", "not tool", "-k", " or ".join(pages)] if pages else []
+
+
+def run(*arguments: str) -> int:
+    return subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=ROOT, check=False).returncode
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base", default="", help="what your change is compared with")
+    parser.add_argument("--text", action="store_true", help="only what reads the words of the changed pages")
     parser.add_argument("--list", action="store_true", help="only say what would be run")
     given = parser.parse_args()
     try:
         changed = changed_files(ROOT, given.base)
-        made = plan(ROOT, changed)
+        made = Plan() if given.text else plan(ROOT, changed)
     except ValueError as error:
         parser.error(str(error))
+    if given.text:
+        arguments = of_text(changed)
+        return run("-q", *arguments) if arguments else 0
     for name in changed:
         print(f"changed   {name}")
     for path in made.paths:
         note = f"  (of {', '.join(sorted(made.pages))})" if path in made.of_pages and path.suffix == ".py" else ""
-        print(f"touched   {path.relative_to(ROOT).as_posix()}{note}")
+        print(f"affected  {path.relative_to(ROOT).as_posix()}{note}")
     if given.list or not made.paths:
-        print(f"{len(changed)} files changed, {len(made.paths)} files with tests touched", flush=True)
+        print(f"{len(changed)} files changed, {len(made.paths)} files with tests affected", flush=True)
         return 0
     names = {path: path.relative_to(ROOT).as_posix() for path in made.paths}
     options = ["--pages", ",".join(sorted(made.pages)), "--of-pages", ",".join(names[path] for path in made.of_pages)]
-    command = [sys.executable, "-m", "pytest", *RUN, "-p", "quick", *options, *names.values()]
-    here = os.pathsep.join(filter(None, [str(ROOT / "tools"), os.environ.get("PYTHONPATH")]))
-    return subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": here}, check=False).returncode
+    return run(*RUN, "-p", "tools.development.quick", *options, *names.values())
 
 
 if __name__ == "__main__":

@@ -2,10 +2,13 @@
 
     python -m tools.editions.ebook [--only NAME ...] [--to FILE] [--html FOLDER --toc FILE]
 
-The pages come from `joined.py`. Formulas are MathML, as in the pages: it grows
+The pages come from `single_page.py`. Formulas are MathML, as in the pages: it grows
 with the reader's type, takes its colours at night, is read aloud and searched; the TeX is in `alttext`. Instruments are
 their tables. Folds are at the end of each chapter, with links there and back, as few readers can fold.
 `epubcheck FILE` holds the result against the standard.
+
+Sphinx' own EPUB builder was tried on this book: epubcheck finds 326 errors and two pages that are no XML, both pictures
+of each pair are shown, folds stay closed, and links go to `.html`.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import argparse
 import datetime
 import html
 import os
+import re
 import sys
 import time
 import uuid
@@ -26,12 +30,12 @@ from bs4.formatter import HTMLFormatter
 from playwright.sync_api import sync_playwright
 
 import mhalib
-from tools.editions import joined
-from tools.editions.joined import Leaf
+from tools.editions import single_page
+from tools.editions.single_page import Leaf
 from tools.pages import chromium, downloads
 
 STYLE = Path(__file__).with_name("ebook.css")
-FONT = joined.ROOT / "chapters/_static/stix-two-math.woff2"  # its brackets grow, which letters of a book's font do not
+FONT = single_page.ROOT / "chapters/_static/stix-two-math.woff2"  # its brackets grow: a book's own do not
 COVER = (1200, 1697)  # pixels
 STYLED = {"k", "kn", "kc", "kd", "c", "c1", "cm", "sd"}  # what ebook.css sets apart in code
 OF_SVG = {"viewbox": "viewBox", "preserveaspectratio": "preserveAspectRatio"}  # the parser of HTML knows no capitals
@@ -42,6 +46,7 @@ PLAIN = HTMLFormatter(
     void_element_close_prefix="/",
     empty_attributes_are_booleans=False,
 )
+NAME_OF_BITMAP = re.compile(rb'(<image\b[^>]*?) id="image[0-9a-f]+"')  # which nothing asks for
 CONTAINER = (
     '<?xml version="1.0" encoding="utf-8"?>\n<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container" '
     'version="1.0"><rootfiles><rootfile full-path="EPUB/package.opf" media-type="application/oebps-package+xml"/>'
@@ -68,7 +73,7 @@ def readable(leaf: Leaf) -> None:
     for label in article.select(".sd-tab-set > label"):
         label.name, label.attrs = "p", {"class": "tab"}
     for span in article.select("pre span"):
-        if not STYLED.intersection(joined.classes(span)):
+        if not STYLED.intersection(single_page.classes(span)):
             span.unwrap()
     for tag in [article, *article.find_all(True)]:
         for key in NOT_IN_XHTML:
@@ -89,7 +94,7 @@ def number_title(leaf: Leaf) -> None:
     assert leaf.article.h1 is not None
     leaf.article.h1.string = leaf.title
     if leaf.part:
-        leaf.article.insert(0, joined.element("p", leaf.part, {"class": "part"}))
+        leaf.article.insert(0, single_page.element("p", leaf.part, {"class": "part"}))
 
 
 def xhtml(title: str, body: str, kind: str = "") -> str:
@@ -103,11 +108,11 @@ def xhtml(title: str, body: str, kind: str = "") -> str:
 
 def cover_page(inline: bool) -> str:
     """The cover: as a page for the browser to draw, or for the book, which shows the picture."""
-    book = joined.settings()
+    book = single_page.settings()
     if not inline:
         alt = html.escape(f"Cover: {book['title']}", quote=True)
         return xhtml("Cover", f'<p class="cover"><img src="cover.png" alt="{alt}"/></p>', ' epub:type="cover"')
-    logo = (joined.ROOT / "chapters/_static/logo.svg").read_text(encoding="utf-8")
+    logo = (single_page.ROOT / "chapters/_static/logo.svg").read_text(encoding="utf-8")
     title, _, rest = book["title"].partition(", ")
     return (
         '<!doctype html><body style="margin: 0; background: #12395b; color: #fff; font-family: sans-serif">'
@@ -152,7 +157,7 @@ def words(heading: Tag) -> str:
 
 def package(leaves: Sequence[Leaf], pictures: Iterable[str], changed: datetime.datetime) -> str:
     """The list of files, their order, and what is known of the book."""
-    book = joined.settings()
+    book = single_page.settings()
     name = uuid.uuid5(uuid.NAMESPACE_URL, f"{book['url']} {mhalib.__version__}")
     items = [
         '<item id="nav" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>',
@@ -201,6 +206,12 @@ def kind_of(picture: str) -> str:
     return {"svg": "svg+xml", "jpg": "jpeg"}.get(suffix, suffix)
 
 
+def picture_bytes(source: Path) -> bytes:
+    """A picture's file. An SVG by matplotlib names each bitmap by its content, twice where two are alike."""
+    content = source.read_bytes()
+    return NAME_OF_BITMAP.sub(rb"\1", content) if source.suffix == ".svg" else content
+
+
 def now() -> datetime.datetime:
     """When the book was made: SOURCE_DATE_EPOCH, where it is set, for the same bytes from the same pages."""
     return datetime.datetime.fromtimestamp(
@@ -209,14 +220,14 @@ def now() -> datetime.datetime:
 
 
 def make(
-    target: Path, folder: Path = joined.HTML, only: Sequence[str] = (), toc: Path = joined.ROOT / "_toc.yml"
+    target: Path, folder: Path = single_page.HTML, only: Sequence[str] = (), toc: Path = single_page.ROOT / "_toc.yml"
 ) -> None:
     """Write the pages in `folder` as an EPUB to `target`."""
-    leaves = joined.read(folder, toc, only)
-    joined.with_own_ids(leaves, lambda page, name: f"{page}.xhtml#{name}" if name else f"{page}.xhtml")
+    leaves = single_page.read(folder, toc, only)
+    single_page.with_own_ids(leaves, lambda page, name: f"{page}.xhtml#{name}" if name else f"{page}.xhtml")
     pictures: dict[str, Path] = {}
     for leaf in leaves:
-        joined.gather_folds(leaf)
+        single_page.gather_folds(leaf)
         for picture in leaf.article.find_all("img", src=True):
             source = folder / "chapters" / str(picture["src"])
             pictures[source.name] = source
@@ -243,14 +254,14 @@ def make(
         for leaf in leaves:
             write(f"EPUB/{leaf.name}.xhtml", xhtml(leaf.title, leaf.article.decode(formatter=PLAIN)))
         for name, source in sorted(pictures.items()):
-            write(f"EPUB/images/{name}", source.read_bytes())
+            write(f"EPUB/images/{name}", picture_bytes(source))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=(), metavar="NAME", help="pages, such as 07_per_head_heatmaps")
-    parser.add_argument("--html", type=Path, default=joined.HTML, help="the built pages")
-    parser.add_argument("--toc", type=Path, default=joined.ROOT / "_toc.yml", help="their order and titles")
+    parser.add_argument("--html", type=Path, default=single_page.HTML, help="the built pages")
+    parser.add_argument("--toc", type=Path, default=single_page.ROOT / "_toc.yml", help="their order and titles")
     parser.add_argument("--to", type=Path, help="the file to write")
     chosen = parser.parse_args()
     target = chosen.to or chosen.html / downloads.EPUB

@@ -2,7 +2,7 @@
 
     python -m tools.editions.paper [--only NAME ...] [--to FILE] [--html FOLDER --toc FILE]
 
-Chromium prints one document that `joined.py` makes of the pages: formulas, styles and links carry over as they are.
+Chromium prints one document that `single_page.py` makes of the pages: formulas, styles and links carry over.
 `paper.css` sets the page. What varies by chapter, its running head, is a named page each. Page numbers in the text are
 read from a first print, and set into the second; lines leave room for them, so that nothing moves.
 """
@@ -22,8 +22,8 @@ from bs4 import Tag
 from playwright.sync_api import Page, sync_playwright
 
 import mhalib
-from tools.editions import joined
-from tools.editions.joined import Leaf
+from tools.editions import single_page
+from tools.editions.single_page import Leaf
 from tools.pages import chromium, downloads
 
 STYLE = Path(__file__).with_name("paper.css")
@@ -79,7 +79,7 @@ def named_pages(leaves: Sequence[Leaf]) -> str:
 
 
 def cover(book: dict[str, str], edition: str) -> str:
-    logo = joined.ROOT / "chapters/_static/logo.svg"
+    logo = single_page.ROOT / "chapters/_static/logo.svg"
     title, _, rest = book["title"].partition(", ")
     return (
         f'<section id="cover">{logo.read_text(encoding="utf-8")}'
@@ -109,13 +109,13 @@ def opening(leaf: Leaf) -> None:
     title.string = leaf.bare_title
     title["class"] = "chapter-title"
     if leaf.number:
-        title.insert_before(joined.element("p", leaf.number, {"class": "chapter-number"}))
+        title.insert_before(single_page.element("p", leaf.number, {"class": "chapter-number"}))
     if leaf.part:
-        leaf.article.insert(0, joined.element("h1", leaf.part, {"class": "part-title"}))
+        leaf.article.insert(0, single_page.element("h1", leaf.part, {"class": "part-title"}))
 
 
 def document(leaves: Sequence[Leaf], sheets: str, edition: str) -> str:
-    book = joined.settings()
+    book = single_page.settings()
     body = []
     for leaf in leaves:
         leaf.article["id"] = leaf.name
@@ -134,7 +134,7 @@ def sheets(folder: Path, leaves: Sequence[Leaf]) -> str:
     """The pages' own style sheets and scripts for instruments, each once."""
     found: dict[str, None] = {}
     for leaf in leaves:
-        for tag in joined.head(folder, leaf.name):
+        for tag in single_page.head(folder, leaf.name):
             found[str(tag)] = None
     return "".join(found).replace('"../', f'"../{folder.name}/')
 
@@ -145,17 +145,17 @@ def edition() -> str:
 
 
 def make(
-    target: Path, folder: Path = joined.HTML, only: Sequence[str] = (), toc: Path = joined.ROOT / "_toc.yml"
+    target: Path, folder: Path = single_page.HTML, only: Sequence[str] = (), toc: Path = single_page.ROOT / "_toc.yml"
 ) -> list[str]:
     """Print the pages in `folder` to `target`; what is wider than the page is returned, in words."""
-    leaves = joined.read(folder, toc, only)
+    leaves = single_page.read(folder, toc, only)
     head = sheets(folder, leaves)
-    joined.with_own_ids(leaves, lambda page, name: f"#{name or page}")
+    single_page.with_own_ids(leaves, lambda page, name: f"#{name or page}")
     in_part = False
     for leaf in leaves:
         in_part = in_part or bool(leaf.part)
-        joined.gather_folds(leaf)
-        joined.lower_headings(leaf.article, by=int(in_part))
+        single_page.gather_folds(leaf)
+        single_page.lower_headings(leaf.article, by=int(in_part))
         opening(leaf)
         for picture in leaf.article.find_all("img", src=True):
             show(picture, folder)
@@ -197,7 +197,7 @@ def print_out(page: Page, to: Path) -> dict[str, int]:
 
 def finish(printed: Path, target: Path, leaves: Sequence[Leaf]) -> None:
     """Add what Chromium leaves out: author and subject; and an outline that opens on parts and chapters."""
-    book = joined.settings()
+    book = single_page.settings()
     chapters = {leaf.bare_title: leaf.title for leaf in leaves}
     target.parent.mkdir(parents=True, exist_ok=True)
     with pikepdf.open(printed) as pdf:
@@ -226,8 +226,8 @@ def entries(above: pikepdf.Object, depth: int = 0) -> Iterator[tuple[pikepdf.Obj
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=(), metavar="NAME", help="pages, such as 07_per_head_heatmaps")
-    parser.add_argument("--html", type=Path, default=joined.HTML, help="the built pages")
-    parser.add_argument("--toc", type=Path, default=joined.ROOT / "_toc.yml", help="their order and titles")
+    parser.add_argument("--html", type=Path, default=single_page.HTML, help="the built pages")
+    parser.add_argument("--toc", type=Path, default=single_page.ROOT / "_toc.yml", help="their order and titles")
     parser.add_argument("--to", type=Path, help="the file to write")
     chosen = parser.parse_args()
     target = chosen.to or chosen.html / downloads.PDF

@@ -3,7 +3,7 @@
     python -m tools.evidence.tabs [--store] [FRAMEWORK ...]
 
 All tabs of one framework run in one kernel of Jupyter, from the first set on the page to the last: that of the book for
-PyTorch, JAX, Keras and einops, those that `frameworks.py --install` has registered for TensorFlow and MXNet. The
+PyTorch, JAX, Keras and einops, those that `make frameworks` has registered for TensorFlow and MXNet. The
 kernel begins with the module of `mhalib.reference`, so that a tab finds the helpers that it does not show, and its own
 functions take the places of the module's. It fails where the page shows something else than was printed, and where a
 kernel is missing. `--store` writes the page's outputs instead.
@@ -32,7 +32,7 @@ from nbclient import NotebookClient
 from mhalib import MultiHeadAttention
 from mhalib._write import write_whole
 from mhalib.reference import to_arrays
-from tools.evidence.frameworks import KERNELS, QUIET
+from tools.evidence.frameworks.__main__ import KERNELS, QUIET
 from tools.notebooks import statements
 
 ROOT = Path(__file__).resolve().parents[2]

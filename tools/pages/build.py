@@ -23,7 +23,6 @@ from pathlib import Path
 import yaml
 
 from tools import PACKAGES
-from tools.pages import finish
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = (  # besides the pages themselves
@@ -98,6 +97,8 @@ def build(root: Path, everything: bool = False) -> int:
     command = [sys.executable, "-m", "tools.pages.sphinx_book", str(root), "--strict"]
     status = subprocess.run([*command, "--all"] if what == "all" else command, check=False, cwd=ROOT).returncode
     if status == 0:
+        from tools.pages import finish  # only here:  make quick  asks what pages depend on, and Sphinx takes seconds
+
         start = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))["root"]
         finish.write_start(root / "_build/html", f"{start}.html")
         state.write_text(json.dumps(now), encoding="utf-8")

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import re
 import sys
 import tempfile
 import threading
@@ -27,34 +26,24 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+from mhalib_classroom import checks
 from mhalib_classroom.grade import Row, bubblewrap, grade_class
 from mhalib_classroom.grade._sandbox import Sandbox
 from mhalib_classroom.grade._usage import processes_of, usage
-from tools.notebooks import notebooks
-from tools.teaching import exercises
+from tools.teaching.simulated_term import Work, checked_name
 
 SLICE, SECONDS_BETWEEN_LOOKS = 10, 1.0
 SLIPS = (("-1", "-2"), (" * ", " + "), (" / ", " * "), (" + ", " - "), ("True", "False"))
 
 
-def handed_in(chapter: Path, rng: random.Random) -> NotebookNode | None:
-    """A student's notebook of a chapter; `None` if it has no exercises."""
-    made = exercises.student_notebook(chapter)
-    if made is None:
-        return None
-    solved = iter(
-        exercises.with_solution(cell.source)
-        for cell in nbformat.read(chapter, as_version=4).cells
-        if exercises.EXERCISE in cell.metadata.get("tags", [])
-    )
-    for cell in made.cells:
-        if cell.cell_type == "code" and re.search(r"^checks\.\w+\(", cell.source, re.M):
-            solution, chance = next(solved), rng.random()
-            if chance < 0.7:
-                cell.source = solution
-            elif chance < 0.85:
-                cell.source = with_a_slip(solution, rng)
-    return made
+def handed_in(work: Work, rng: random.Random) -> NotebookNode:
+    """A student's notebook of a chapter: exercises solved, solved with one thing wrong, or untouched."""
+    chances = {name: rng.random() for name in work.names}
+
+    def change(source: str) -> str:
+        return with_a_slip(source, rng) if 0.7 <= chances.get(checked_name(source), 0) < 0.85 else source
+
+    return work.done([name for name, chance in chances.items() if chance < 0.85], change)
 
 
 def with_a_slip(source: str, rng: random.Random) -> str:
@@ -70,12 +59,12 @@ def with_a_slip(source: str, rng: random.Random) -> str:
 def hand_in(folder: Path, students: int, seed: int) -> None:
     """Write a folder for each student."""
     rng = random.Random(seed)
-    chapters = [one for one in sorted(notebooks.CHAPTERS.glob("[0-9]*.ipynb")) if handed_in(one, rng) is not None]
+    works = [Work(chapter) for chapter in sorted({one.chapter for one in checks.EXERCISES.values()})]
     for number in range(students):
-        chapter = chapters[number % len(chapters)]
+        work = works[number % len(works)]
         own = folder / f"student-{number + 1:05d}"
         own.mkdir(parents=True)
-        nbformat.write(handed_in(chapter, rng), own / chapter.name)
+        nbformat.write(handed_in(work, rng), own / work.path.name)
 
 
 @dataclass

@@ -1,11 +1,11 @@
-"""What the built pages weigh for a reader, in a real browser: bytes, requests, hosts, time, tab stops, axe's findings.
+"""What the built pages weigh for a reader, in a real browser: bytes, requests, hosts, seconds, tab stops.
 
-    python -m tools.development.weigh [--html _build/html] [--times 3] [--no-axe] [PAGE ...]
+    python -m tools.development.page_weight [--html _build/html] [--times 3] [PAGE ...]
 
 Without pages, a sample of all kinds. A page comes from a server that packs as public ones do (gzip), into an empty
-cache, in a window of 1280 by 800 that does not scroll: its first view. The last columns: how often one presses Tab
-from the top until an instrument has the focus, with the skip links and without; and what axe finds in the light and the
-dark scheme, by impact. Seconds say something on a machine that does nothing else.
+cache, in a window of 1280 by 800 that does not scroll: its first view. The last columns: how
+often one presses Tab from the top until an instrument has the focus, with the skip links and without. What axe finds on
+each page is asked by tests/book/test_pages.py. Seconds say something on a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -20,13 +20,11 @@ import os
 import statistics
 import sys
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tools.pages import chromium
@@ -47,7 +45,6 @@ SAMPLE = (
     "search.html?q=softmax",
 )
 PACKED = ("text/", "application/javascript", "application/json", "image/svg+xml")
-IMPACTS = ("critical", "serious", "moderate", "minor")
 MOST_STOPS = 400
 PATIENCE = 180_000  # milliseconds: on a busy machine
 QUIET = 6  # tenths of a second without a request
@@ -188,18 +185,11 @@ def tab_stops(page: Page, skipping: bool) -> int | None:
     return MOST_STOPS
 
 
-def findings(page: Page) -> Counter[str]:
-    """How many of axe's rules the page breaks, by impact."""
-    page.evaluate(Axe().axe_script)
-    found = page.evaluate("axe.run({preload: false, resultTypes: ['violations']}).then((all) => all.violations)")
-    return Counter(rule["impact"] for rule in found)
-
-
 def address_of(site: str, page: str) -> str:
     return f"{site}{page}" if ".html" in page else f"{site}{page}.html"
 
 
-def weigh(browser: Browser, site: str, name: str, times: int, axe: bool) -> str:
+def measured(browser: Browser, site: str, name: str, times: int) -> str:
     """A page's line of the table."""
     loads = []
     for _ in range(times):
@@ -216,22 +206,12 @@ def weigh(browser: Browser, site: str, name: str, times: int, axe: bool) -> str:
         page.wait_for_load_state("networkidle")
         stops.append(tab_stops(page, skipping))
         page.close()
-    told = []
-    for scheme in ("light", "dark") if axe else ():
-        context = browser.new_context(color_scheme=scheme, bypass_csp=True)  # type: ignore[arg-type]
-        page = context.new_page()
-        page.set_default_timeout(PATIENCE)
-        page.goto(address_of(site, name))
-        page.wait_for_load_state("networkidle")
-        found = findings(page)
-        told.append(f"{scheme} " + "/".join(str(found[impact]) for impact in IMPACTS))
-        context.close()
     seconds = statistics.median(one.loaded for one in loads)
     weight = f"{first.transferred / 1000:7.0f} kB {len(first.sizes):4} {len(first.hosts):3}"
     shown = ["-" if one is None else str(one) for one in stops]
     return (
         f"{name.removeprefix('chapters/'):34} {weight} "
-        f"{seconds:6.2f} s {shown[0]:>5} {shown[1]:>5}   {'   '.join(told)}   {'; '.join(first.errors)[:200]}"
+        f"{seconds:6.2f} s {shown[0]:>5} {shown[1]:>5}   {'; '.join(first.errors)[:200]}"
     )
 
 
@@ -240,16 +220,15 @@ def main() -> int:
     parser.add_argument("pages", nargs="*", default=SAMPLE, help="as chapters/04_mathematics")
     parser.add_argument("--html", type=Path, default=HTML, help="the folder of the built pages")
     parser.add_argument("--times", type=int, default=3, help="how often each page is loaded; seconds are the median")
-    parser.add_argument("--no-axe", action="store_true", help="leave axe out, which takes most of the time")
     asked = parser.parse_args()
     if not (asked.html / "index.html").exists():
         sys.exit(f"{asked.html} has no built book: run  make book  first")
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    print(f"{'page':34} {'bytes':>10} {'req':>4} {'hosts':>3} {'DOM':>6} {'skip':>5} {'tabs':>5}   {'/'.join(IMPACTS)}")
+    print(f"{'page':34} {'bytes':>10} {'req':>4} {'hosts':>3} {'DOM':>6} {'skip':>5} {'tabs':>5}   errors")
     with packing_server(asked.html) as site, sync_playwright() as playwright:
         browser = chromium.launch(playwright)
         for name in asked.pages:
-            print(weigh(browser, site, name, asked.times, not asked.no_axe), flush=True)
+            print(measured(browser, site, name, asked.times), flush=True)
         browser.close()
     return 0
 

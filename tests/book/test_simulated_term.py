@@ -1,4 +1,4 @@
-"""A week of the four that `term.py` plays, without the sandbox, so that it takes seconds; all of them, in the
+"""A week of the four that `simulated_term.py` plays, without the sandbox, so that it takes seconds; all of them, in the
 sandbox, weekly."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mhalib_classroom.grade import __main__, _class, _notebook, worker
-from tools.teaching import term
+from tools.teaching import simulated_term
 
 
 class Here:
@@ -34,31 +34,31 @@ class Here:
 
 @pytest.mark.skipif(os.name != "posix", reason="the worker's limits")
 def test_a_week_of_twelve_students_is_graded_as_they_deserve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = term.PAGE.read_text(encoding="utf-8")
-    chapters = term.handed_in_by_week(page)[2]
-    expected = term.hand_in(tmp_path / "week2", 2, chapters, others=(1, 3, 4))
+    page = simulated_term.PAGE.read_text(encoding="utf-8")
+    chapters = simulated_term.handed_in_by_week(page)[2]
+    expected = simulated_term.hand_in(tmp_path / "week2", 2, chapters, others=(1, 3, 4))
     assert len(expected) == 12
     monkeypatch.setattr(_notebook, "Sandbox", Here)
     monkeypatch.setattr(_class, "require_working", lambda *_: None)
     monkeypatch.chdir(tmp_path)
-    words = term.command(page, 2, chapters)
+    words = simulated_term.command(page, 2, chapters)
     assert words[:3] == ["-m", "mhalib_classroom.grade", "week2"]
     assert __main__.main([*words[2:], "--jobs", "1"]) == 0
-    rows, book = term.table(tmp_path / "week2.csv"), term.table(tmp_path / "week2.csv.students.csv")
-    assert term.differences(expected, rows, book) == []
+    rows, book = simulated_term.table(tmp_path / "week2.csv"), simulated_term.table(tmp_path / "week2.csv.students.csv")
+    assert simulated_term.differences(expected, rows, book) == []
     assert len(list(tmp_path.glob("week2.csv.feedback/*/feedback.html"))) == 12
     [line] = [line for line in book if line["student"] == "Jia"]  # a difference would be seen
     line["points"] = "99"
-    assert len(term.differences(expected, rows, book)) == 1
+    assert len(simulated_term.differences(expected, rows, book)) == 1
 
 
 def test_the_weeks_and_the_command_are_those_of_the_page() -> None:
-    page = term.PAGE.read_text(encoding="utf-8")
-    due = term.handed_in_by_week(page)
-    assert [due[week] for week in term.WEEKS] == [[1, 2, 3], [4, 5], [7, 8, 9], [10, 11, 12]]
-    words = term.command(page, 3, due[3])
+    page = simulated_term.PAGE.read_text(encoding="utf-8")
+    due = simulated_term.handed_in_by_week(page)
+    assert [due[week] for week in simulated_term.WEEKS] == [[1, 2, 3], [4, 5], [7, 8, 9], [10, 11, 12]]
+    words = simulated_term.command(page, 3, due[3])
     assert words.count("--chapter") == 3
     assert [words[place + 1] for place, word in enumerate(words) if word == "--chapter"] == ["7", "8", "9"]
     assert {"week3", "week3.csv", "--feedback", "--due"} <= set(words)
     with pytest.raises(ValueError, match="has no command"):
-        term.command("", 1, [1])
+        simulated_term.command("", 1, [1])

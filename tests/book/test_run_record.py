@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import mhalib
-from tools.evidence import bench_page, record, recorded
+from tools.evidence import bench_page, run_record, run_recorder
 from tools.notebooks import notebooks
 
 MACHINE = {"system": "Linux", "processor": "x86-64", "cores": 2, "gpu": False, "python": "3.12.1", "torch": "2.13.0"}
@@ -16,7 +16,7 @@ MACHINE = {"system": "Linux", "processor": "x86-64", "cores": 2, "gpu": False, "
 
 def run(**changes):
     """A whole run without a failure: two tests of each kind, one of them skipped."""
-    kinds = {kind: {"passed": 1001, "failed": 0, "skipped": 1} for kind in recorded.KINDS}
+    kinds = {kind: {"passed": 1001, "failed": 0, "skipped": 1} for kind in run_recorder.KINDS}
     whole = {
         "date": "2026-11-23",
         "commit": "0123456789abcdef",
@@ -36,27 +36,27 @@ def kept(**changes):
 
 
 def test_the_page_says_what_is_stored() -> None:
-    page = record.PAGE.read_text(encoding="utf-8")
-    section = page.partition(record.BEGIN)[2].partition(record.END)[0].strip()
-    assert section == record.text(record.records()), "run  python -m tools.evidence.record --page"
+    page = run_record.PAGE.read_text(encoding="utf-8")
+    section = page.partition(run_record.BEGIN)[2].partition(run_record.END)[0].strip()
+    assert section == run_record.text(run_record.records()), "run  python -m tools.evidence.run_record --page"
 
 
 def test_the_record_is_of_this_version_and_names_its_commit() -> None:
     """Commits since do not make it stale, and the page says that they are not in it; a release asks for a new one."""
-    for name, found in record.records().items():
+    for name, found in run_record.records().items():
         assert found["version"] == mhalib.__version__, (
-            f"tools/evidence/records/{name}.json: make test, then tools/evidence/record.py"
+            f"tools/evidence/records/{name}.json: make test, then tools/evidence/run_record.py"
         )
         assert len(found["commit"]) == 40
-    assert record.MAIN in record.records()
+    assert run_record.MAIN in run_record.records()
 
 
 @pytest.mark.tool
 def test_every_kind_has_files_and_words() -> None:
-    assert set(record.SAID) == set(recorded.KINDS)
-    files = recorded.test_files(notebooks.ROOT)
-    assert {recorded.kind_of(f"{file}::test", ()) for file in files} == set(recorded.KINDS) - {"browser"}
-    for starts in recorded.KINDS.values():
+    assert set(run_record.SAID) == set(run_recorder.KINDS)
+    files = run_recorder.test_files(notebooks.ROOT)
+    assert {run_recorder.kind_of(f"{file}::test", ()) for file in files} == set(run_recorder.KINDS) - {"browser"}
+    for starts in run_recorder.KINDS.values():
         for start in starts:
             assert any(file.startswith(start) for file in files), start
 
@@ -75,17 +75,17 @@ def test_every_kind_has_files_and_words() -> None:
     ],
 )
 def test_a_test_is_of_one_kind(nodeid, marks, kind) -> None:
-    assert recorded.kind_of(nodeid, marks) == kind
+    assert run_recorder.kind_of(nodeid, marks) == kind
 
 
 def report(nodeid, outcome, when="call", longrepr=None):
-    state = {name: name == outcome for name in recorded.OUTCOMES}
+    state = {name: name == outcome for name in run_recorder.OUTCOMES}
     return SimpleNamespace(nodeid=nodeid, outcome=outcome, when=when, keywords={}, longrepr=longrepr, **state)
 
 
 @pytest.mark.tool
 def test_a_test_counts_once_and_a_failure_at_its_end_counts() -> None:
-    recorder = recorded.Recorder()
+    recorder = run_recorder.Recorder()
     name = "tests/library/test_masks.py::test_"
     recorder.pytest_runtest_logreport(report(f"{name}a", "passed", "setup"))
     recorder.pytest_runtest_logreport(report(f"{name}a", "passed"))
@@ -115,35 +115,37 @@ def test_a_test_counts_once_and_a_failure_at_its_end_counts() -> None:
     ],
 )
 def test_what_is_not_a_whole_run_is_refused(changes, never, only) -> None:
-    assert [len(found) for found in record.problems(run(**changes))] == [never, only]
+    assert [len(found) for found in run_record.problems(run(**changes))] == [never, only]
 
 
 @pytest.mark.tool
 def test_a_run_with_a_failure_is_not_stored_and_a_part_only_as_such(tmp_path, monkeypatch, capsys) -> None:
     made, page = tmp_path / "record.json", tmp_path / "page.md"
-    page.write_text(f"# Title\n\n{record.BEGIN}\n{record.END}\n", encoding="utf-8")
-    monkeypatch.setattr(recorded, "RECORD", made)
-    monkeypatch.setattr(record, "RECORDS", tmp_path / "records")
-    monkeypatch.setattr(record, "stored", lambda run, rehearsals: kept(missing=len(run["missing"])))
+    page.write_text(f"# Title\n\n{run_record.BEGIN}\n{run_record.END}\n", encoding="utf-8")
+    monkeypatch.setattr(run_recorder, "RECORD", made)
+    monkeypatch.setattr(run_record, "RECORDS", tmp_path / "records")
+    monkeypatch.setattr(run_record, "stored", lambda run, rehearsals: kept(missing=len(run["missing"])))
     monkeypatch.setattr(
-        record, "write_page", lambda: bench_page.rewrite(page, record.text(record.records()), record.MARKS)
+        run_record,
+        "write_page",
+        lambda: bench_page.rewrite(page, run_record.text(run_record.records()), run_record.MARKS),
     )
     made.write_text(json.dumps(run(kinds={"library": {"passed": 5, "failed": 1, "skipped": 0}})), encoding="utf-8")
-    assert record.main(["--as-it-is"]) == 1
+    assert run_record.main(["--as-it-is"]) == 1
     assert "1 tests failed" in capsys.readouterr().err
     made.write_text(json.dumps(run(missing=["a", "b"])), encoding="utf-8")
-    assert record.main([]) == 1
+    assert run_record.main([]) == 1
     assert "2 files were not run, a for one" in capsys.readouterr().err
-    assert record.main(["--as-it-is"]) == 0
+    assert run_record.main(["--as-it-is"]) == 0
     assert "**part of the tests only**: 128 of 130 files" in page.read_text(encoding="utf-8")
     made.write_text(json.dumps(run()), encoding="utf-8")
-    assert record.main([]) == 0
+    assert run_record.main([]) == 0
     assert "part of the tests" not in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.tool
 def test_the_page_gives_counts_machines_and_what_was_skipped() -> None:
-    said = record.text({"main": kept(), "gpu": kept(missing=9, machine={**MACHINE, "gpu": True})})
+    said = run_record.text({"main": kept(), "gpu": kept(missing=9, machine={**MACHINE, "gpu": True})})
     assert "7,007 tests passed and 7 were skipped, in 25 minutes" in said
     assert "commit `0123456789`:" in said
     assert "| no GPU here | 7 |" in said
@@ -151,5 +153,5 @@ def test_the_page_gives_counts_machines_and_what_was_skipped() -> None:
     assert r"| JAX | no keys | $5 \cdot 10^{-6}$ | $7 \cdot 10^{-15}$ |" in said
     assert "| Linux on x86-64, 2 cores, a GPU | 3.12.1 | 2.13.0 | 2026-11-23, part of the tests | 7,007 |" in said
     assert "are not in this record" in said
-    other = record.text({"main": kept(rehearsals={"ways": 15, "chapters": 31, "cells": 9000, "broken": 2})})
+    other = run_record.text({"main": kept(rehearsals={"ways": 15, "chapters": 31, "cells": 9000, "broken": 2})})
     assert "of 9,000 cells, 2 came out differently" in other

@@ -1,13 +1,13 @@
 """Store what the last whole run of the tests found, and write it into the page *How we know it is right*.
 
-    make test && python -m tools.evidence.record  # the record of a whole run, from _build/record.json
-    python -m tools.evidence.record --rehearsals rehearsals.json  # with what  rehearse.py --out rehearsals.json  found
-    python -m tools.evidence.record --name gpu --as-it-is             # a second machine; part of the tests will do
-    python -m tools.evidence.record --page                            # only write the page anew
+    make test && python -m tools.evidence.run_record  # the record of a whole run, from _build/record.json
+    python -m tools.evidence.run_record --rehearsals rehearsals.json  # what  rehearse.py --out  wrote
+    python -m tools.evidence.run_record --name gpu --as-it-is             # a second machine; part of the tests will do
+    python -m tools.evidence.run_record --page                            # only write the page anew
 
-tools/evidence/records/ has one file for each machine; `main` is the one that the page describes. recorded.py makes the
-record while pytest runs. A run with a failure is never stored, and part of the tests only with `--as-it-is`; the page
-then says so.
+tools/evidence/records/ has one file for each machine; `main` is the one that the page describes. run_recorder.py makes
+the record while pytest runs. A run with a failure is never stored, and part of the tests only with `--as-it-is`; the
+page then says so.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import mhalib
 from mhalib import reference
 from mhalib._write import write_whole
 from mhalib_classroom import checks
-from tools.evidence import bench_page, recorded
+from tools.evidence import bench_page, run_recorder
 from tools.notebooks import statements
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,10 +37,10 @@ MAIN = "main"
 COMMIT = 10  # digits
 AGREES = 1e-3  # what deviates more is another answer, such as another meaning of a mask
 BEGIN, END = MARKS = (
-    "<!-- tools/evidence/record.py writes from here -->",
-    "<!-- tools/evidence/record.py writes to here -->",
+    "<!-- tools/evidence/run_record.py writes from here -->",
+    "<!-- tools/evidence/run_record.py writes to here -->",
 )
-SAID = {  # of each kind of recorded.KINDS: what it is, and what it is held against
+SAID = {  # of each kind of run_recorder.KINDS: what it is, and what it is held against
     "cells": ("cells of notebooks, executed again", "the outputs that are stored with the page"),
     "library": ("the package", "loops, formulas and answers worked out by hand"),
     "elsewhere": ("the package beside other libraries", "torch, transformers, x-transformers, JAX, Flax, Keras"),
@@ -248,9 +248,9 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--page", action="store_true", help="store nothing, write the page anew")
     asked = parser.parse_args(given)
     if not asked.page:
-        if not recorded.RECORD.exists():
+        if not run_recorder.RECORD.exists():
             parser.error("there is no _build/record.json: run  make test  first")
-        run = json.loads(recorded.RECORD.read_text(encoding="utf-8"))
+        run = json.loads(run_recorder.RECORD.read_text(encoding="utf-8"))
         never, only = problems(run)
         if never or (only and not asked.as_it_is):
             print("not stored:", *never, *only, sep="\n  ", file=sys.stderr)

@@ -1,13 +1,13 @@
 """What each layer's deviations must be: rounding, or one of the differences that are known and that chapter 29 tells.
 
-`frameworks.py` holds what it measures against these lists, and `tests/library/test_frameworks.py` what is stored.
+`make frameworks` holds what it measures against these lists, and `tests/library/test_frameworks.py` what is stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tools.evidence.framework_case import NAN, PROPERTIES, UNABLE
+from tools.evidence.frameworks.measure import NAN, PROPERTIES, UNABLE
 
 EXACT, SINGLE = 1e-10, 1e-5
 """How far float64 may be off, and float32."""

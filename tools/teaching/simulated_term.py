@@ -1,6 +1,6 @@
 """Play the first four weeks of the six-week plan with twelve students, and grade them as the teacher's page says.
 
-    python -m tools.teaching.term [--weeks 1 2] [--folder FOLDER]
+    python -m tools.teaching.simulated_term [--weeks 1 2] [--folder FOLDER]
 
 The students do what students do: they hand in late, rename files, finish half, hand in twice, push a repository, delete
 the checks, write `!ls`, bury a notebook in folders, damage a file, forget the imports, hand in the solved chapter, and
@@ -90,7 +90,7 @@ class Work:
         chosen = set(self.names if wanted is None else wanted)
         made = nbformat.from_dict(json.loads(json.dumps(self.given)))
         for cell in made.cells:
-            name = _checked(cell.source)
+            name = checked_name(cell.source)
             if cell.source in self.solved and name in chosen:
                 cell.source = self.solved[cell.source]
             if cell.cell_type == "code" and "set-up" not in cell.metadata.get("tags", []):
@@ -104,7 +104,7 @@ class Work:
             tree = ast.parse(source)
             used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
             if not used & self.imported():
-                free.add(_checked(source))
+                free.add(checked_name(source))
         return free
 
     def imported(self) -> set[str]:
@@ -120,7 +120,8 @@ class Work:
         return names - {"checks"}
 
 
-def _checked(source: str) -> str:
+def checked_name(source: str) -> str:
+    """The exercise that a cell has checked; empty for other cells."""
     return (re.findall(r"^checks\.(\w+)\(", source, re.M) or [""])[-1]
 
 

@@ -1,6 +1,7 @@
 """Plugin of pytest: writes what a run tested, on which Python, torch and system, to _build/record.json.
 
-`python -m tools.evidence.record` stores the record of a whole run, and writes it into *How we know it is right*.
+`python -m tools.evidence.run_record` stores the record of a whole run, and writes it into *How we know it is right*.
+pytest's own `--junitxml` knows neither the marks by which tests are counted here, nor the commit, nor what did not run.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ With no names it runs every framework for which there is an environment: those o
 `--install` makes, in `.frameworks/tensorflow` and `.frameworks/mxnet`, from the requirements of the same names. Each of
 the two is registered as a kernel of Jupyter in `.frameworks/jupyter`, where `make lab` and `tabs.py` find it.
 
-What is measured is held against `framework_expected.py`, and the run fails where it differs. `--store` writes
+What is measured is held against `expected.py`, and the run fails where it differs. `--store` writes
 `mhalib/reference/deviations.json` and `times.json`, from which chapter 29 makes its tables.
 
 The answer is that of `mhalib.reference.multi_head_attention_loops` in float64, with gradients by autograd.
@@ -33,30 +33,16 @@ from mhalib import Band, MultiHeadAttention
 from mhalib._write import write_whole
 from mhalib.reference import deviations, multi_head_attention_loops, times, to_arrays
 from mhalib.reference.stored import FILE, TIMES
-from tools.evidence.framework_case import DTYPES, NAN, UNABLE
-from tools.evidence.framework_expected import unexpected
-from tools.evidence.framework_layers import RUNS, names_of
-from tools.evidence.framework_times import PASSES
+from tools.evidence.frameworks import RUNS, TIMED, names_of
+from tools.evidence.frameworks.expected import unexpected
+from tools.evidence.frameworks.measure import DTYPES, NAN, UNABLE
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / ".frameworks"
-ENVIRONMENTS = {
-    **dict.fromkeys(("keras-tensorflow", "tensorflow"), "tensorflow"),
-    "mxnet": "mxnet",
-}  # others run in the environment of the book
-NEEDS = {
-    "torch": "torch",
-    "jax": "flax",
-    "keras-torch": "keras",
-    "keras-jax": "keras",
-    "keras-tensorflow": "tensorflow",
-    "tensorflow": "tensorflow",
-    "mxnet": "mxnet",
-}
 B, Q, K, h, d = 2, 4, 7, 3, 5
 D = h * d
 SECONDS = 1800
-KERNELS = FOLDER / "jupyter"
+KERNELS = FOLDER / "jupyter/share/jupyter"
 TITLES = {"tensorflow": "TensorFlow", "mxnet": "MXNet"}
 QUIET = {
     "JAX_PLATFORMS": "cpu",
@@ -152,11 +138,11 @@ def python_in(environment: str) -> Path:
 
 def python_of(run: str) -> Path | None:
     """The interpreter that has the framework, or `None`."""
-    environment = ENVIRONMENTS.get(run)
-    python = Path(sys.executable) if environment is None else python_in(environment)
+    asked_for = RUNS[run]
+    python = python_in(asked_for.environment) if asked_for.environment else Path(sys.executable)
     if not python.exists():
         return None
-    asked = f"import sys; from importlib.util import find_spec; sys.exit(find_spec({NEEDS[run]!r}) is None)"
+    asked = f"import sys; from importlib.util import find_spec; sys.exit(find_spec({asked_for.needs!r}) is None)"
     return python if subprocess.run([python, "-c", asked], check=False).returncode == 0 else None
 
 
@@ -168,7 +154,7 @@ def run_cases(run: str, python: Path, cases: Path, dtypes: Sequence[str] = DTYPE
     """
     options = ["--sharp"] if sharp else []
     quiet = {**QUIET, "KERAS_HOME": str(cases.parent / "keras")}
-    return _said(run, [python, "-m", "tools.evidence.framework_case", run, cases, *options, *dtypes], quiet)
+    return _said(run, [python, "-m", "tools.evidence.frameworks.measure", run, cases, *options, *dtypes], quiet)
 
 
 def run_times(run: str, python: Path) -> dict[str, Any]:
@@ -178,7 +164,7 @@ def run_times(run: str, python: Path) -> dict[str, Any]:
         RuntimeError: it failed; the message has what it printed.
     """
     environment = {name: value for name, value in QUIET.items() if name != "XLA_FLAGS"} | ONE_THREAD
-    found = _said(run, [python, "-m", "tools.evidence.framework_times", run], environment)
+    found = _said(run, [python, "-m", "tools.evidence.frameworks.measure", run, "--times"], environment)
     return {"date": time.strftime("%Y-%m-%d", time.gmtime()), **found}
 
 
@@ -209,31 +195,24 @@ def base_python(environment: str) -> str:
 
 def install(environment: str) -> None:
     """Make one of the two environments, from its requirements, unless it is there as they say; and its kernel."""
-    register(environment)
     needs = ROOT / f"requirements-{environment}.txt"
     folder = FOLDER / environment
     stamp = folder / "installed.txt"
-    if stamp.exists() and stamp.read_text(encoding="utf-8") == needs.read_text(encoding="utf-8"):
+    known = stamp.exists() and stamp.read_text(encoding="utf-8") == needs.read_text(encoding="utf-8")
+    if known and (KERNELS / f"kernels/mhalib-{environment}").exists():
         return
     print(f"== environment: .frameworks/{environment} (once; a few minutes)", flush=True)
     subprocess.run([base_python(environment), "-m", "venv", "--clear", str(folder)], check=True)
-    pip = [str(python_in(environment)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    python = str(python_in(environment))
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "-r", str(needs)], check=True)
+    # Its kernel, in a folder of this repository and not in the user's home
+    name = ["--name", f"mhalib-{environment}", "--display-name", f"{TITLES[environment]} (make frameworks)"]
+    quiet = [word for pair in QUIET.items() for word in ("--env", *pair)]
+    subprocess.run(
+        [python, "-m", "ipykernel", "install", "--prefix", str(FOLDER / "jupyter"), *name, *quiet], check=True
+    )
     stamp.write_text(needs.read_text(encoding="utf-8"), encoding="utf-8")
-
-
-def register(environment: str) -> None:
-    """Describe the environment's kernel to Jupyter, in a folder of this repository and not in the user's home."""
-    folder = KERNELS / "kernels" / f"mhalib-{environment}"
-    folder.mkdir(parents=True, exist_ok=True)
-    python = python_in(environment)
-    kernel = {
-        "argv": [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
-        "display_name": f"{TITLES[environment]} (make frameworks)",
-        "language": "python",
-        "env": QUIET,
-    }
-    (folder / "kernel.json").write_text(json.dumps(kernel, indent=1) + "\n", encoding="utf-8")
 
 
 def shown(value: float | str) -> str:
@@ -285,7 +264,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(RUNS)}")
     runs = asked.runs or list(RUNS)
     if asked.install:
-        for environment in dict.fromkeys(ENVIRONMENTS[run] for run in runs if run in ENVIRONMENTS):
+        for environment in dict.fromkeys(filter(None, (RUNS[run].environment for run in runs))):
             install(environment)
     found, timed, missing = measure(runs)
     for dtype in DTYPES:
@@ -296,7 +275,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for name, ratio in ratios.items():
                 print(f"{size} tokens: {name} takes {ratio:.2f} times as long as NumPy")
     if wrong := list(unexpected(found)):
-        sys.exit("not as tools/evidence/framework_expected.py says:\n" + "\n".join(wrong))
+        sys.exit("not as tools/evidence/frameworks/expected.py says:\n" + "\n".join(wrong))
     if asked.store:
         write({**(deviations() if FILE.exists() else {}), **found})
         write_times({**(times() if TIMES.exists() else {}), **timed})
@@ -319,7 +298,7 @@ def measure(runs: Sequence[str]) -> tuple[Found, dict[str, Any], list[str]]:
                 continue
             begin = time.perf_counter()
             found |= run_cases(run, python, cases)
-            if run in PASSES:
+            if run in TIMED:
                 timed[run] = run_times(run, python)
             print(f"{run}: {time.perf_counter() - begin:.0f} s", flush=True)
     return found, timed, missing
