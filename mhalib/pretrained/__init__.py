@@ -1,8 +1,7 @@
 """Real models: their weights in our layers, and the attention maps of one of them, which come with the package."""
 
 from .convert import FAMILIES, UNREAD, supported
-from .decoders import DECODERS
-from .encoder_decoders import ENCODER_DECODERS
+from .families import DECODERS, ENCODER_DECODERS
 from .files import FILES, INDEX, MINILM, PINS, PREPARATION, Pin
 from .load import Pretrained, load
 from .maps import ERROR, About, PairReading, Reading, about_maps, load_maps, marked, read_maps, stacked, write_maps

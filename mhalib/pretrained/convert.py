@@ -12,8 +12,7 @@ from torch import Tensor
 
 from ..models import BERT
 from .config import ELSEWHERE, Config
-from .decoders import DECODERS
-from .encoder_decoders import ENCODER_DECODERS
+from .families import DECODERS, ENCODER_DECODERS
 from .pictures import PICTURES
 
 

@@ -15,8 +15,7 @@ from ..models import CLIP, Transformer, ViT
 from ..models._base import CROSS, DECODER, ENCODER
 from .config import Config, read_config
 from .convert import build, require_known, token_without_position
-from .decoders import DECODERS, build_decoder
-from .encoder_decoders import ENCODER_DECODERS, build_encoder_decoder
+from .families import DECODERS, ENCODER_DECODERS, with_weights
 from .files import CONFIG, MINILM, PREPARATION, TOKENIZER, Checkpoint, Place, optional, sha256_of
 from .header_check import require_held
 from .maps import PairReading, Reading
@@ -151,9 +150,9 @@ def load(
 
     Our layers hold the encoders BERT, ELECTRA, RoBERTa, XLM-RoBERTa, CamemBERT and DistilBERT; the decoders GPT-2, OPT,
     GPT-NeoX and Pythia, LLaMA 2 and 3, Mistral, Qwen2, Qwen3 and Gemma; the encoder-decoders BART, mBART, Marian,
-    Pegasus, T5, Flan-T5 and mT5; and of models of pictures ViT, DeiT and CLIP. `mhalib.pretrained.decoders`,
-    `mhalib.pretrained.encoder_decoders` and `mhalib.pretrained.pictures` say what each asks for. What our layers cannot
-    hold is refused by name, before any weight is fetched or read.
+    Pegasus, T5, Flan-T5 and mT5; and of models of pictures ViT, DeiT and CLIP. `mhalib.pretrained.families`
+    and `mhalib.pretrained.pictures` say what each asks for. What our layers cannot hold is refused by name, before any
+    weight is fetched or read.
 
     Needs the package `tokenizers`, and for the hub `huggingface_hub`: `pip install tokenizers huggingface_hub`.
 
@@ -249,12 +248,9 @@ def _tokenizer(path: Path) -> Any:
 def _own(
     config: dict[str, Any], tensors: Checkpoint, dtype: torch.dtype, device: torch.device | str
 ) -> tuple[nn.Module, _Run]:
-    if config["model_type"] in DECODERS:
-        decoder = build_decoder(config, tensors, dtype, device)
-        return decoder, lambda ids: _read(decoder, ids)
-    if config["model_type"] in ENCODER_DECODERS:
-        both = build_encoder_decoder(config, tensors, dtype, device)
-        return both, lambda ids: _encode(both, ids)
+    if config["model_type"] in {*DECODERS, *ENCODER_DECODERS}:
+        made = with_weights(config, tensors, dtype, device)
+        return made, lambda ids: _encode(made, ids) if isinstance(made, Transformer) else _read(made, ids)
     model = build(config, tensors).to(dtype)
     uncounted = token_without_position(config)
 

@@ -13,8 +13,7 @@ from .._validate import require_count
 from ..models import CLIP, GPT, Model, Transformer, ViT
 from ..models._base import CROSS, DECODER, ENCODER
 from .convert import encoder, require_known
-from .decoders import DECODERS, settings_of
-from .encoder_decoders import ENCODER_DECODERS, encoder_decoder_settings
+from .families import DECODERS, ENCODER_DECODERS, without_weights
 from .files import Place
 from .header_check import whole_numbers
 from .pictures import PICTURES, picture_model
@@ -120,10 +119,7 @@ def on_meta(config: Mapping[str, Any]) -> Model:
 def _on_meta(config: Mapping[str, Any], kind: str) -> Model:
     if kind in PICTURES:
         return picture_model(config)
-    if kind not in {*DECODERS, *ENCODER_DECODERS}:
-        return encoder(config)
-    with torch.device("meta"):
-        return GPT(**settings_of(config)) if kind in DECODERS else Transformer(**encoder_decoder_settings(config))
+    return without_weights(config) if kind in {*DECODERS, *ENCODER_DECODERS} else encoder(config)
 
 
 def require_dtype(name: str, dtype: object) -> None:

@@ -25,7 +25,7 @@ from ..attention import MultiHeadAttention
 from ..models import CLIP, Model, ViT
 from . import settings
 from .config import Config
-from .decoders import require_plain
+from .families import require_plain
 from .tensors import Origin, Source, as_source, filled
 
 

@@ -23,7 +23,7 @@ from mhalib.models import GPT
 from mhalib.pretrained import DECODERS, PICTURES
 from mhalib.pretrained import memory as count
 from mhalib.pretrained.convert import FAMILIES, UNREAD
-from mhalib.pretrained.decoders import build_decoder, settings_of
+from mhalib.pretrained.families import settings_of, with_weights
 from mhalib.pretrained.memory_estimate import on_meta
 
 theirs = pytest.importorskip("decoders_of_transformers")
@@ -336,7 +336,7 @@ def test_what_holds_nothing_learned_is_left_out(stored, ours):
     tensors |= {"transformer.h.0.attn.bias": torch.ones(1), "transformer.h.1.attn.masked_bias": torch.ones(1)}
     tensors["lm_head.weight"] = tensors["transformer.wte.weight"]
     config = json.loads((folder / "config.json").read_text())
-    assert torch.equal(build_decoder(config, tensors)(_tokens())[0], ours("gpt2")(_tokens())[0])
+    assert torch.equal(with_weights(config, tensors)(_tokens())[0], ours("gpt2")(_tokens())[0])
 
 
 # The house's own instruments

@@ -19,7 +19,7 @@ from mhalib.measures import head_importance, prune_heads
 from mhalib.models import Transformer
 from mhalib.pretrained import ENCODER_DECODERS
 from mhalib.pretrained import memory as count
-from mhalib.pretrained.encoder_decoders import build_encoder_decoder, encoder_decoder_settings
+from mhalib.pretrained.families import settings_of, with_weights
 from mhalib.pretrained.memory_estimate import on_meta
 
 theirs = pytest.importorskip("encoder_decoders_of_transformers")
@@ -386,7 +386,7 @@ def test_what_a_config_leaves_out_means_what_it_means_there(name):
     known = {"vocab_size", "d_model", "d_ff", "num_layers", "num_heads", "max_position_embeddings"}
     known |= {f"{side}_{size}" for side in ("encoder", "decoder") for size in ("layers", "attention_heads", "ffn_dim")}
     sizes = {key: told[key] for key in known if key in told} | {"model_type": name}
-    assert encoder_decoder_settings(sizes) == encoder_decoder_settings(told)
+    assert settings_of(sizes) == settings_of(told)
 
 
 @pytest.mark.parametrize("name", ["marian", "t5"])
@@ -423,21 +423,21 @@ def test_what_files_may_leave_out_or_hold_twice(stored, ours):
         bare[key] = bare["shared.weight"]
     bare["encoder.version"] = torch.ones(1)
     wanted = ours("bart")(*_texts())[0] - tensors["final_logits_bias"]
-    _close(build_encoder_decoder(config, bare)(*_texts())[0], wanted)
+    _close(with_weights(config, bare)(*_texts())[0], wanted)
     del bare["shared.weight"]
-    _close(build_encoder_decoder(config, bare)(*_texts())[0], wanted)
+    _close(with_weights(config, bare)(*_texts())[0], wanted)
 
     config, tensors = _changed(
         stored, "marian", lambda one: one.update({"model.encoder.embed_positions.weight": torch.ones(9, 12)})
     )
     tensors["model.decoder.version"] = torch.ones(1)
-    assert torch.equal(build_encoder_decoder(config, tensors)(*_texts())[0], ours("marian")(*_texts())[0])
+    assert torch.equal(with_weights(config, tensors)(*_texts())[0], ours("marian")(*_texts())[0])
 
     config, tensors = _changed(stored, "t5", lambda one: one.update({"lm_head.weight": one["shared.weight"].clone()}))
     tensors["decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"] = torch.ones(8, 3)
-    assert torch.equal(build_encoder_decoder(config, tensors)(*_texts())[0], ours("t5")(*_texts())[0])
+    assert torch.equal(with_weights(config, tensors)(*_texts())[0], ours("t5")(*_texts())[0])
     del tensors["lm_head.weight"]
-    unscaled = build_encoder_decoder({**config, "scale_decoder_outputs": False}, tensors)
+    unscaled = with_weights({**config, "scale_decoder_outputs": False}, tensors)
     _close(unscaled(*_texts())[0], ours("t5")(*_texts())[0] * 12**0.5)
 
 

@@ -1,0 +1,389 @@
+"""The weights of Hugging Face's decoders and encoder-decoders under our names, in a `mhalib.models.GPT` or
+`Transformer`.
+
+`DECODERS` and `ENCODER_DECODERS` are the lists of what is read. A family says two things: what our model is told so
+that it computes what theirs does, from their config.json; and which of their tensors holds each of ours.
+
+| decoder | norm | feed-forward network | positions | attention | logits |
+|---|---|---|---|---|---|
+| gpt2 | layer | GELU with tanh | learned | one matrix for q, k and v, stored transposed | tied |
+| opt | layer, before or after | ReLU | learned, two unused places before the first | biases may be missing | tied |
+| gpt_neox (Pythia) | layer | GELU, beside attention | rotary, a quarter of a head | q, k, v of a head adjacent | own |
+| llama (2, 3) | rms | SwiGLU | rotary, slowed down in 3.1 | shared keys | own or tied |
+| mistral | rms | SwiGLU | rotary | shared keys, a window | own or tied |
+| qwen2 (also 2.5) | rms | SwiGLU | rotary | shared keys, biases for q, k and v | own or tied |
+| qwen3 | rms | SwiGLU | rotary | shared keys, q and k normalised | own or tied |
+| gemma (1) | rms, stored less 1 | GEGLU with tanh | rotary | shared keys, wide heads | tied, vectors times √D |
+
+| encoder-decoder | norm | feed-forward network | positions | before the first layer | logits |
+|---|---|---|---|---|---|
+| bart | layer, after | GELU | learned, two unused places before the first | a norm | tied, with biases |
+| mbart | layer, before | GELU | learned, two unused places before the first | a norm | tied, with biases |
+| marian | layer, after | SiLU | sinusoidal, sines before cosines | vectors times √D | tied, with biases |
+| pegasus | layer, before | ReLU | sinusoidal, sines before cosines | vectors times √D | tied, with biases |
+| t5 1.0 | rms, before | ReLU | a number for each distance and head | | tied, times 1/√D |
+| t5 1.1, flan-t5, mt5 | rms, before | GEGLU with tanh | a number for each distance and head | | own |
+
+Source and target have the same vectors for their tokens, but for a Marian whose config.json says otherwise. Of BART,
+mBART and Pegasus, too, config.json may scale the vectors, and of all it names the function in the networks.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from ..attention import MultiHeadAttention
+from ..models import GPT, Transformer
+from . import encoder_decoder_settings as both
+from . import settings
+from .config import ELSEWHERE, Config
+from .tensors import Change, Origin, filled, unchanged
+
+Parts = Mapping[str, str | Origin]
+"""Our names -> theirs, or where ours come from if it is not just theirs."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """How one kind of model names its parts. Names of single tensors are whole; of parts they lack `.weight`.
+
+    model: `GPT` or `Transformer`.
+    settings: from a config.json to what the model is made with.
+    stacks: "encoder", "decoder" -> what stands before the number of its layers, and what a layer's parts are called.
+    others: of what is in no layer, our tensors -> where they come from.
+    prefix: what stands before every name but those of `outside`; some checkpoints leave it out.
+    outside: names that have no prefix.
+    unused: patterns of tensors that hold nothing learned.
+    """
+
+    model: type[GPT] | type[Transformer]
+    settings: Callable[[Config], dict[str, Any]]
+    stacks: Mapping[str, tuple[str, Parts]]
+    others: Mapping[str, Origin]
+    prefix: str = ""
+    outside: tuple[str, ...] = ("lm_head.weight", "final_logits_bias")
+    unused: tuple[str, ...] = ()
+
+    def origin(self, own: str) -> Origin:
+        """Where a tensor of ours comes from, without the prefix."""
+        if own in self.others:
+            return self.others[own]
+        stack, _, number, rest = own.split(".", 3)
+        layers, parts = self.stacks[stack]
+        part, dot, kind = (rest, "", "") if rest in parts else rest.rpartition(".")
+        theirs = _as_origin(parts[part])
+        return theirs._replace(names=tuple(f"{layers}.{number}.{name}{dot}{kind}" for name in theirs.names))
+
+
+def _as_origin(told: str | Origin) -> Origin:
+    return Origin((told,)) if isinstance(told, str) else told
+
+
+def _transposed(tensor: Tensor, layer: MultiHeadAttention) -> Tensor:
+    """GPT-2's maps are stored as (in, out), torch's as (out, in)."""
+    return tensor.mT if tensor.dim() == 2 else tensor
+
+
+def _third(index: int) -> Change:
+    """GPT-2's queries, keys or values, of the columns that hold all three one behind the other."""
+    return lambda tensor, layer: _transposed(tensor, layer).chunk(3)[index]
+
+
+def _of_each_head(index: int) -> Change:
+    """GPT-NeoX's queries, keys or values, of rows (h, 3, d): those of a head stand side by side."""
+    return lambda tensor, layer: tensor.unflatten(0, (layer.num_heads, 3, -1))[:, index].flatten(0, 1)
+
+
+def _less_two(tensor: Tensor, layer: MultiHeadAttention) -> Tensor:
+    """Positions begin at row 2, in OPT and BART."""
+    return tensor[2:]
+
+
+def _plus_one(tensor: Tensor, layer: MultiHeadAttention) -> Tensor:
+    """Gemma stores gains less 1."""
+    return tensor.float() + 1
+
+
+def _as_bias(tensor: Tensor, layer: MultiHeadAttention) -> Tensor:
+    """BART's logits have a bias of shape (1, words)."""
+    return tensor[0]
+
+
+_GPT2_PARTS: Parts = {
+    **{f"attention.W_{name}": Origin(("attn.c_attn",), _third(index)) for index, name in enumerate("qkv")},
+    "attention.W_o": Origin(("attn.c_proj",), _transposed),
+    "attention_skip.norm": "ln_1",
+    "ffn.widen": Origin(("mlp.c_fc",), _transposed),
+    "ffn.narrow": Origin(("mlp.c_proj",), _transposed),
+    "ffn_skip.norm": "ln_2",
+}
+_BART_PARTS: Parts = {  # and OPT's
+    **{f"attention.W_{name}": f"self_attn.{name}_proj" for name in "qkv"},
+    "attention.W_o": "self_attn.out_proj",
+    "attention_skip.norm": "self_attn_layer_norm",
+    "ffn.widen": "fc1",
+    "ffn.narrow": "fc2",
+    "ffn_skip.norm": "final_layer_norm",
+}
+_BART_CROSS: Parts = {
+    **{f"cross_attention.W_{name}": f"encoder_attn.{name}_proj" for name in "qkv"},
+    "cross_attention.W_o": "encoder_attn.out_proj",
+    "cross_skip.norm": "encoder_attn_layer_norm",
+}
+_NEOX_PARTS: Parts = {
+    **{f"attention.W_{n}": Origin(("attention.query_key_value",), _of_each_head(i)) for i, n in enumerate("qkv")},
+    "attention.W_o": "attention.dense",
+    "attention_skip.norm": "input_layernorm",
+    "ffn.widen": "mlp.dense_h_to_4h",
+    "ffn.narrow": "mlp.dense_4h_to_h",
+    "ffn_skip.norm": "post_attention_layernorm",
+}
+_LLAMA_PARTS: Parts = {
+    **{f"attention.W_{name}": f"self_attn.{name}_proj" for name in "qkvo"},
+    "attention.norm_q": "self_attn.q_norm",
+    "attention.norm_k": "self_attn.k_norm",
+    "attention_skip.norm": "input_layernorm",
+    "ffn.gate": "mlp.gate_proj",
+    "ffn.widen": "mlp.up_proj",
+    "ffn.narrow": "mlp.down_proj",
+    "ffn_skip.norm": "post_attention_layernorm",
+}
+
+
+def _t5_parts(network: str) -> Parts:
+    """A layer's parts but for cross-attention, where `network` is the feed-forward network's place in it."""
+    return {
+        **{f"attention.W_{name}": f"layer.0.SelfAttention.{name}" for name in "qkvo"},
+        "attention.distance_scores": "layer.0.SelfAttention.relative_attention_bias.weight",
+        "attention_skip.norm": "layer.0.layer_norm",
+        "ffn.gate": f"{network}.DenseReluDense.wi_0",
+        "ffn.widen": Origin((f"{network}.DenseReluDense.wi", f"{network}.DenseReluDense.wi_1")),
+        "ffn.narrow": f"{network}.DenseReluDense.wo",
+        "ffn_skip.norm": f"{network}.layer_norm",
+    }
+
+
+_T5_CROSS: Parts = {
+    **{f"cross_attention.W_{name}": f"layer.1.EncDecAttention.{name}" for name in "qkvo"},
+    "cross_skip.norm": "layer.1.layer_norm",
+}
+
+
+def _decoder(
+    told: Callable[[Config], dict[str, Any]],
+    prefix: str,
+    layers: str,
+    parts: Parts,
+    tokens: str,
+    norm: str,
+    *,
+    readout: str = "lm_head",
+    unused: str = r"rotary_emb\.inv_freq$",
+) -> Family:
+    """A family of decoders, told the names of its tokens' vectors, of its last norm and of the logits' map."""
+    others = {
+        "tokens.embedding.weight": Origin((f"{tokens}.weight",)),
+        "readout.weight": Origin((f"{readout}.weight",)),
+        **{f"decoder.norm.{kind}": Origin((f"{norm}.{kind}",)) for kind in ("weight", "bias")},
+    }
+    outside, stacks = (f"{readout}.weight",), {"decoder": (layers, parts)}
+    return Family(GPT, told, stacks, others, prefix, outside, (unused,))
+
+
+def _with_positions(family: Family, name: str, change: Change = unchanged) -> Family:
+    """The family with a table of learned positions."""
+    return replace(family, others={**family.others, "tokens.positions.table": Origin((f"{name}.weight",), change)})
+
+
+def _with_norms(family: Family, change: Change) -> Family:
+    """The family with gains of its norms that are stored in another way."""
+
+    def changed(parts: Mapping[str, str | Origin], ending: str) -> dict[str, Any]:
+        return {
+            own: _as_origin(theirs)._replace(change=change) if own.endswith(ending) else theirs
+            for own, theirs in parts.items()
+        }
+
+    stacks = {stack: (layers, changed(parts, "skip.norm")) for stack, (layers, parts) in family.stacks.items()}
+    return replace(family, stacks=stacks, others=changed(family.others, ".norm.weight"))
+
+
+def _as_llama(told: Callable[[Config], dict[str, Any]]) -> Family:
+    return _decoder(told, "model.", "layers", _LLAMA_PARTS, "embed_tokens", "norm")
+
+
+DECODERS = {
+    "gpt2": _with_positions(
+        _decoder(settings.gpt2, "transformer.", "h", _GPT2_PARTS, "wte", "ln_f", unused=r"attn\.(bias|masked_bias)$"),
+        "wpe",
+    ),
+    "opt": _with_positions(
+        _decoder(settings.opt, "model.decoder.", "layers", _BART_PARTS, "embed_tokens", "final_layer_norm"),
+        "embed_positions",
+        _less_two,
+    ),
+    "gpt_neox": _decoder(
+        settings.gpt_neox,
+        "gpt_neox.",
+        "layers",
+        _NEOX_PARTS,
+        "embed_in",
+        "final_layer_norm",
+        readout="embed_out",
+        unused=r"attention\.(bias|masked_bias|rotary_emb\.inv_freq)$",
+    ),
+    "llama": _as_llama(settings.llama),
+    "mistral": _as_llama(settings.mistral),
+    "qwen2": _as_llama(settings.qwen2),
+    "qwen3": _as_llama(settings.qwen3),
+    "gemma": _with_norms(_as_llama(settings.gemma), _plus_one),
+}
+"""The decoders that are read, by the `model_type` of their config.json."""
+_TOKENS: dict[str, Origin] = {
+    "source.embedding.weight": Origin(("shared.weight", "encoder.embed_tokens.weight")),
+    "target.embedding.weight": Origin(("decoder.embed_tokens.weight",)),
+    "readout.weight": Origin(("lm_head.weight",)),
+}
+_BART_OTHERS: dict[str, Origin] = {
+    **_TOKENS,
+    "readout.bias": Origin(("final_logits_bias",), _as_bias),
+    **{
+        f"{ours}.{kind}": Origin((f"{theirs}.{kind}",))
+        for kind in ("weight", "bias")
+        for ours, theirs in (
+            ("source.norm", "encoder.layernorm_embedding"),
+            ("target.norm", "decoder.layernorm_embedding"),
+            ("encoder.norm", "encoder.layer_norm"),
+            ("decoder.norm", "decoder.layer_norm"),
+        )
+    },
+    "source.positions.table": Origin(("encoder.embed_positions.weight",), _less_two),
+    "target.positions.table": Origin(("decoder.embed_positions.weight",), _less_two),
+}
+_T5_OTHERS = {
+    **_TOKENS,
+    "encoder.norm.weight": Origin(("encoder.final_layer_norm.weight",)),
+    "decoder.norm.weight": Origin(("decoder.final_layer_norm.weight",)),
+}
+
+
+def _as_bart(told: Callable[[Config], dict[str, Any]], *unused: str) -> Family:
+    stacks = {"encoder": ("encoder.layers", _BART_PARTS), "decoder": ("decoder.layers", {**_BART_PARTS, **_BART_CROSS})}
+    unused = (r"^(model\.)?(en|de)coder\.version$", *unused)
+    return Family(Transformer, told, stacks, _BART_OTHERS, "model.", unused=unused)
+
+
+def _as_t5(told: Callable[[Config], dict[str, Any]]) -> Family:
+    decoder = {**_t5_parts("layer.2"), **_T5_CROSS}
+    stacks = {"encoder": ("encoder.block", _t5_parts("layer.1")), "decoder": ("decoder.block", decoder)}
+    return Family(Transformer, told, stacks, _T5_OTHERS, unused=(r"EncDecAttention\.relative_attention_bias\.weight$",))
+
+
+ENCODER_DECODERS = {
+    "bart": _as_bart(both.bart),
+    "mbart": _as_bart(both.mbart),
+    "marian": _as_bart(both.marian, r"embed_positions\.weight$"),
+    "pegasus": _as_bart(both.pegasus, r"embed_positions\.weight$"),
+    "t5": _as_t5(both.t5),
+    "mt5": _as_t5(both.mt5),
+}
+"""The encoder-decoders that are read, by the `model_type` of their config.json."""
+
+
+def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a `GPT` or a `Transformer` is made with so that it computes what the model of this config.json does.
+
+    Raises:
+        KeyError: the family is in neither list.
+        ValueError: an entry is missing or wrong, or our blocks do not have what it asks for.
+    """
+    require_plain(config)
+    return _family(config).settings(Config(config))
+
+
+def without_weights(config: Mapping[str, Any]) -> GPT | Transformer:
+    """Our model of a config.json on the device "meta", where it takes no memory.
+
+    Raises:
+        KeyError, ValueError: as `settings_of`.
+    """
+    with torch.device("meta"):
+        return _family(config).model(**settings_of(config))
+
+
+def require_plain(config: Mapping[str, Any]) -> None:
+    """Raise ValueError if the weights are quantised."""
+    if config.get("quantization_config"):
+        raise ValueError(
+            f"quantization_config in config.json: our blocks need weights that are not quantised; {ELSEWHERE}"
+        )
+
+
+def with_weights(
+    config: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+) -> GPT | Transformer:
+    """Our model with a checkpoint's weights, in evaluation mode. One tensor after the other is read.
+
+    Args:
+        config: what config.json says.
+        tensors: what the files of weights hold. Without `final_logits_bias`, it is 0.
+        dtype: of the model.
+        device: where it is put.
+
+    Raises:
+        ValueError: as `settings_of`; or a tensor is missing, has another shape than the config says, or belongs to
+            nothing that the config speaks of; or tensors that are one have different numbers.
+    """
+    family, model = _family(config), without_weights(config)
+    prefix, unused = _prefix(family, tensors), family.unused
+    if isinstance(model, Transformer):
+        tensors = ChainMap(_left_out(model, tensors, prefix), cast("dict[str, Tensor]", tensors))  # only read
+    elif model.readout is None:
+        unused = (*unused, rf"^{family.outside[0]}$")
+
+    def origin(own: str) -> Origin:
+        theirs = family.origin(own)
+        return theirs._replace(names=tuple(name if name in family.outside else prefix + name for name in theirs.names))
+
+    is_both = isinstance(model, Transformer)
+    return filled(
+        model,
+        origin,
+        tensors,
+        what="encoder-decoder" if is_both else "decoder",
+        layer=(model.encoder if is_both else model.decoder).self_attention[0],
+        unused=unused,
+        dtype=dtype,
+        device=device,
+    )
+
+
+def _family(config: Mapping[str, Any]) -> Family:
+    return {**DECODERS, **ENCODER_DECODERS}[str(config["model_type"])]
+
+
+def _prefix(family: Family, tensors: Mapping[str, Tensor]) -> str:
+    """What stands before their names in this checkpoint."""
+    anchor = family.origin(f"{next(iter(family.stacks))}.layers.0.attention.W_q.weight").names[0]
+    return next((key.removesuffix(anchor) for key in tensors if key.endswith(anchor)), family.prefix)
+
+
+def _left_out(model: Transformer, tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """What a checkpoint need not hold. Without biases, BART's logits have none but 0. Without a readout of its own, a
+    T5 reads logits out by its tokens' vectors, and its config.json does not say so."""
+    result = {}
+    if model.readout.bias is not None and "final_logits_bias" not in tensors:
+        result["final_logits_bias"] = torch.zeros(1, model.target.vocab_size)
+    shared = f"{prefix}shared.weight"
+    if not model.is_tied and "lm_head.weight" not in tensors and shared in tensors:
+        result["lm_head.weight"] = tensors[shared]
+    return result
