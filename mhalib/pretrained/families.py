@@ -354,13 +354,12 @@ def with_weights(
         theirs = family.origin(own)
         return theirs._replace(names=tuple(name if name in family.outside else prefix + name for name in theirs.names))
 
-    is_both = isinstance(model, Transformer)
     return filled(
         model,
         origin,
         tensors,
-        what="encoder-decoder" if is_both else "decoder",
-        layer=(model.encoder if is_both else model.decoder).self_attention[0],
+        what="encoder-decoder" if isinstance(model, Transformer) else "decoder",
+        layer=(model.encoder if isinstance(model, Transformer) else model.decoder).self_attention[0],
         unused=unused,
         dtype=dtype,
         device=device,

@@ -15,10 +15,11 @@ from typing import Any
 import nbformat
 import pytest
 import torch
+from nbval.plugin import IPyNbFile
 
 import mhalib
 from mhalib.widgets import HeadExplorer, HeadWall
-from tools.notebooks import notebooks, statements
+from tools.notebooks import nbval_statements, notebooks, statements
 
 MEASURED = {"measured": {"tolerance": 0.02}}
 OF_RUN = {"tags": ["of-this-run"]}
@@ -225,6 +226,41 @@ def test_nbval_compares_by_kind(tmp_path: Path) -> None:
     ], done.stdout
     assert done.returncode == 1
     assert "stored 0.53, computed 0.50, tolerance 0.02" in done.stdout
+
+
+@pytest.mark.parametrize(("died", "starts"), [(0, 1), (2, 3), (3, 3)])
+def test_a_kernel_that_dies_before_its_first_answer_is_started_anew(
+    monkeypatch: pytest.MonkeyPatch, died: int, starts: int
+) -> None:
+    """A notebook's cells failed, all of them, where another worker's kernel had taken a port meanwhile."""
+    tried = []
+
+    def start(_: object) -> None:
+        tried.append(len(tried))
+        if len(tried) <= died:
+            raise RuntimeError("Kernel died before replying to kernel_info")
+
+    monkeypatch.setattr(IPyNbFile, "setup", start)
+    notebook = object.__new__(nbval_statements.Notebook)
+    if died < starts:
+        notebook.setup()
+    else:
+        with pytest.raises(RuntimeError, match="Kernel died"):
+            notebook.setup()
+    assert len(tried) == starts
+
+
+def test_another_failure_of_a_kernel_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    def start(_: object) -> None:
+        tried.append(len(tried))
+        raise RuntimeError("Kernel didn't respond in 60 seconds")
+
+    monkeypatch.setattr(IPyNbFile, "setup", start)
+    with pytest.raises(RuntimeError, match="respond"):
+        object.__new__(nbval_statements.Notebook).setup()
+    assert len(tried) == 1
 
 
 def test_the_librarys_tests_do_without_nbval(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,19 @@ class Cell(IPyNbCell):
 class Notebook(IPyNbFile):
     """A notebook of such cells."""
 
+    def setup(self) -> None:
+        """Start the kernel. One that dies before its first answer is started anew, twice at most: it is told its ports
+        before it binds them, and meanwhile the kernel of another process may have taken one."""
+        for _ in range(2):
+            try:
+                super().setup()
+            except RuntimeError as error:
+                if "died" not in str(error):
+                    raise
+            else:
+                return
+        super().setup()
+
     def collect(self) -> Iterator[Cell]:
         for cell in super().collect():
             yield Cell.from_parent(self, name=cell.name, cell_num=cell.cell_num, cell=cell.cell, options=cell.options)
