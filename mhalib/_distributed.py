@@ -1,4 +1,4 @@
-"""What processes that train one model tell each other, and how they save it together."""
+"""Data parallel training: what processes that train one model tell each other, and how they save it together."""
 
 from __future__ import annotations
 

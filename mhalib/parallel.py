@@ -2,7 +2,8 @@
 
 A split is that of Megatron-LM: W_q, W_k and W_v by rows of their weights, so that a process has whole heads, and W_o
 by the columns that belong to these heads. Each process then computes its heads alone, and one sum over the processes,
-an all-reduce, makes the layer's output. Processes are started by `torchrun`.
+an all-reduce, makes the layer's output. Processes are started by `torchrun`. For data parallel training, where each
+process has the whole model and a part of each batch, see `mhalib.train.fit` and `mhalib.processes.share`.
 """
 
 from __future__ import annotations
