@@ -9,7 +9,7 @@ from js_coverage import pytest_sessionfinish, pytest_terminal_summary, pytest_te
 
 
 @functools.cache
-def changed() -> tuple[str, ...]:
+def changed_on_this_branch() -> tuple[str, ...]:
     """The files that differ from where the branch began; none where git or the tools are missing."""
     try:
         from tools.development import quick
@@ -26,5 +26,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return
     for item in items:
         mark = item.get_closest_marker("weekly")
-        if mark and not any(name.startswith(mark.args) for name in changed()):
+        if mark and not any(name.startswith(mark.args) for name in changed_on_this_branch()):
             item.add_marker(pytest.mark.skip(reason="runs once a week: MHALIB_TESTS=all"))
