@@ -33,10 +33,6 @@ pytestmark = pytest.mark.browser
 
 HELD = ("cut", "squeezed", "small", "contrast", "slab")
 """What holds for each figure of the book; the other checks are for eyes."""
-NOT_YET = {
-    "slab": "figures of timing cells are PNG until they are measured again",
-}
-"""Of these, what is not true of all figures yet, and why. Once it is, a test says: take it off the list."""
 ALL = sorted(path.relative_to(notebooks.ROOT).with_suffix("").as_posix() for path in book_text.toc())
 IS_WHOLE = os.environ.get("MHALIB_LOOK") == "all"
 SAMPLE = 6
@@ -66,11 +62,6 @@ def changed_files() -> list[str]:
 
 
 PAGES = ALL if IS_WHOLE else chosen(changed_files())
-
-
-def overdue(not_yet: Iterable[str], findings: Iterable[Finding]) -> list[str]:
-    """What is said not to hold yet, and holds everywhere."""
-    return sorted(set(not_yet) - {one.check for one in findings})
 
 
 Made = Callable[..., set[tuple[str, str]]]
@@ -312,21 +303,11 @@ def looked_at(browser: Browser, site: str) -> Callable[[str], list[Finding]]:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_figures_are_whole_legible_and_dark_in_the_dark(name: str, looked_at: Callable[[str], list[Finding]]) -> None:
-    assert [str(one) for one in looked_at(name) if one.check in HELD and one.check not in NOT_YET] == []
+    assert [str(one) for one in looked_at(name) if one.check in HELD] == []
 
 
-@pytest.mark.skipif(not IS_WHOLE, reason="what holds everywhere is known of all pages only: MHALIB_LOOK=all")
-def test_what_does_not_hold_yet_fails_somewhere(looked_at: Callable[[str], list[Finding]]) -> None:
-    wrong = overdue(NOT_YET, (one for name in ALL for one in looked_at(name)))
-    assert wrong == [], f"{', '.join(wrong)}: holds on all pages, so take it off the list NOT_YET"
-
-
-def test_what_holds_everywhere_is_overdue_on_the_list() -> None:
-    findings = [Finding("a", "Figure 1.1", "cut", PHONE, ""), Finding("b", "Figure 2.1", "cut", DESKTOP, "")]
-    assert overdue({"cut": "", "slab": ""}, findings) == ["slab"]
-    assert overdue({"cut": "", "slab": ""}, [*findings, Finding("c", "Figure 3.1", "slab", NIGHT, "")]) == []
-    assert overdue({}, []) == []
-    assert set(NOT_YET) <= set(HELD) <= set(look_figures.CHECKS)
+def test_what_is_held_is_a_check_of_the_tool() -> None:
+    assert set(HELD) <= set(look_figures.CHECKS)
 
 
 def test_pages_that_changed_are_looked_at_and_always_some_others() -> None:

@@ -13,8 +13,8 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import torch
+from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
-from PIL import Image
 
 from mhalib import style
 from mhalib._write import write_whole
@@ -25,7 +25,7 @@ from tools.evidence.bench_case import AGAIN, FUSED, MASKS, OURS, OURS_WEIGHTS, P
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "chapters/speed.md"
-PLOT = ROOT / "chapters/_static/speed.png"
+PLOT = ROOT / "chapters/_static/speed.svg"
 BEGIN, END = "<!-- make bench writes from here -->", "<!-- make bench writes to here -->"
 PHASES = dict(zip(PASSES, ("prefill", "training"), strict=True))
 
@@ -223,43 +223,48 @@ def draw(cases: list[Case], path: Path) -> None:
     sizes = list(dict.fromkeys(case.size for case in cases))[1:]
     by_place = {(case.size, case.passes): case for case in cases if case.mask == MASKS[0]}
     names = [name for name in cases[0].seconds if name not in (FUSED, AGAIN)]
-    colours = dict(zip(PASSES, style.HEADS[: len(PASSES)], strict=True))
-    figure, axes = plt.subplots(
-        len(sizes) + 1, 1, figsize=(4.2, 1.0 + 1.9 * (len(sizes) + 1)), dpi=150, layout="constrained"
-    )
-    for ax, size in zip(axes, [*sizes, sizes[-1]], strict=True):
-        quantity = "memory" if ax is axes[-1] else "time"
-        for number, passes in enumerate(PASSES):
-            case = by_place[size, passes]
-            for place, name in enumerate(names):
-                if name not in case.seconds:
-                    continue
-                ratio, y = case.ratio(quantity, name), place + 0.36 * number - 0.18
-                label = passes if place == 0 else None
-                ax.barh(
-                    y, ratio - 1, 0.34, left=1, color=colours[passes], label=label, hatch="///" * number, edgecolor="w"
-                )
-                if quantity == "time":
-                    ax.plot(quartiles(case.ratios(name)), [y, y], color="0.15", linewidth=1.2)
-        ax.set_xscale("log", base=2)
-        ax.xaxis.set_major_locator(LogLocator(2, subs=(1.0, 1.5) if quantity == "time" else (1.0,)))
-        ax.xaxis.set_major_formatter("{x:g}")
-        ax.axvline(1, color="0.3", linewidth=1)
-        ax.set_yticks(range(len(names)), names, fontsize="small")
-        ax.invert_yaxis()
-        ax.grid(axis="x", color="0.9")
-        ax.set_axisbelow(True)
-        batch_size, length, width, heads = size
-        ax.set_title(f"{quantity}, B={batch_size}, N={length}, D={width}, h={heads}", fontsize="small", loc="right")
-    edges = [edge for ax in axes[:-1] for edge in ax.get_xlim()]
-    for ax in axes[:-1]:  # one scale for all times
-        ax.set_xlim(min(edges), max(edges))
-    axes[-1].set_xlabel("bare fused kernel = 1")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize="small")
-    figure.savefig(path)
-    plt.close(figure)
-    with Image.open(path) as picture:
-        picture.convert("RGB").quantize(64).save(path, optimize=True)  # a third of the bytes
+    with plt.rc_context(style.SETTINGS):
+        figure, axes = plt.subplots(
+            len(sizes) + 1, 1, figsize=(4.2, 1.0 + 1.9 * (len(sizes) + 1)), layout="constrained"
+        )
+        for ax, size in zip(axes, [*sizes, sizes[-1]], strict=True):
+            quantity = "memory" if ax is axes[-1] else "time"
+            for number, passes in enumerate(PASSES):
+                _draw_bars(ax, by_place[size, passes], quantity, names, number)
+            _mark_axes(ax, names, quantity, size)
+        edges = [edge for ax in axes[:-1] for edge in ax.get_xlim()]
+        for ax in axes[:-1]:  # one scale for all times
+            ax.set_xlim(min(edges), max(edges))
+        axes[-1].set_xlabel("bare fused kernel = 1")
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        write_whole(path, style.as_svg(figure))
+        plt.close(figure)
+
+
+def _draw_bars(ax: Axes, case: Case, quantity: str, names: list[str], number: int) -> None:
+    """A bar for each way to compute one case, with the quartiles of its times."""
+    for place, name in enumerate(names):
+        if name not in case.seconds:
+            continue
+        ratio, y = case.ratio(quantity, name), place + 0.36 * number - 0.18
+        label = case.passes if place == 0 else None
+        ax.barh(y, ratio - 1, 0.34, left=1, color=style.head_colour(number), label=label, hatch="///" * number,
+                edgecolor=style.PAPER)  # fmt: skip
+        if quantity == "time":
+            ax.plot(quartiles(case.ratios(name)), [y, y], color=style.INK, linewidth=1.2)
+
+
+def _mark_axes(ax: Axes, names: list[str], quantity: str, size: Size) -> None:
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_locator(LogLocator(2, subs=(1.0, 1.5) if quantity == "time" else (1.0,)))
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.axvline(1, color=style.MUTED, linewidth=1)
+    ax.set_yticks(range(len(names)), names)
+    ax.invert_yaxis()
+    ax.grid(axis="x")
+    ax.set_axisbelow(True)
+    batch_size, length, width, heads = size
+    ax.set_title(f"{quantity}, B={batch_size}, N={length}, D={width}, h={heads}", loc="right")
 
 
 def rewrite(page: Path, text: str, marks: tuple[str, str] = (BEGIN, END)) -> None:

@@ -1,6 +1,7 @@
 """Sphinx extension: each figure of a notebook as two files, one for a page's light colours and one for its dark ones.
 
-Notebooks store a figure as SVG on white paper (mhalib.style). A page shows it in its own face and on its own ground:
+Notebooks store a figure as SVG on white paper (mhalib.style), and so do pages: a `{figure}` whose `:figclass:` is
+`themed`. A page shows it in its own face and on its own ground:
 in the dark, every colour becomes as light as it was dark. A heat map and the letters on its cells stay as they are: it
 is a plate of paper, and a dark cell has much weight on both grounds.
 The theme's classes `only-light` and `only-dark` choose; a browser loads the other file only when it is asked for.
@@ -10,6 +11,7 @@ A file, and not SVG in the page: it comes when it is near, it is loaded once, an
 from __future__ import annotations
 
 import colorsys
+import os
 import re
 from pathlib import Path
 
@@ -21,6 +23,8 @@ from sphinx.application import Sphinx
 from mhalib import style
 
 FACE = "-apple-system, BlinkMacSystemFont, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"  # the theme's own
+THEMED = "themed"
+"""The class of a page's own figure that `mhalib.style` wrote."""
 GROUND = "#121212"
 """The theme's ground in the dark."""
 COLOUR = re.compile(r"#[0-9a-f]{6}\b")
@@ -71,16 +75,21 @@ def in_the_dark(colour: str) -> str:
 def pair_figures(app: Sphinx, doctree: nodes.document) -> None:
     """Give each figure of a notebook its two files, before Sphinx collects what it copies."""
     for image in list(doctree.findall(nodes.image)):
-        if not image["uri"].endswith(".svg") or not any("cell_output" in up.get("classes", ()) for up in above(image)):
+        around = {name for up in above(image) for name in up.get("classes", ())}
+        if not image["uri"].endswith(".svg") or not around & {"cell_output", THEMED}:
             continue
-        stored = Path(app.srcdir) / image["uri"].lstrip("/")
+        if "cell_output" in around:
+            stored = Path(app.srcdir) / image["uri"].lstrip("/")
+            folder = stored.parent
+        else:
+            stored, folder = Path(app.env.relfn2path(image["uri"])[1]), Path(app.doctreedir)
         svg = stored.read_text(encoding="utf-8")
         pair = []
         for name, made in (("light", lit(svg)), ("dark", darkened(svg))):
-            file = stored.with_name(f"{stored.stem}-{name}.svg")
+            file = folder / f"{stored.stem}-{name}.svg"
             file.write_text(made, encoding="utf-8")
             one = image.deepcopy()
-            one["uri"] = image["uri"].removesuffix(".svg") + f"-{name}.svg"
+            one["uri"] = "/" + os.path.relpath(file, app.srcdir).replace(os.sep, "/")
             one["classes"] = [*image["classes"], f"only-{name}"]
             pair.append(one)
         image.parent.replace(image, pair)
