@@ -224,7 +224,7 @@ export function HeadExplorer({ model, el }) {
   const lines = svg("svg", { class: css("lines"), role: "img" });
   const lineNote = make("p", { class: css("note") });
   const under = make("canvas", { class: css("under"), role: "img" });
-  const underNote = make("p", { class: css("note"), text: `${mixed ? `Blue: a weight above 0 on the patch, orange: below 0, full from ±${written(limit / 2)} on` : "Orange: the weight on each patch, full from 0.5 on"}. Frame: the patch that is named above.` });
+  const underNote = make("p", { class: css("note"), text: `${mixed ? `Purple: a weight above 0 on the patch, orange: below 0, full from ±${written(limit / 2)} on` : "Orange: the weight on each patch, full from 0.5 on"}. Frame: the patch that is named above.` });
   const title = make("p", { class: css("title") });
   const body = region("numbers of the large head");
   const details = make("details", { ontoggle: () => drawTable() }, make("summary", { text: "numbers as a table" }), body);
@@ -380,7 +380,7 @@ export function HeadExplorer({ model, el }) {
     const side = patch * size;
     const corner = (/** @type {number} */ k) => /** @type {const} */ ([((k - first) % across) * side, Math.floor((k - first) / across) * side]);
     for (const [k, code] of ranked(large, q)) {
-      pen.fillStyle = `rgb(${mixed && code > 0 ? "0 114 178" : "217 95 2"} / ${Math.min(2 * share(code), 1) * 0.85})`;
+      pen.fillStyle = `rgb(${mixed && code > 0 ? "124 88 164" : "217 95 2"} / ${Math.min(2 * share(code), 1) * 0.85})`;
       pen.fillRect(...corner(k), side, side);
     }
     const spoken = key === null ? ranked(large, q)[0]?.[0] : key;
@@ -421,7 +421,7 @@ export function HeadExplorer({ model, el }) {
     lines.setAttribute("height", String(height));
     lines.setAttribute("aria-label", `${paths.length} lines from queries to keys`);
     lines.replaceChildren(...paths, ...words);
-    lineNote.textContent = `Queries left, keys right; lines drawn: ${paths.length}${outside ? `, leaving this window: ${outside}` : ""}.${mixed ? " Blue: above 0. Orange, dotted: below 0." : ""}`;
+    lineNote.textContent = `Queries left, keys right; lines drawn: ${paths.length}${outside ? `, leaving this window: ${outside}` : ""}.${mixed ? " Purple: above 0. Orange, dotted: below 0." : ""}`;
   }
 
   function download() {
@@ -444,7 +444,7 @@ export function HeadExplorer({ model, el }) {
       ...range(0, K).map((k) => svg("text", { transform: `translate(${left + (k + 0.7) * side} ${top - 6}) rotate(-90)`, text: legible(keyName(k)) })),
     ];
     const [width, height] = [left + K * side + 10, top + Q * side + (mixed ? 30 : 10)];
-    if (mixed) names.push(svg("text", { x: 6, y: height - 8, text: `blue: above 0, orange: below 0; full at ±${written(limit)}` }));
+    if (mixed) names.push(svg("text", { x: 6, y: height - 8, text: `purple: above 0, orange: below 0; full at ±${written(limit)}` }));
     const whole = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "font-family": "sans-serif", "font-size": 12 });
     whole.append(svg("title", { text: `Attention weights, ${place()}` }), hatch, ...range(0, Q).flatMap((q) => range(0, K).flatMap((k) => picked(q, k))), ...names);
     saveSvg(whole, place());
@@ -504,7 +504,7 @@ export function HeadExplorer({ model, el }) {
   }
   const said = voice();
   const mixedSaid =
-    `Mixed weights, from ${written(low)} to ${written(high)}: blue above 0, orange below 0, in the large picture with a minus. ` +
+    `Mixed weights, from ${written(low)} to ${written(high)}: purple above 0, orange below 0, in the large picture with a minus. ` +
     `Their rows need not sum to 1: sums run from ${written(least)} to ${written(most)}.`;
   const save = make("button", { type: "button", class: css("save"), text: "download this head as SVG", onclick: download });
   const stops = [

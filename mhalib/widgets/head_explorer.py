@@ -19,8 +19,6 @@ from ._head_facts import all_sharing, checked_gates, checked_groups, gate_of, sh
 from ._instrument import Instrument
 from ._token_lists import token_lists
 
-DIVERGING = ["#7a3100", "#d55e00", "#f4ae6d", "#ffffff", "#7fc0e8", "#0072b2", "#00304f"]
-"""The colours of mixed weights, from below 0 by white to above; told apart by every kind of colour vision."""
 MAX_CELLS = 4_000_000
 WIDE_TABLE = 32
 
@@ -37,7 +35,7 @@ class HeadExplorer(Instrument):
     number between 0 and 1 keeps a sign of its own: NaN, inf, -inf, "< 0", "> 1".
 
     Weights of heads that are mixed, subtracted or composed may be negative or above 1, and their rows need not sum to
-    1. They are drawn on a scale that goes from orange, below 0, by white to blue, above 0, as far on either side.
+    1. They are drawn on a scale that goes from orange, below 0, by white to purple, above 0, as far on either side.
 
     With `pictures`, patches are keys, and the picture is drawn under the weights of the chosen query, in the place of
     lines.
@@ -152,7 +150,7 @@ class HeadExplorer(Instrument):
             seen="" if self._seen.all() else as_base64(np.packbits(self._seen, bitorder="little")),
             query_tokens=query_tokens,
             key_tokens=key_tokens,
-            ramp=DIVERGING if self._signs is MIXED else style.stops("ink"),
+            ramp=style.stops("signed") if self._signs is MIXED else style.stops("ink"),
             ramps=[] if self._signs is MIXED else style.head_stops(),
             note=said,
             pictures=images,

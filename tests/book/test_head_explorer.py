@@ -561,7 +561,7 @@ def test_mixed_weights_have_a_scale_with_two_sides_and_say_what_is_true_of_rows(
     assert re.sub(r"\s+", " ", legend.inner_text()).strip() == "−1.2 0 1.2"
     expect(
         page.get_by_text(
-            "Mixed weights, from −1.200 to 1.200: blue above 0, orange below 0, in the large picture with a minus. "
+            "Mixed weights, from −1.200 to 1.200: purple above 0, orange below 0, in the large picture with a minus. "
             "Their rows need not sum to 1: sums run from −0.300 to 0.600."
         )
     ).to_be_visible()
@@ -569,9 +569,9 @@ def test_mixed_weights_have_a_scale_with_two_sides_and_say_what_is_true_of_rows(
     ends = """(bars) => bars.map((one) => [0, one.width - 1].map((x) =>
         [...one.getContext("2d").getImageData(x, 0, 1, 1).data].slice(0, 3)))"""
     below, above = legend.locator("canvas").evaluate_all(ends)
-    assert below == [[0x7A, 0x31, 0], [255, 255, 255]]
-    assert above == [[255, 255, 255], [0, 0x30, 0x4F]]
-    stops = {-1.2: 0x7A3100, -0.6: None, 0.0: 0xFFFFFF, 1.2: 0x00304F}
+    assert below == [[0x61, 0x37, 0x07], [255, 255, 255]]
+    assert above == [[255, 255, 255], [0x4D, 0x36, 0x65]]
+    stops = {-1.2: 0x613707, -0.6: None, 0.0: 0xFFFFFF, 1.2: 0x4D3665}
     drawn = picture(page, 0)
     side = drawn.shape[0] // 2
     for query in range(2):
@@ -593,7 +593,7 @@ def test_mixed_weights_have_a_scale_with_two_sides_and_say_what_is_true_of_rows(
     assert minus == {(0, 0, 0), (255, 255, 255)}  # black on the lighter, white on the darker
     assert not minus & plain
     middle = large[side // 2, side // 2 + side]  # above 0: no minus
-    assert tuple(int(part) for part in middle) == (0x00, 0x30, 0x4F)
+    assert tuple(int(part) for part in middle) == (0x4D, 0x36, 0x65)
 
 
 def test_ordinary_weights_have_the_scale_they_had(show: Callable) -> None:
@@ -623,7 +623,7 @@ def test_lines_of_mixed_weights_tell_below_0_from_above(show: Callable) -> None:
     assert negative == expected
     dotted = page.locator("svg line.mhalib-head-explorer-negative").first
     assert dotted.evaluate("(one) => getComputedStyle(one).strokeDasharray") != "none"
-    expect(page.get_by_text("Blue: above 0. Orange, dotted: below 0.")).to_be_visible()
+    expect(page.get_by_text("Purple: above 0. Orange, dotted: below 0.")).to_be_visible()
 
 
 def test_svg_of_mixed_weights_says_its_signs_and_its_scale(show: Callable, tmp_path: Path) -> None:
@@ -634,20 +634,20 @@ def test_svg_of_mixed_weights_says_its_signs_and_its_scale(show: Callable, tmp_p
     _, tree = downloaded(page, tmp_path)
     cells = [one for one in tree.findall("{*}rect") if one.find("{*}title") is not None]
     assert [one.find("{*}title").text for one in cells] == ["q → a −0.500", "q → b 2.000", "q → c NaN"]
-    assert cells[1].get("fill") == "rgb(0,48,79)"
+    assert cells[1].get("fill") == "rgb(77,54,101)"
     assert len(tree.findall("{*}rect")) == len(cells) + 1  # the minus
     texts = [one.text for one in tree.findall("{*}text")]
-    assert "blue: above 0, orange: below 0; full at ±2.000" in texts
+    assert "purple: above 0, orange: below 0; full at ±2.000" in texts
     assert "NaN" in texts
     assert voice(page) == "head 0: q → b 2.000"
 
 
-def test_patches_below_0_are_orange_and_above_0_blue(show: Callable) -> None:
+def test_patches_below_0_are_orange_and_above_0_purple(show: Callable) -> None:
     weights = torch.zeros(1, 1, 6)
     weights[0, 0, 0], weights[0, 0, 5] = -1.0, 2.0
     page = show(HeadExplorer(weights, ["a"], pictures=torch.zeros(4, 6), patch_size=2)).page
     below = [0.15 * 255 + 0.85 * ink for ink in (217, 95, 2)]
-    above = [0.15 * 255 + 0.85 * ink for ink in (0, 114, 178)]
+    above = [0.15 * 255 + 0.85 * ink for ink in (124, 88, 164)]
     assert np.abs(patch_colours(page) - [below, *[[255] * 3] * 4, above]).max() <= 2
     expect(page.get_by_text("orange: below 0, full from ±1.000 on")).to_be_visible()
 
