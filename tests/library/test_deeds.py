@@ -10,7 +10,8 @@ import torch
 
 import mhalib
 from mhalib import Head, frozen, gated, heads_of, patched, rows, saved, switched_off, without_positions
-from mhalib.data import ENGLISH, FRENCH
+from mhalib.attention import KINDS
+from mhalib.data import BEGIN, END, ENGLISH, FRENCH
 from mhalib.decoding import greedy, sample
 from mhalib.measures import head_outputs, layers_of, prune_heads
 from mhalib.models import GPT, Transformer
@@ -53,7 +54,7 @@ def read(model, lengths=(4, 6), seed=0, **more):
     return model(source, target, torch.tensor([lengths[0], lengths[0] - 1]), **more)
 
 
-def weights_of(model, x, q, k, kind, lens):
+def weights_of(x, q, k, kind, lens):
     """Weights (B, h, Q, K) of a layer, and which are allowed (B, 1, Q, K), from what W_q and W_k give."""
     h, d = 4, 6
     shared = k.shape[-1] // d
@@ -98,7 +99,7 @@ def by_hand(model, lengths, weigh=None, give=None):
                     handles.callback(hook.remove)
 
                 def replace(_, given, kind=kind, number=number, layer=layer, kept=kept):
-                    own, allowed = weights_of(model, layer, kept["W_q"], kept["W_k"], kind, lens)
+                    own, allowed = weights_of(layer, kept["W_q"], kept["W_k"], kind, lens)
                     shared = kept["W_v"].shape[-1] // 6
                     changed, found = [], []
                     for i in range(4):
@@ -118,6 +119,12 @@ def by_hand(model, lengths, weigh=None, give=None):
     return logits, weights, outputs
 
 
+def patterns(model, lengths):
+    """The weights of another input."""
+    with torch.no_grad():
+        return read(model, lengths, seed=3, need_weights=True)[1]
+
+
 def frozen_by_loops(given, renormalise):
     """What `frozen` makes of a head's weights, cell by cell."""
 
@@ -127,7 +134,7 @@ def frozen_by_loops(given, renormalise):
             row = [0.0] * own.shape[2]
             for k in range(own.shape[2]):
                 if q < other.shape[1] and k < other.shape[2] and allowed[b, q, k]:
-                    row[k] = float(other[b, q, k])
+                    row[k] = other[b, q, k].item()
             if any(row):
                 changed[b, q] = torch.tensor(row) / (sum(row) if renormalise else 1)
         return changed
@@ -141,9 +148,7 @@ def rows_by_loops(given):
         for query, row in given.get(head, {}).items():
             for b in range(len(own)):
                 if query < own.shape[1]:
-                    new = [
-                        float(row[k]) if k < len(row) and allowed[b, query, k] else 0.0 for k in range(own.shape[2])
-                    ]
+                    new = [float(row[k]) if k < len(row) and allowed[b, query, k] else 0.0 for k in range(own.shape[2])]
                     changed[b, query] = torch.tensor(new) / sum(new)
         return changed
 
@@ -200,25 +205,14 @@ def test_the_hand_does_what_the_model_does(case):
 @pytest.mark.parametrize("other", LENGTHS)
 def test_frozen_patterns_are_those_of_the_loops(case, other, need_weights):
     model = make(case)
-    _, given = read(model, LENGTHS[other], seed=3, need_weights=True)
-    given = {kind: [one.detach() for one in layers] for kind, layers in given.items()}
+    given = patterns(model, LENGTHS[other])
     weigh = frozen_by_loops(given, "talking" not in case)
-    with frozen(model, given):
-        assert_same(model, (4, 6), need_weights, by_hand_outside(model, weigh))
     some = heads_of(model)[1::3]
+    expected, of_some = by_hand(model, (4, 6), weigh), by_hand(model, (4, 6), only(some, weigh))
+    with frozen(model, given):
+        assert_same(model, (4, 6), need_weights, expected)
     with frozen(model, given, some):
-        assert_same(model, (4, 6), need_weights, by_hand_outside(model, only(some, weigh)))
-
-
-def by_hand_outside(model, *changes):
-    """By hand on a copy, which knows nothing of deeds."""
-    model = copy.deepcopy(model)
-    for layer in itertools.chain(*layers_of(model).values()):
-        for functions in (layer._weight_functions, layer._head_functions):
-            functions.clear()
-    for part in model.modules():
-        part._forward_pre_hooks.clear()
-    return by_hand(model, (4, 6), *changes)
+        assert_same(model, (4, 6), need_weights, of_some)
 
 
 @BOTH
@@ -226,8 +220,9 @@ def by_hand_outside(model, *changes):
 def test_rows_are_those_of_the_loops(case, need_weights):
     model = make(case)
     given = some_rows(model)
+    expected = by_hand(model, (4, 6), rows_by_loops(given))
     with rows(model, given):
-        assert_same(model, (4, 6), need_weights, by_hand_outside(model, rows_by_loops(given)))
+        assert_same(model, (4, 6), need_weights, expected)
 
 
 @BOTH
@@ -237,11 +232,12 @@ def test_patched_outputs_are_those_of_the_loops(case, other, need_weights):
     model = make(case)
     with head_outputs(model) as given:
         read(model, LENGTHS[other], seed=3)
-    some = heads_of(model)[::3]
-    with patched(model, given, some):
-        assert_same(model, (4, 6), need_weights, by_hand_outside(model, None, only(some, patched_by_loops(given))))
+    some, give = heads_of(model)[::3], patched_by_loops(given)
+    expected, of_some = by_hand(model, (4, 6), None, give), by_hand(model, (4, 6), None, only(some, give))
     with patched(model, given):
-        assert_same(model, (4, 6), need_weights, by_hand_outside(model, None, patched_by_loops(given)))
+        assert_same(model, (4, 6), need_weights, expected)
+    with patched(model, given, some):
+        assert_same(model, (4, 6), need_weights, of_some)
 
 
 @BOTH
@@ -263,9 +259,10 @@ def test_without_positions_a_model_is_one_that_never_had_any(case, need_weights)
 def test_deeds_act_in_one_order_however_they_are_nested():
     """On one head of each kind all at once: rows before frozen before its own; patch, then mean, then gate."""
     model = make("Transformer")
-    _, weights = read(model, (5, 5), seed=3, need_weights=True)
+    weights = patterns(model, (5, 5))
     with head_outputs(model) as outputs:
         read(model, (5, 5), seed=3)
+    outputs = {kind: [one[:, :, :3] for one in layers] for kind, layers in outputs.items()}
     given = some_rows(model)
     heads, off = list(given), list(given)[::2]
     means = {kind: [torch.randn(4, 6) for _ in layers] for kind, layers in layers_of(model).items()}
@@ -273,7 +270,7 @@ def test_deeds_act_in_one_order_however_they_are_nested():
     deeds = [
         lambda: rows(model, given),
         lambda: frozen(model, weights, heads),
-        lambda: patched(model, {kind: [one[:, :, :3] for one in layers] for kind, layers in outputs.items()}, heads),
+        lambda: patched(model, outputs, heads),
         lambda: switched_off(model, off, means),
         lambda: gated(model, gates),
     ]
@@ -284,7 +281,7 @@ def test_deeds_act_in_one_order_however_they_are_nested():
 
     def give(head, found):
         if head in heads:
-            found = patched_by_loops({kind: [one[:, :, :3] for one in of] for kind, of in outputs.items()})(head, found)
+            found = patched_by_loops(outputs)(head, found)
         if head in off:
             found = means[head.kind][head.layer][head.head].expand(found.shape)
         return found * gates[head.kind][head.layer][head.head]
@@ -308,6 +305,11 @@ def test_of_two_deeds_of_one_kind_the_inner_one_counts():
     assert weights["decoder self"][0][0, 2, 2].tolist() == [0, 0, 1, 0, 0, 0]
 
 
+def read_and_fail(model):
+    read(model)
+    raise ZeroDivisionError
+
+
 @EACH_CASE
 def test_all_is_undone_also_after_an_exception(case):
     model = make(case)
@@ -324,8 +326,7 @@ def test_all_is_undone_also_after_an_exception(case):
     ]
     for deed in deeds:
         with pytest.raises(ZeroDivisionError), deed():
-            read(model)
-            raise ZeroDivisionError
+            read_and_fail(model)
         after, again = read(model, need_weights=True)
         assert torch.equal(after, plain)
         assert all(torch.equal(*both) for kind in weights for both in zip(again[kind], weights[kind], strict=True))
@@ -415,7 +416,6 @@ def test_pruned_models_keep_the_numbers_of_heads():
     prune_heads(model, gone)
     _, weights = read(model, seed=3, need_weights=True)
     head, given = Head("cross", 1, 2), {2: torch.tensor([0.0, 1, 1, 0])}
-    _, others = read(whole, seed=3, need_weights=True)
     with switched_off(whole, gone):
         _, others = read(whole, seed=3, need_weights=True)
         with rows(whole, {head: given}), frozen(whole, others, [Head("encoder self", 0, 3)]):
@@ -424,29 +424,49 @@ def test_pruned_models_keep_the_numbers_of_heads():
         torch.testing.assert_close(read(model)[0], expected, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_in_every_kind_of_attention_a_heads_own_pattern_changes_nothing(kind):
+    torch.manual_seed(1)
+    model = GPT(11, 24, 4, 2, 20, attention={"name": kind, **({"window": 3} if kind == "sparse" else {})}).eval()
+    plain, weights = read(model, need_weights=True)
+    with head_outputs(model) as outputs:
+        read(model)
+    first = {"decoder self": [torch.ones(1, 4, 6, 6).tril()] * 2}
+    for need_weights in (True, False):
+        for deed in (frozen(model, weights), patched(model, outputs)):
+            with deed:
+                torch.testing.assert_close(read(model, need_weights=need_weights)[0], plain, rtol=0, atol=1e-9)
+        with frozen(model, first):
+            assert not torch.allclose(read(model, need_weights=need_weights)[0], plain, atol=1e-6)
+
+
 def test_gradients_reach_what_is_given():
     model = make("GPT")
     _, weights = read(model, seed=3, need_weights=True)
     given = weights["decoder self"][0].detach().requires_grad_()
     with frozen(model, {"decoder self": [given, given]}):
         read(model)[0].sum().backward()
-    assert given.grad.any() and model.tokens.embedding.weight.grad.any()
+    assert given.grad.any()
+    assert model.tokens.embedding.weight.grad.any()
 
 
 def test_what_is_given_is_brought_to_the_type_of_the_model():
     model = make("Transformer").float()
     for deed in deeds_on(make("Transformer")).values():
-        del deed
-    _, weights = read(make("Transformer"), seed=3, need_weights=True)
-    with frozen(model, {kind: [one.double() for one in layers] for kind, layers in weights.items()}):
-        assert read(model)[0].dtype is torch.float32
+        with deed():
+            assert read(model)[0].dtype is torch.float32
 
 
-HEAD = Head("decoder self", 0, 1)
+HEAD, CROSS = Head("decoder self", 0, 1), Head("cross", 0, 1)
+ITS = "weights[Head(kind='decoder self', layer=0, head=1)]"
 ONE = torch.ones(1, 4, 3, 3)
 REFUSED = [
     (lambda m: frozen(m, 3), TypeError, "weights must be a Mapping, got int: 3"),
-    (lambda m: frozen(m, {"self": []}), ValueError, "weights names the kind 'self', but the model has ['decoder self']"),
+    (
+        lambda m: frozen(m, {"self": []}),
+        ValueError,
+        "weights names the kind 'self', but the model has ['decoder self']",
+    ),
     (lambda m: frozen(m, {"decoder self": 2}), TypeError, "weights['decoder self'] must be a list, got int: 2"),
     (lambda m: frozen(m, {"decoder self": [ONE]}), ValueError, "weights['decoder self'] has 1 entries for 2 layers"),
     (lambda m: frozen(m, {"decoder self": [ONE, 3]}), TypeError, "weights['decoder self'][1] must be a torch.Tensor"),
@@ -455,9 +475,13 @@ REFUSED = [
         ValueError,
         "weights['decoder self'][0] has shape (1, 3, 3, 3), but needs (B, 4, Q, K)",
     ),
-    (lambda m: frozen(m, {"decoder self": [ONE / 0, ONE]}), ValueError, "weights['decoder self'][0] holds numbers that"),
+    (
+        lambda m: frozen(m, {"decoder self": [ONE / 0, ONE]}),
+        ValueError,
+        "weights['decoder self'][0] holds numbers that",
+    ),
     (lambda m: frozen(m, {}, [HEAD]), ValueError, "heads names the kind 'decoder self', but weights has []"),
-    (lambda m: frozen(m, {}, [Head("cross", 0, 1)]), ValueError, "heads holds ('cross', 0, 1), which the model does not"),
+    (lambda m: frozen(m, {}, [CROSS]), ValueError, "heads holds ('cross', 0, 1), which the model"),
     (lambda m: frozen(m, {}, HEAD), TypeError, "heads must be a list of heads, got one head"),
     (lambda m: frozen(torch.nn.Linear(2, 2), {}), TypeError, "model must be one of mhalib.models, got Linear"),
     (
@@ -467,9 +491,9 @@ REFUSED = [
     ),
     (lambda m: patched(m, [ONE]), TypeError, "outputs must be a Mapping, got list"),
     (lambda m: rows(m, [HEAD]), TypeError, "weights must be a Mapping, got list"),
-    (lambda m: rows(m, {Head("cross", 0, 1): {}}), ValueError, "heads holds ('cross', 0, 1), which the model does not"),
-    (lambda m: rows(m, {HEAD: ONE}), TypeError, "weights[Head(kind='decoder self', layer=0, head=1)] must be a Mapping"),
-    (lambda m: rows(m, {HEAD: {"0": ONE}}), TypeError, "a query of weights[Head(kind='decoder self', layer=0, head=1)]"),
+    (lambda m: rows(m, {CROSS: {}}), ValueError, "heads holds ('cross', 0, 1), which the model"),
+    (lambda m: rows(m, {HEAD: ONE}), TypeError, f"{ITS} must be a Mapping"),
+    (lambda m: rows(m, {HEAD: {"0": ONE}}), TypeError, f"a query of {ITS} must be an integer"),
     (lambda m: rows(m, {HEAD: {-1: ONE}}), ValueError, "head=1)]=-1 must be at least 0"),
     (lambda m: rows(m, {HEAD: {0: ONE}}), ValueError, "head=1)][0] must have 1 axes, got shape (1, 4, 3, 3)"),
     (lambda m: rows(m, {HEAD: {0: torch.zeros(2)}}), ValueError, "head=1)][0]=[0.0, 0.0] must be finite, at least 0"),
@@ -490,7 +514,7 @@ REFUSED = [
     (
         lambda m: without_positions(GPT(11, 24, 4, positions="none")),
         ValueError,
-        "model=GPT(...) has no positions, neither added vectors nor rotary ones",
+        "model=GPT has no positions: neither vectors that are added nor rotary ones",
     ),
 ]
 
@@ -514,7 +538,7 @@ def translator():
 
 def french(model, sentence, use_cache=True):
     source = torch.tensor([[ENGLISH.ids[word] for word in sentence.split()]])
-    begin, end = FRENCH.ids["<bos>"], FRENCH.ids["<eos>"]
+    begin, end = FRENCH.ids[BEGIN], FRENCH.ids[END]
     written = greedy(model, source, begin=begin, end=end, max_tokens=16, use_cache=use_cache)
     return " ".join(FRENCH.words[i] for i in written[0] if i != end)
 
@@ -536,7 +560,7 @@ def test_one_moved_weight_changes_the_gender(translator):
 def test_with_all_24_patterns_of_another_sentence_the_words_are_its_own(translator):
     first, second = "the white cow sees the black dog", "your white boat finds this black star"
     source, other = (torch.tensor([[ENGLISH.ids[word] for word in one.split()]]) for one in (first, second))
-    target = torch.tensor([[FRENCH.ids[word] for word in ["<bos>", *french(translator, first).split()]]])
+    target = torch.tensor([[FRENCH.ids[word] for word in [BEGIN, *french(translator, first).split()]]])
     with torch.no_grad():
         _, weights = translator(source, target, need_weights=True)
         with frozen(translator, weights):
