@@ -26,6 +26,8 @@ from .outputs import query_starts
 
 FROZEN, ROWS = -2, -1
 """Stages of `MultiHeadAttention.on_weights`."""
+SMALLEST_SUM = 1e-9
+"""A row of weights that sums to this or less is not divided by its sum."""
 
 
 class _Place(NamedTuple):
@@ -43,12 +45,12 @@ def frozen(
 ) -> AbstractContextManager[None]:
     """`with frozen(model, weights):` heads keep the pattern of another input, and only their values are new.
 
-    Where the other input has a query and keys, the head takes its row of weights: keys that it may not see are left
-    out, and the rest is divided by its sum. A query that the other input does not have, or whose row has no weight on a
-    key that may be seen, keeps the weights that the head computes.
+    Where the other input has a query, the head takes its row of weights: keys that it may not see are left out, and the
+    rest is divided by its sum. Keys that the other input does not have get 0. A query that it does not have, or whose
+    row has no weight on a key that may be seen, keeps the weights that the head computes.
 
-    Of a kind that mixes weights, such as talking heads, the weights are those after mixing, as the model returns them;
-    a frozen head takes them as they are, 0 where it may not see, since its rows need not sum to 1 (`rows_sum_to_one`).
+    Of a kind that mixes weights, such as talking heads, the weights are those after mixing, as the model returns them.
+    Their rows need not sum to 1 (`rows_sum_to_one`), so they are not divided: only what may not be seen becomes 0.
 
     Args:
         model: one of `mhalib.models`.
@@ -197,10 +199,10 @@ def _weights_from(model: nn.Module, places: list[_Place]) -> Iterator[None]:
                 found = found if mask is None else found.masked_fill(~mask, 0.0)
                 if place.layer.rows_sum_to_one:
                     total = found.sum(-1, keepdim=True)
-                    usable = total > 0
+                    usable = total > SMALLEST_SUM
                     found = found / torch.where(usable, total, 1.0)
                 else:
-                    usable = found.any(-1, keepdim=True)
+                    usable = _reached(place, start, weights)
                 return torch.where(usable & place.heads.to(weights.device)[:, None, None], found, weights)
 
             return apply
@@ -218,11 +220,11 @@ def _outputs_from(model: nn.Module, places: list[_Place]) -> Iterator[None]:
 
         def patch(place: _Place) -> Callable[[Tensor], Tensor]:
             def apply(outputs: Tensor) -> Tensor:
-                start, num_queries = starts[place.layer], outputs.shape[2]
+                start = starts[place.layer]
                 _require_examples(place, outputs)
-                found = _cut(place.given.to(outputs), 2, start, num_queries)
-                reached = torch.arange(start, start + num_queries, device=outputs.device) < place.given.shape[2]
-                return torch.where(place.heads.to(outputs.device)[:, None, None] & reached[:, None], found, outputs)
+                found = _cut(place.given.to(outputs), 2, start, outputs.shape[2])
+                usable = _reached(place, start, outputs)
+                return torch.where(usable & place.heads.to(outputs.device)[:, None, None], found, outputs)
 
             return apply
 
@@ -250,7 +252,7 @@ def _setting(
                 own = _cut(row[None].to(weights), 1, first_key, weights.shape[3])
                 seen = own if mask is None else own * mask.expand(weights.shape)[at]  # (B, K), or (1, K)
                 total = seen.sum(-1, keepdim=True)
-                if not (total > 0).all():
+                if not (total > SMALLEST_SUM).all():
                     of_row = f"weights[{head}][{query}]={row.tolist()!r:.80}"
                     raise ValueError(f"{of_row} has no weight on a key that the query may see")
                 changed[at] = seen / total
@@ -271,6 +273,11 @@ def _first_key(kind: str, start: int, weights: Tensor) -> int:
     """The place of the first key that weights (B, h, Q, K) have a column for: a cache of a window drops earlier ones.
     Of a memory no key is dropped."""
     return 0 if kind == "cross" else start + weights.shape[2] - weights.shape[3]
+
+
+def _reached(place: _Place, start: int, x: Tensor) -> Tensor:
+    """Which queries of x (B, h, Q, ·) what is given has: boolean (Q, 1)."""
+    return (torch.arange(start, start + x.shape[2], device=x.device) < place.given.shape[2])[:, None]
 
 
 def _require_examples(place: _Place, x: Tensor) -> None:
