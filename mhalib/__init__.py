@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         transpose_qkv,
     )
     from .devices import best_device
-    from .measures import Head, gated, heads_of, switched_off
+    from .measures import Head, frozen, gated, heads_of, patched, rows, switched_off, without_positions
     from .overlays import attention_on_picture
     from .plots import head_heatmap, head_heatmaps, head_wall, number_grid, score_grid
     from .shapes import check_shape, ledger
@@ -62,7 +62,8 @@ _HOMES = {  # where a name comes from; those that are not here are modules
     **dict.fromkeys(("Band", "KeyValueCache", "MultiHeadAttention", "attend", "causal_mask"), "attention"),
     **dict.fromkeys(("masked_softmax", "merge_heads", "padding_mask", "split_heads"), "attention"),
     **dict.fromkeys(("transpose_output", "transpose_qkv"), "attention"),
-    **dict.fromkeys(("Head", "gated", "heads_of", "switched_off"), "measures"),
+    **dict.fromkeys(("Head", "frozen", "gated", "heads_of", "patched", "rows"), "measures"),
+    **dict.fromkeys(("switched_off", "without_positions"), "measures"),
     **dict.fromkeys(("head_heatmap", "head_heatmaps", "head_wall", "number_grid", "score_grid"), "plots"),
     **dict.fromkeys(("check_shape", "ledger"), "shapes"),
     "attention_on_picture": "overlays",
@@ -86,6 +87,7 @@ __all__ = [
     "data",
     "decoding",
     "evaluation",
+    "frozen",
     "gated",
     "head_heatmap",
     "head_heatmaps",
@@ -100,12 +102,14 @@ __all__ = [
     "number_table",
     "padding_mask",
     "parallel",
+    "patched",
     "plots",
     "pretrained",
     "processes",
     "reference",
     "results",
     "roofline",
+    "rows",
     "saved",
     "score_grid",
     "shapes",
@@ -118,6 +122,7 @@ __all__ = [
     "transpose_qkv",
     "variants",
     "widgets",
+    "without_positions",
 ]
 
 sys.meta_path.append(_renamed.Finder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from .._validate import as_list, require_count, require_function
 
 HeadFunction = Callable[[Tensor], "Tensor | None"]
 ScoreFunction = Callable[[Tensor, "Tensor | None"], None]
+WeightFunction = Callable[[Tensor, "Tensor | None"], "Tensor | None"]
 
 
 class HeadSlices(NamedTuple):
@@ -57,7 +58,8 @@ class HeadsOfLayer(nn.Module):
         self.num_heads, self.num_kv_heads, self.num_heads_made = num_heads, num_kv_heads, num_heads
         self.head_numbers = tuple(range(num_heads))
         self.kv_head_of = tuple(i * num_kv_heads // num_heads for i in range(num_heads))
-        self._head_functions: OrderedDict[int, HeadFunction] = OrderedDict()
+        self._head_functions: OrderedDict[int, tuple[int, HeadFunction]] = OrderedDict()
+        self._weight_functions: OrderedDict[int, tuple[int, WeightFunction]] = OrderedDict()
         self._score_functions: OrderedDict[int, ScoreFunction] = OrderedDict()
 
     def head_slices(self, head: int) -> HeadSlices:
@@ -130,18 +132,29 @@ class HeadsOfLayer(nn.Module):
         self.kv_head_of = tuple(shared.index(self.kv_head_of[head]) for head in heads)
         self.num_heads, self.num_kv_heads = len(heads), len(shared)
 
-    def on_heads(self, function: HeadFunction) -> RemovableHandle:
+    def on_heads(self, function: HeadFunction, *, stage: int = 0) -> RemovableHandle:
         """Let `function` see what the heads found, (B, h, Q, value_dim), at each pass, before W_o mixes it.
 
-        What it returns, if not `None`, goes on instead: so heads are watched, gated and switched off.
+        What it returns, if not `None`, goes on instead: so heads are watched, patched, gated and switched off.
+        Functions of a lower `stage` come first; those of one stage, in the order in which they were added.
 
         Returns:
             a handle; its `remove()` ends it, and it may stand in a `with`.
         """
-        require_function("function", function)
-        handle = RemovableHandle(self._head_functions)
-        self._head_functions[handle.id] = function
-        return handle
+        return _added(self._head_functions, function, stage)
+
+    def on_weights(self, function: WeightFunction, *, stage: int = 0) -> RemovableHandle:
+        """Let `function` see the weights (B, h, Q, K) that multiply the values, at each pass, and beside them the mask,
+        boolean and broadcastable to them, or `None`: `function(weights, mask)`.
+
+        What it returns, if not `None`, goes on instead, and is what the layer returns as its weights. It must keep
+        hidden keys at 0, and not write over what it is given. While there is such a function, the layer computes
+        weights with `need_weights=False`, too. `stage` as in `on_heads`.
+
+        Returns:
+            a handle; its `remove()` ends it, and it may stand in a `with`.
+        """
+        return _added(self._weight_functions, function, stage)
 
     def on_scores(self, function: ScoreFunction) -> RemovableHandle:
         """Let `function` see the scores (B, h, Q, K) as they enter the softmax, at each pass, and beside them the mask,
@@ -177,6 +190,24 @@ class HeadsOfLayer(nn.Module):
             return True
         group = self.num_heads // self.num_kv_heads
         return self.kv_head_of == tuple(i // group for i in range(self.num_heads))
+
+
+def _added(functions: OrderedDict[int, tuple[int, Any]], function: object, stage: int) -> RemovableHandle:
+    """Put a function behind those of its stage and of earlier ones."""
+    require_function("function", function)
+    handle = RemovableHandle(functions)
+    functions[handle.id] = stage, function
+    for number in sorted(functions, key=lambda number: functions[number][0]):
+        functions.move_to_end(number)
+    return handle
+
+
+def changed_by(functions: OrderedDict[int, tuple[int, Any]], x: Tensor, *more: Any) -> Tensor:
+    """What becomes of x as each function, which is given `more`, too, returns something else or `None`."""
+    for _, function in functions.values():
+        changed = function(x, *more)
+        x = x if changed is None else changed
+    return x
 
 
 def reduced(projection: nn.Linear, kept: list[slice], axis: int) -> nn.Linear:

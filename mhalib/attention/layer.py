@@ -21,7 +21,7 @@ from ._arguments import (
 )
 from ._other_names import names_of_arguments, names_of_this_book, refuse_other_names
 from .cache import Cache, KeyValueCache
-from .heads import HeadsOfLayer
+from .heads import HeadsOfLayer, changed_by
 from .masks import Mask
 from .positions import ROTARY, Scaling, rotary_positions
 
@@ -184,7 +184,7 @@ class MultiHeadAttention(HeadsOfLayer):
         """
         check_inputs(self, queries, keys, values, need_weights, cache)
         replaced = self._replaced | (self.__dict__.keys() & _STEPS)  # by the class, or on this layer alone
-        needs_weights = need_weights or not replaced.isdisjoint(_BETWEEN_STEPS)
+        needs_weights = need_weights or not replaced.isdisjoint(_BETWEEN_STEPS) or bool(self._weight_functions)
         num_kvpairs = keys.shape[1] + (0 if cache is None else len(cache))
         mask = self._join_masks(queries, num_kvpairs, valid_lens, mask)
 
@@ -204,14 +204,15 @@ class MultiHeadAttention(HeadsOfLayer):
                 weights = self.softmax(self._scores(q, k, allowed.matrix, queries, noted), allowed.matrix)
             if "mix_weights" in replaced:
                 weights = self._mixed("mix_weights", weights, queries, noted, allowed.matrix)
+            if self._weight_functions:
+                weights = changed_by(self._weight_functions, weights, allowed.matrix)
             outputs = self.average(weights, v)
         else:
             outputs, weights = self._fused(q, k, v, allowed), None
         del q, k, v
         outputs = self.gate(outputs, queries)
-        for function in self._head_functions.values():
-            changed = function(outputs)
-            outputs = outputs if changed is None else changed
+        if self._head_functions:
+            outputs = changed_by(self._head_functions, outputs)
         return self.W_o(self.merge(outputs)), weights if need_weights else None
 
     if TYPE_CHECKING:

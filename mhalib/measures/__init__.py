@@ -8,16 +8,18 @@ A mask of the model's, (B, 1, 1, K), knows which keys are real, not which querie
 as if it looked at something.
 """
 
+from .cells import real_cells
+from .deeds import frozen, patched, rows, without_positions
 from .distances import head_map, head_similarity, js_distance
 from .gates import Head, gated, heads_of, layers_of, switched_off
 from .hard_concrete import HardConcreteGate
 from .importance import head_importance
 from .induction import induction_score, induction_targets
 from .means import head_means
+from .outputs import head_outputs
 from .patterns import attention_to, confidence, diagonal_dominance, head_entropy, maximum_at
 from .pruning import prune_heads, removed_heads
 from .roles import HeadRole, head_roles
-from .rows import real_cells
 from .targets import rarest_tokens
 
 __all__ = [
@@ -27,11 +29,13 @@ __all__ = [
     "attention_to",
     "confidence",
     "diagonal_dominance",
+    "frozen",
     "gated",
     "head_entropy",
     "head_importance",
     "head_map",
     "head_means",
+    "head_outputs",
     "head_roles",
     "head_similarity",
     "heads_of",
@@ -40,9 +44,12 @@ __all__ = [
     "js_distance",
     "layers_of",
     "maximum_at",
+    "patched",
     "prune_heads",
     "rarest_tokens",
     "real_cells",
     "removed_heads",
+    "rows",
     "switched_off",
+    "without_positions",
 ]

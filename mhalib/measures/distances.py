@@ -9,7 +9,7 @@ from torch import Tensor, special
 from torch.nn import functional as F
 
 from .._validate import as_list, require_count, require_tensor, require_values
-from .rows import real_weights, result_dtype
+from .cells import real_weights, result_dtype
 
 
 def head_similarity(weights: Tensor | Sequence[Tensor], mask: Tensor | None = None) -> Tensor:

@@ -12,6 +12,10 @@ from torch import Tensor, nn
 from .._validate import as_list, require_tensor
 from ..attention import MultiHeadAttention
 
+PATCHES, MEANS, GATES, WATCHERS = -2, -1, 0, 1
+"""Stages of `MultiHeadAttention.on_heads`: what is done to a head's output first, and what later, however the `with`s
+are nested."""
+
 
 class Head(NamedTuple):
     """Where a head is in a model: `Head("cross", 1, 3)` is head 3 of layer 1's cross-attention."""
@@ -56,6 +60,23 @@ def as_heads(heads: object) -> list[Head]:
         if not isinstance(head, tuple) or len(head) != 3:
             raise TypeError(f"heads must hold heads, (kind, layer, head), got {type(head).__name__}: {head!r:.80}")
     return [Head(*head) for head in listed]
+
+
+def marked(model: nn.Module, heads: Iterable[Head]) -> dict[str, list[Tensor]]:
+    """Which heads of each layer are among `heads`, by kind one boolean tensor (h,) per layer.
+
+    Raises:
+        TypeError, ValueError: as `as_heads`, or the model has no such head.
+    """
+    layers = layers_of(model)
+    marks = {kind: [torch.zeros(layer.num_heads, dtype=torch.bool) for layer in layers[kind]] for kind in layers}
+    known = set(heads_of(model))
+    for head in as_heads(heads):
+        if head not in known:
+            raise ValueError(f"heads holds {tuple(head)}, which the model does not have")
+        kind, layer, number = head
+        marks[kind][layer][layers[kind][layer].head_numbers.index(number)] = True
+    return marks
 
 
 @contextmanager
@@ -107,20 +128,13 @@ def switched_off(
         ValueError: the model has no such head, or `means` does not fit the model.
     """
     layers = layers_of(model)
-    off = {kind: [torch.zeros(layer.num_heads, dtype=torch.bool) for layer in layers[kind]] for kind in layers}
-    known = set(heads_of(model))
-    named = set()
-    for head in as_heads(heads):
-        if head not in known:
-            raise ValueError(f"heads holds {tuple(head)}, which the model does not have")
-        kind, layer, number = head
-        named.add(kind)
-        off[kind][layer][layers[kind][layer].head_numbers.index(number)] = True
+    off = marked(model, heads)
     if means is None:
         return gated(model, {kind: [(~of_layer).float() for of_layer in off[kind]] for kind in layers})
     if not isinstance(means, Mapping):
         raise TypeError(f"means must be a mapping from kinds to means, got {type(means).__name__}: {means!r:.80}")
-    checked = {kind: _means_of_kind(means, kind, layers[kind]) for kind in layers if kind in named}
+    named = [kind for kind, of_kind in off.items() if any(of_layer.any() for of_layer in of_kind)]
+    checked = {kind: _means_of_kind(means, kind, layers[kind]) for kind in named}
     return _replaced(
         [
             (layer, of_layer, mean)
@@ -158,7 +172,7 @@ def _replaced(places: list[tuple[MultiHeadAttention, Tensor, Tensor]]) -> Iterat
     with ExitStack() as handles:
         for layer, off, mean in places:
             if off.any():
-                handles.callback(layer.on_heads(replace(off, mean)).remove)
+                handles.callback(layer.on_heads(replace(off, mean), stage=MEANS).remove)
         yield
 
 
@@ -180,4 +194,4 @@ def _install(name: str, layer: MultiHeadAttention, gate: Tensor) -> torch.utils.
                 )
         return outputs * factors.to(outputs)
 
-    return layer.on_heads(apply_gate)
+    return layer.on_heads(apply_gate, stage=GATES)

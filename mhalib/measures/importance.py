@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -11,8 +10,9 @@ from torch import Tensor, nn
 
 from .._validate import require_choice, require_flag, require_function
 from ..attention import MultiHeadAttention
+from .cells import result_dtype
 from .gates import layers_of
-from .rows import result_dtype
+from .outputs import watched
 
 MODES = ("example", "token")
 
@@ -78,7 +78,7 @@ def head_importance(
     model.eval()
     try:
         for batch in batches:
-            with torch.enable_grad(), _watched([layer for _, _, layer in places]) as outputs:
+            with torch.enable_grad(), watched([layer for *_, layer in places], _keep_with_slope) as outputs:
                 losses = loss(model, batch)
                 num_examples += _count_examples(losses, outputs)
                 flat = [x for seen in outputs for x in seen]
@@ -96,23 +96,10 @@ def head_importance(
     return {kind: nn.functional.normalize(mean, dim=1) for kind, mean in means.items()} if normalise else means
 
 
-@contextmanager
-def _watched(layers: list[MultiHeadAttention]) -> Iterator[list[list[Tensor]]]:
-    """What the heads of each layer found, (B, h, Q, d), for every call inside; a gradient can be asked for it."""
-    outputs: list[list[Tensor]] = [[] for _ in layers]
-
-    def watch(seen: list[Tensor]) -> Callable[[Tensor], Tensor]:
-        def keep(x: Tensor) -> Tensor:
-            x = x if x.requires_grad else x.detach().requires_grad_()
-            seen.append(x)
-            return x
-
-        return keep
-
-    with ExitStack() as handles:
-        for layer, seen in zip(layers, outputs, strict=True):
-            handles.callback(layer.on_heads(watch(seen)).remove)
-        yield outputs
+def _keep_with_slope(calls: list[Tensor], x: Tensor) -> Tensor:
+    """Keep x so that a gradient can be asked for it, and let that go on."""
+    calls.append(x if x.requires_grad else x.detach().requires_grad_())
+    return calls[-1]
 
 
 def _count_examples(losses: Tensor, outputs: list[list[Tensor]]) -> int:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from .._validate import require_function, require_tensor
-from ..attention import MultiHeadAttention
+from .cells import result_dtype
 from .gates import layers_of
-from .rows import result_dtype
+from .outputs import watched
 
 
 @torch.no_grad()
@@ -52,7 +51,7 @@ def head_means(
     model.eval()
     try:
         for batch in batches:
-            with _watched([layer for *_, layer in places]) as outputs:
+            with watched([layer for *_, layer in places]) as outputs:
                 real = _counted(run(model, batch), layers)
             for index, ((kind, *_), calls) in enumerate(zip(places, outputs, strict=True)):
                 for x in calls:
@@ -66,16 +65,6 @@ def head_means(
             raise ValueError(f"batches holds no query that counts for {kind!r}, layer {number}")
         means[kind].append(torch.as_tensor(total).expand(layer.num_heads, layer.value_dim) / max(count, 1))
     return means
-
-
-@contextmanager
-def _watched(layers: list[MultiHeadAttention]) -> Iterator[list[list[Tensor]]]:
-    """What the heads of each layer found, (B, h, Q, d), for every call inside."""
-    outputs: list[list[Tensor]] = [[] for _ in layers]
-    with ExitStack() as handles:
-        for layer, calls in zip(layers, outputs, strict=True):
-            handles.callback(layer.on_heads(calls.append).remove)
-        yield outputs
 
 
 def _queries(outputs: Tensor, kind: str, real: Mapping[str, Tensor]) -> Tensor:

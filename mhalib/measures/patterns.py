@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, special
 
 from .._validate import require_count, require_flag
-from .rows import maxima, mean_over_rows, real_weights, require_sums
+from .cells import maxima, mean_over_rows, real_weights, require_sums
 from .targets import find_targets, offsets, require_square
 
 NO_ROW = "no query of some head has a key to look at"

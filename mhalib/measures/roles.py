@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from .._validate import require_integers, require_kind, require_probability, require_tensor
+from .cells import maxima, real_weights
 from .patterns import confidence, maximum_at
-from .rows import maxima, real_weights
 from .targets import offsets
 
 POSITIONAL, SYNTACTIC, RARE, OTHER = "positional", "syntactic", "rare token", "other"

@@ -196,6 +196,20 @@ def _switch_example(model, heads, means=None):
         model(_ids())
 
 
+def _deed_example(deed):
+    def call(**arguments):
+        with deed(**arguments):
+            arguments["model"](_ids())
+
+    return call
+
+
+def _row_example(row):
+    model = _gpt()
+    with mhalib.rows(model, {("decoder self", 0, 1): {1: row}}):
+        model(_ids())
+
+
 def _read(model, batch):
     model(batch)
     return {"decoder self": torch.ones(batch.shape, dtype=torch.bool)}
@@ -397,6 +411,40 @@ PLACES = {
         lambda real: measures.head_means(_gpt(), [_ids()], lambda model, batch: (model(batch), real)[1]),
         lambda: {"real": {"decoder self": torch.ones(_ids().shape, dtype=torch.bool)}},
     ),
+    "measures.frozen": (
+        _deed_example(measures.frozen),
+        lambda: {
+            "model": _gpt(),
+            "weights": {"decoder self": [torch.rand(1, 3, 5, 5)]},
+            "heads": [("decoder self", 0, 1)],
+        },
+    ),
+    "measures.frozen with hostile weights": (
+        lambda weights: _deed_example(measures.frozen)(model=_gpt(), weights={"decoder self": [weights]}),
+        lambda: {"weights": torch.rand(1, 3, 5, 5)},
+    ),
+    "measures.patched": (
+        _deed_example(measures.patched),
+        lambda: {
+            "model": _gpt(),
+            "outputs": {"decoder self": [torch.rand(1, 3, 5, 4)]},
+            "heads": [("decoder self", 0, 1)],
+        },
+    ),
+    "measures.patched with hostile outputs": (
+        lambda outputs: _deed_example(measures.patched)(model=_gpt(), outputs={"decoder self": [outputs]}),
+        lambda: {"outputs": torch.rand(1, 3, 5, 4)},
+    ),
+    "measures.rows": (
+        _deed_example(measures.rows),
+        lambda: {"model": _gpt(), "weights": {("decoder self", 0, 1): {1: torch.rand(5)}}},
+    ),
+    "measures.rows with a hostile row": (
+        _row_example,
+        lambda: {"row": torch.rand(5)},
+    ),
+    "measures.without_positions": (_deed_example(measures.without_positions), lambda: {"model": _gpt()}),
+    "measures.head_outputs": (_deed_example(measures.head_outputs), lambda: {"model": _gpt()}),
     "measures.heads_of": (measures.heads_of, lambda: {"model": _gpt()}),
     "measures.layers_of": (measures.layers_of, lambda: {"model": _gpt()}),
     "measures.prune_heads": (measures.prune_heads, lambda: {"model": _gpt(), "heads": [("decoder self", 0, 1)]}),
