@@ -1,4 +1,4 @@
-"""The engine of pages, `mhalib/live/*.js` in node, against PyTorch in float64 with hooks on the projections of each layer.
+"""The engine of pages, `mhalib/live/*.js` in node, against PyTorch in float64 with hooks on each layer's projections.
 
 The engine computes in float64, too, so that both must agree to 1e-9, far below the 1e-5 that a page promises.
 """
@@ -15,7 +15,7 @@ import torch
 from mhalib import saved, switched_off
 from mhalib.attention import MultiHeadAttention, rotate
 from mhalib.attention.positions import Positions
-from mhalib.data import BEGIN, END, ENGLISH
+from mhalib.data import BEGIN, END, ENGLISH, FRENCH
 from mhalib.live import described, scripts
 from mhalib.measures import head_means, heads_of, prune_heads
 from mhalib.models import BERT, GPT, Transformer
@@ -62,8 +62,9 @@ function answer({ model, inputs, deeds, count, end }) {
   const memory = source ? live[model].encode(source, run) : undefined;
   if (count !== undefined) return live[model].write(target, count, { deeds, memory, end });
   const logits = memory ? live[model].decode(target, memory, run) : live[model].read(target, run);
-  const heads = Object.entries(log).map(([name, { weights, values }]) => [name, { weights: [...weights], values: [...values] }]);
-  return { logits: [...logits], heads: Object.fromEntries(heads) };
+  const heads = {};
+  for (const [name, { weights, values }] of Object.entries(log)) heads[name] = { weights: [...weights], values: [...values] };
+  return { logits: [...logits], heads };
 }
 const answers = cases.map((one) => {
   try { return answer(one); } catch (error) { return { error: error.message }; }
@@ -283,7 +284,11 @@ def deviation(answer, expected):
     assert answer.get("error") is None, answer["error"]
     assert answer["heads"].keys() == expected["heads"].keys()
     pairs = [(answer["logits"], expected["logits"])]
-    pairs += [(answer["heads"][h][part], expected["heads"][h][part]) for h in answer["heads"] for part in ("weights", "values")]
+    pairs += [
+        (answer["heads"][h][part], expected["heads"][h][part])
+        for h in answer["heads"]
+        for part in ("weights", "values")
+    ]
     found = [float64([torch.nan if x is None else x for x in numbers]) for numbers, _ in pairs]
     differences = [(one - wanted.flatten()).abs().max() for one, (_, wanted) in zip(found, pairs, strict=True)]
     return float(torch.stack(differences).nan_to_num(torch.inf).max())
@@ -309,3 +314,241 @@ def deviations(bench):
 @pytest.mark.parametrize("name", NAMES)
 def test_logits_weights_and_outputs_are_pytorchs(deviations, name, what):
     assert deviations[name, what] < TOLERANCE
+
+
+@pytest.mark.weekly("mhalib/live/")
+def test_300_random_deeds_do_what_they_do_in_pytorch(bench):
+    cases, expected = [], []
+    for seed in range(100, 100 + -(-300 // len(SETTINGS))):
+        for name in SETTINGS:
+            inputs, deeds = inputs_of(name, seed), some_deeds(bench, name, "all", seed)
+            cases.append(as_case(name, inputs, deeds))
+            expected.append(expect(bench.models[name], inputs, deeds))
+    assert len(cases) >= 300
+    assert max(map(deviation, bench.ask(cases), expected)) < TOLERANCE
+
+
+@pytest.mark.parametrize("is_mean", [False, True])
+@pytest.mark.parametrize("name", saved.names())
+def test_heads_are_off_as_switched_off_has_it(bench, name, is_mean):
+    model, inputs = bench.models[name], inputs_of(name, 3)
+    tokens = [torch.tensor([ids]) for ids in inputs]
+    means = head_means(model, [tokens], lambda model, batch: model(*batch) and None) if is_mean else None
+    off = heads_of(model)[::3]
+    with switched_off(model, off, means):
+        logits, weights = model(*tokens, need_weights=True)
+    deeds = {
+        " ".join(map(str, head)): {"mean": means[head.kind][head.layer][head.head].tolist()} if is_mean else {"gate": 0}
+        for head in off
+    }
+    (answer,) = bench.ask([as_case(name, inputs, {"heads": deeds})])
+    torch.testing.assert_close(float64(answer["logits"]), logits.flatten(), rtol=0, atol=TOLERANCE)
+    for head in heads_of(model):
+        found = float64(answer["heads"][" ".join(map(str, head))]["weights"])
+        torch.testing.assert_close(
+            found, weights[head.kind][head.layer][0, head.head].flatten(), rtol=0, atol=TOLERANCE
+        )
+
+
+def written(model, inputs, deeds, count, end=None):
+    """What the model writes greedily, each pass from the beginning, with no cache."""
+    *source, target = inputs
+    new = []
+    while len(new) < count and (not new or new[-1] != end):
+        new.append(int(expect(model, [*source, target + new], deeds)["logits"][-1].argmax()))
+    return new
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_greedy_writing_with_a_cache_is_pytorchs_without(bench, name):
+    cases = []
+    for number, what in enumerate(("plain", "positions", "all", "all")):
+        inputs, deeds = inputs_of(name, number), some_deeds(bench, name, what, number)
+        cases.append(as_case(name, [*inputs[:-1], inputs[-1][:3]], deeds, count=5))
+    expected = [written(bench.models[name], case["inputs"], case["deeds"], 5) for case in cases]
+    assert bench.ask(cases) == expected
+
+
+def test_the_translator_writes_whole_sentences(bench):
+    sentences = ["the white cow sees the black dog", "your white boat finds this black star", "the dog sees the boat"]
+    sources = [[ENGLISH.ids[word] for word in sentence.split()] for sentence in sentences]
+    begin, end = FRENCH.ids[BEGIN], FRENCH.ids[END]
+    cases = [as_case("translator", [source, [begin]], {}, count=15, end=end) for source in sources]
+    answers = bench.ask(cases)
+    assert answers == [written(bench.models["translator"], case["inputs"], {}, 15, end) for case in cases]
+    assert all(answer[-1] == end for answer in answers)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"norm": "sandwich"}, 'settings.norm="sandwich" must be one of "pre", "post"'),
+        ({"positions": "rotary-halves"}, 'settings.positions="rotary-halves" must be one of'),
+        ({"positions": "toString"}, 'settings.positions="toString" must be one of'),
+        ({"attention": "latent"}, 'settings.attention="latent" must be one of "multi-head", "talking"'),
+        ({"attention": ["multi-head"] * 2}, 'settings.attention=["multi-head","multi-head"] must be one of'),
+        ({"attention": {"name": "multi-head", "scale": 2}}, "settings.attention.scale=2 is unknown"),
+        ({"norm_kind": "rms"}, 'settings.norm_kind="rms" must be one of "layer"'),
+        ({"ffn_kind": "relu"}, 'settings.ffn_kind="relu" must be one of "gelu"'),
+        ({"parallel": True}, "settings.parallel=true must be one of false"),
+        ({"cross": "talking"}, 'settings.cross="talking" must be one of null'),
+        ({"window": 3}, "settings.window=3 must be one of null"),
+        ({"norm_eps": "small"}, 'settings.norm_eps="small" must be a number'),
+        ({"flavour": "new"}, 'settings.flavour="new" is unknown'),
+        ({"positions": ...}, "settings.positions is missing: all are needed, also the usual ones"),
+    ],
+)
+def test_what_it_does_not_know_it_refuses_by_name(bench, settings, message):
+    told = copy.deepcopy(bench.told["repeater"])
+    told["described"]["settings"].update(settings)
+    told["described"]["settings"] = {k: v for k, v in told["described"]["settings"].items() if v is not ...}
+    (answer,) = bench.ask([{"model": "told"}], {"told": told})
+    assert message in answer["error"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"embedding_norm": True}, {"readout_scale": 0.5}, {"decoder": {"num_layers": 1}}, {"readout": "none"}],
+    ids=str,
+)
+def test_of_an_encoder_decoder_too(bench, settings):
+    told = copy.deepcopy(bench.told["translator"])
+    told["described"]["settings"].update(settings)
+    ((name, value),) = settings.items()
+    (answer,) = bench.ask([{"model": "told"}], {"told": told})
+    assert f"settings.{name}={json.dumps(value, separators=(',', ':'))} must be one of" in answer["error"]
+
+
+def test_other_models_and_pruned_ones_are_refused(bench, tmp_path):
+    told = {"bert": {**bench.told["repeater"], "described": described(BERT(7))}}
+    pruned = prune_heads(saved.load("repeater"), heads_of(saved.load("repeater"))[:1])
+    with pytest.raises(ValueError, match=r"model has lost 1 of its heads, such as \('decoder self', 0, 0\)"):
+        described(pruned)
+    with pytest.raises(TypeError, match="model must be a Model, got str"):
+        described("repeater")
+    saved.write(pruned, tmp_path / "pruned.safetensors", About("none", ("none", 0.0), "none"))
+    told["pruned"] = {**bench.told["repeater"], "file": str(tmp_path / "pruned.safetensors")}
+    answers = bench.ask([{"model": "bert"}, {"model": "pruned"}], told)
+    assert answers[0]["error"] == "model=BERT must be one of GPT, Transformer"
+    assert "attention.W_q.weight has 48 rows, not 64: were heads removed?" in answers[1]["error"]
+
+
+HEAD = "decoder self 1 2"
+
+
+@pytest.mark.parametrize(
+    ("deeds", "message"),
+    [
+        ({"heads": {"decoder self 2 0": {}}}, "the model has no head decoder self 2 0: it has decoder self 0 0 to"),
+        ({"heads": {HEAD: {"gait": 0}}}, f"{HEAD}: gait is unknown: known are rows, frozen, patch, mean, gate"),
+        ({"heads": {HEAD: {"gate": "0"}}}, f"{HEAD}: gate=0 must be a number"),
+        ({"heads": {HEAD: {"mean": [0.0] * 15}}}, f"{HEAD}: mean has 15 numbers, not 16"),
+        (
+            {"heads": {HEAD: {"frozen": {"nq": 2, "nk": 3, "weights": [0.5] * 5}}}},
+            "frozen.weights has 5 numbers, not 6",
+        ),
+        ({"heads": {HEAD: {"patch": {"nq": 2, "values": [0.5] * 31}}}}, "patch.values has 31 numbers, not 32"),
+        ({"heads": {HEAD: {"rows": {"first": [1.0]}}}}, f"{HEAD}: rows has first, which is no query"),
+        ({"position": False}, "deeds.position is unknown: known are heads, positions"),
+        ({"positions": 0}, "positions=0 must be true or false"),
+    ],
+)
+def test_a_deed_that_cannot_be_is_refused(bench, deeds, message):
+    (answer,) = bench.ask([as_case("repeater", [[1, 2, 3]], deeds)])
+    assert message in answer["error"]
+
+
+def test_tokens_that_cannot_be_are_refused(bench):
+    learned = "GPT, learned, multi-head"
+    answers = bench.ask(
+        [as_case("repeater", [[1, 32]], {}), as_case(learned, [[1] * 18], {}), as_case("translator", [[1]], {})]
+    )
+    assert answers[0]["error"] == "tokens holds 32, but ids go from 0 to 31"
+    assert answers[1]["error"] == "18 tokens, but the model has only max_tokens=17 positions"
+    assert answers[2]["error"] == "this is a Transformer, not a GPT"
+
+
+MUTANTS = {
+    "no scale": ("engine.js", "product / Math.sqrt(this.headDim)", "product"),
+    "rotation the other way": (
+        "tensors.js",
+        "(start + row) * rate(pair, headDim)",
+        "-(start + row) * rate(pair, headDim)",
+    ),
+    "pairs of sines": ("tensors.js", "Math.floor(channel / 2)", "channel / 2"),
+    "heads exchanged": (
+        "engine.js",
+        "i * num_hiddens + head * this.headDim);\n      }",
+        "i * num_hiddens + (head ^ 1) * this.headDim);\n      }",
+    ),
+    "mask off by one": ("deeds.js", "start + i + 1", "start + i + 2"),
+    "gate ignored": ("deeds.js", "number * gate", "number"),
+    "mean ignored": ("deeds.js", "number = mean[channel]", "number = 0"),
+    "patch of the next query": ("deeds.js", "patch.values[query * headDim", "patch.values[(query - 1) * headDim"),
+    "frozen before rows": ("deeds.js", "if (rows[query] &&", "if (!frozen && rows[query] &&"),
+    "rows not divided": ("deeds.js", "(divide ? sum : 1)", "1"),
+    "talking rows divided": ("deeds.js", "frozen.nk, rowsSumToOne", "frozen.nk, true"),
+    "talking heads transposed": ("engine.js", "data[n * shape[0] + m]", "data[m * shape[0] + n]"),
+    "groups ignored": (
+        "engine.js",
+        "Math.floor((head * this.numKvHeads) / this.settings.num_heads)",
+        "(head % this.numKvHeads)",
+    ),
+    "positions stay": ("engine.js", "deeds?.positions === false ? null : ", ""),
+    "rotation stays": ("engine.js", " && run.deeds?.positions !== false", ""),
+    "no last norm": ("engine.js", 'this.settings.norm === "pre" ? this.normalise(`${stack}.norm`, x, n) : x', "x"),
+    "eps of its own": ("tensors.js", "variance + eps", "variance + 1e-5"),
+    "gelu by tanh": ("tensors.js", "1 + erf(x / Math.SQRT2)", "1 + Math.tanh(0.7978845608 * (x + 0.044715 * x ** 3))"),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_bug_in_the_engine_is_seen(bench, tmp_path, mutant):
+    names = ["GPT, rotary, grouped", "GPT, sinusoidal, talking", "Transformer, learned, talking", "GPT, tied"]
+    whats = ("plain", "positions", "gate", "all")
+    cases = [as_case(name, inputs_of(name, 1), some_deeds(bench, name, what, 1)) for name in names for what in whats]
+    expected = [expect(bench.models[case["model"]], case["inputs"], case["deeds"]) for case in cases]
+    answers = bench.changed(tmp_path, *MUTANTS[mutant]).ask(cases)
+    assert max(map(deviation, answers, expected)) > 1e-5
+
+
+CACHE_MUTANTS = {
+    "new keys turned from place 0": (
+        "rotateInPlace(k, n, this.headDim, old?.n ?? 0)",
+        "rotateInPlace(k, n, this.headDim, 0)",
+    ),
+    "new queries turned from place 0": (
+        "rotateInPlace(q, queries.n, this.headDim, start)",
+        "rotateInPlace(q, queries.n, this.headDim, 0)",
+    ),
+    "new tokens at place 0": ("(cache?.start ?? 0) + i", "i"),
+    "old keys forgotten": ("n: old.n + n }", "n }"),
+    "deeds count from the new tokens": (
+        "changeWeights(ofHead, deed, reach,",
+        "changeWeights(ofHead, deed, { ...reach, start: 0, isCausal: false },",
+    ),
+}
+
+
+@pytest.mark.parametrize("mutant", CACHE_MUTANTS)
+def test_a_bug_in_the_cache_is_seen(bench, tmp_path, mutant):
+    names = [name for name in NAMES if "GPT, rotary" in name or "GPT, learned" in name]
+    cases = [
+        as_case(name, [inputs_of(name, 2)[0][:3]], some_deeds(bench, name, what, 2), count=9)
+        for name in names
+        for what in ("plain", "frozen")
+    ]
+    right = [written(bench.models[case["model"]], case["inputs"], case["deeds"], 9) for case in cases]
+    assert bench.ask(cases) == right
+    assert bench.changed(tmp_path, "engine.js", *CACHE_MUTANTS[mutant]).ask(cases) != right
+
+
+def test_the_engine_makes_no_markup_runs_no_text_and_asks_for_nothing():
+    for script in scripts():
+        text = script.read_text(encoding="utf-8")
+        assert text.startswith("// @ts-check\n")
+        assert not re.search(r"innerHTML|\beval\b|Function\(|fetch\(|XMLHttp|document|window\.", text)
+        assert set(re.findall(r'^import .* from "(.*)";$', text, re.MULTILINE)) <= {
+            f"./{one.name}" for one in scripts()
+        }
+    assert sorted(scripts()) == sorted(scripts()[0].parent.glob("*.js"))
