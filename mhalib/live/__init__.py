@@ -1,8 +1,8 @@
 """Trained models that run in a page: the engine in JavaScript, and what Python hands over to it.
 
-`engine.js` runs `GPT` and `Transformer` from the bytes that `mhalib.saved.write` has written, and changes heads while
-they run: off, replaced by their mean, frozen, with rows of weights set, patched, without positions. `deeds.js` says
-what each of these means.
+`engine.js` runs `GPT`, `Transformer` and `ViT` from the bytes that `mhalib.saved.write` has written, and changes heads
+while they run: off, replaced by their mean, frozen, with rows of weights set, patched, without positions. `deeds.js`
+says what each of these means.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 // @ts-check
-/* The book's trained models in plain JavaScript, one sequence at a time and without padding: `GPT` and `Transformer` of
- * mhalib.models, from the bytes of their safetensors. Each head's weights can be read, and each head can be changed
+/* The book's trained models in plain JavaScript, one sequence at a time and without padding: `GPT`, `Transformer`
+ * and `ViT` of mhalib.models, from the bytes of their safetensors. Each head's weights can be read, and each head can be changed
  * while the model runs: deeds.js says how. */
 /** @import { Deeds, HeadRecord, Reach } from "./deeds.js" */
 /** @import { Described } from "./settings.js" */
@@ -14,6 +14,9 @@ import { addInPlace, concatenated, dot, gelu, layerNorm, linear, readTensors, ro
 /** Projected keys and values of one layer, both (K, num_kv_heads * d). @typedef {{ k: Float64Array, v: Float64Array, n: number }} KeysAndValues */
 /** What a model keeps while it writes: how many tokens it has seen, and each layer's keys and values by the layer's path. @typedef {{ start: number, layers: Record<string, KeysAndValues> }} Cache */
 /** What a run is told besides its tokens. A `log` is filled with what each head did. @typedef {{ deeds?: Deeds, log?: Record<string, HeadRecord>, cache?: Cache }} Run */
+
+/** The kinds of attention that a model has. @type {Record<string, Kind[]>} */
+const KINDS = { GPT: ["decoder self"], Transformer: ["encoder self", "decoder self", "cross"], ViT: ["encoder self"] };
 
 /** A cache that has seen nothing. @type {() => Cache} */
 export const newCache = () => ({ start: 0, layers: {} });
@@ -39,8 +42,7 @@ export class LiveModel {
     this.attention = attentionOf(attention);
     this.headDim = num_hiddens / num_heads; // d
     this.numKvHeads = this.attention.num_kv_heads ?? num_heads;
-    /** @type {Kind[]} */
-    const kinds = this.kind === "GPT" ? ["decoder self"] : ["encoder self", "decoder self", "cross"];
+    const kinds = KINDS[this.kind];
     /** The names of all heads, as deeds and logs have them. */
     this.heads = kinds.flatMap((kind) =>
       Array.from({ length: num_layers * num_heads }, (_, i) => `${kind} ${Math.floor(i / num_heads)} ${i % num_heads}`),
@@ -98,8 +100,53 @@ export class LiveModel {
   encode(ids, run = {}) {
     this.requireModel("Transformer");
     requireDeeds(run.deeds ?? {}, this.heads, this.headDim);
-    const n = ids.length;
-    let x = this.embed("source", ids, { ...run, cache: undefined }).data;
+    return this.runEncoder(this.embed("source", ids, { ...run, cache: undefined }), run);
+  }
+
+  /**
+   * A ViT looks at a picture: logits (num_classes,), read from its class token.
+   * @param {ArrayLike<number>} pixels (height, width), row after row
+   * @param {Run} [run]
+   */
+  look(pixels, run = {}) {
+    this.requireModel("ViT");
+    requireDeeds(run.deeds ?? {}, this.heads, this.headDim);
+    const { height, width } = this.settings;
+    if (pixels.length !== height * width) throw new RangeError(`pixels has ${pixels.length} numbers, not ${height} times ${width}`);
+    const patches = this.embedPatches(pixels, run);
+    const tokens = concatenated(this.tensor("class_token").data, patches.data); // the class token is the first
+    const { data } = this.runEncoder({ data: tokens, n: 1 + patches.n }, run);
+    return this.map("readout", data.subarray(0, this.settings.num_hiddens), 1);
+  }
+
+  /**
+   * A vector for each patch of a picture, row after row, plus its position's: (N, D).
+   * @param {ArrayLike<number>} pixels
+   * @param {Run} run
+   * @returns {Vectors}
+   */
+  embedPatches(pixels, { deeds }) {
+    const { height, width, patch_size } = this.settings;
+    const n = (height * width) / patch_size ** 2;
+    const perRow = width / patch_size;
+    const patches = Float64Array.from({ length: height * width }, (_, i) => {
+      const [patch, pixel] = [Math.floor(i / patch_size ** 2), i % patch_size ** 2];
+      const row = Math.floor(patch / perRow) * patch_size + Math.floor(pixel / patch_size);
+      const column = (patch % perRow) * patch_size + (pixel % patch_size);
+      return pixels[row * width + column];
+    });
+    const data = this.map("patches.embedding", patches, n);
+    return { data: deeds?.positions === false ? data : addInPlace(data, this.tensor("patches.positions.table").data), n };
+  }
+
+  /**
+   * The encoder's layers: (n, D) -> (n, D).
+   * @param {Vectors} vectors
+   * @param {Run} run
+   * @returns {Vectors}
+   */
+  runEncoder({ data, n }, run) {
+    let x = data;
     for (let layer = 0; layer < this.settings.num_layers; layer += 1) {
       x = this.attendAndSkip("encoder self", layer, { data: x, n }, null, run);
       x = this.feedForward(`encoder.layers.${layer}`, x, n);

@@ -16,6 +16,9 @@
  * @property {string} positions
  * @property {string | Attention} attention
  * @property {number} embedding_scale
+ * @property {number} height of a ViT's pictures, in pixels
+ * @property {number} width
+ * @property {number} patch_size
  */
 /** @typedef {{ model: string, settings: Settings }} Described */
 
@@ -33,7 +36,7 @@ const CHOICES = {
   cross: [null],
 };
 
-/** What each model has besides. @type {Record<string, { numbers: string[], choices: Record<string, unknown[]> }>} */
+/** What each model has besides, and what it leaves no choice of. @type {Record<string, { numbers: string[], choices: Record<string, unknown[]>, fixed?: string[] }>} */
 const MODELS = {
   GPT: {
     numbers: ["vocab_size", "embedding_scale"],
@@ -49,6 +52,11 @@ const MODELS = {
       decoder: [null],
     },
   },
+  ViT: {
+    numbers: ["num_classes", "height", "width", "patch_size"],
+    choices: { channels: [null], patch_bias: [true, false], readout_bias: [true, false], norm_tokens: [false], distilled: [false] },
+    fixed: ["positions", "max_tokens"],
+  },
 };
 
 const ATTENTIONS = ["multi-head", "talking"];
@@ -58,16 +66,17 @@ const ATTENTION_SETTINGS = ["name", "num_kv_heads", "init"];
 /** Raises unless the engine knows the model and each of its settings, and all are given. @type {(described: Described) => void} */
 export function requireKnown({ model, settings }) {
   if (!Object.hasOwn(MODELS, model)) throw new RangeError(`model=${model} must be one of ${Object.keys(MODELS).join(", ")}`);
-  const numbers = [...NUMBERS, ...MODELS[model].numbers];
-  const choices = { ...CHOICES, ...MODELS[model].choices };
+  const { fixed = [], ...own } = MODELS[model];
+  const numbers = [...NUMBERS, ...own.numbers].filter((name) => !fixed.includes(name));
+  const choices = { ...CHOICES, ...own.choices };
   const given = new Map(Object.entries(settings));
   for (const name of [...numbers, ...Object.keys(choices), "attention"]) {
-    if (!given.has(name)) throw new RangeError(`settings.${name} is missing: all are needed, also the usual ones`);
+    if (!given.has(name) && !fixed.includes(name)) throw new RangeError(`settings.${name} is missing: all are needed, also the usual ones`);
   }
   for (const [name, value] of given) {
     if (name === "attention") attentionOf(value);
     else if (numbers.includes(name)) requireNumber(`settings.${name}`, value);
-    else if (!Object.hasOwn(choices, name)) throw new RangeError(`settings.${name}=${JSON.stringify(value)} is unknown`);
+    else if (!Object.hasOwn(choices, name) || fixed.includes(name)) throw new RangeError(`settings.${name}=${JSON.stringify(value)} is unknown`);
     else requireChoice(`settings.${name}`, value, choices[name]);
   }
 }

@@ -18,7 +18,7 @@ from mhalib.attention.positions import Positions
 from mhalib.data import BEGIN, END, ENGLISH, FRENCH
 from mhalib.live import described, scripts
 from mhalib.measures import head_means, heads_of, prune_heads
-from mhalib.models import BERT, GPT, Transformer
+from mhalib.models import BERT, GPT, Transformer, ViT
 from mhalib.saved import FOLDER, About
 from tools.development import javascript
 
@@ -38,6 +38,8 @@ OTHERS = {
     "GPT, tied": (GPT, {"readout": "tied", "embedding_scale": 2.5, "norm_eps": 1e-3}),
     "GPT, talking in groups": (GPT, {"attention": {"name": "talking", "init": "normal", "num_kv_heads": 2}}),
     "Transformer, post-norm": (Transformer, {"norm": "post", "ffn_bias": False}),
+    "ViT": (ViT, {"height": 6, "width": 8}),
+    "ViT, talking, post-norm": (ViT, {"attention": ATTENTIONS["talking"], "norm": "post", "readout_bias": False}),
     "Transformer, tied": (Transformer, {"readout": "tied with bias", "embedding_scale": 0.5}),
 }
 SETTINGS = {
@@ -47,6 +49,7 @@ SETTINGS = {
     for name, attention in ATTENTIONS.items()
 } | OTHERS
 NAMES = [*saved.names(), *SETTINGS]
+WRITERS = [name for name in NAMES if not name.startswith("ViT")]
 RUNNER = """
 import fs from "node:fs";
 import { LiveModel } from "./engine.js";
@@ -58,10 +61,14 @@ function answer({ model, inputs, deeds, count, end }) {
   live[model] ??= made(model);
   const log = {};
   const run = { deeds, log };
+  if (live[model].kind === "ViT") return told(live[model].look(inputs[0], run), log);
   const [source, target] = inputs.length === 2 ? inputs : [null, inputs[0]];
   const memory = source ? live[model].encode(source, run) : undefined;
   if (count !== undefined) return live[model].write(target, count, { deeds, memory, end });
   const logits = memory ? live[model].decode(target, memory, run) : live[model].read(target, run);
+  return told(logits, log);
+}
+function told(logits, log) {
   const heads = {};
   for (const name in log) heads[name] = { weights: [...log[name].weights], values: [...log[name].values] };
   return { logits: [...logits], heads };
@@ -77,8 +84,9 @@ def new_model(name):
     """A model with random weights, whose scores are large enough for heads that look somewhere."""
     kind, settings = SETTINGS[name]
     torch.manual_seed(NAMES.index(name))
-    vocab = (11,) if kind is GPT else (13, 13)
-    model = kind(*vocab, **{**SIZES, **settings})
+    first = {GPT: (11,), Transformer: (13, 13), ViT: (7,)}[kind]
+    sizes = {name: size for name, size in SIZES.items() if name not in kind.fixed}
+    model = kind(*first, **{**sizes, **settings})
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
@@ -88,8 +96,11 @@ def new_model(name):
 
 
 def inputs_of(name, number):
-    """Token ids of a text, or of a source and a target; texts of other numbers have other lengths."""
+    """Token ids of a text, or of a source and a target; texts of other numbers have other lengths. Or pixels."""
     generator = torch.Generator().manual_seed(number)
+    if name.startswith("ViT"):
+        settings = SETTINGS[name][1]
+        return [torch.rand(settings.get("height", 8) * settings.get("width", 8), generator=generator).tolist()]
     sizes = {"repeater": [32], "translator": [153, 223]}.get(name) or ([11] if SETTINGS[name][0] is GPT else [13, 13])
     lengths = [5 + (3 * number + 2 * side) % 7 for side in range(len(sizes))]
     return [torch.randint(size, (n,), generator=generator).tolist() for size, n in zip(sizes, lengths, strict=True)]
@@ -232,7 +243,11 @@ def expect(model, inputs, deeds):
         for kind, layers in model.attention_layers().items():
             for number, layer in enumerate(layers):
                 install(stack, kind, number, layer)
-        logits, _ = model(*(torch.tensor([ids]) for ids in inputs))
+        if isinstance(model, ViT):
+            tensors = [float64(inputs[0]).view(1, *model.patches.size)]
+        else:
+            tensors = [torch.tensor([ids]) for ids in inputs]
+        logits, _ = model(*tensors)
     return {"logits": logits[0], "heads": heads}
 
 
@@ -359,7 +374,7 @@ def written(model, inputs, deeds, count, end=None):
     return new
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", WRITERS)
 def test_greedy_writing_with_a_cache_is_pytorchs_without(bench, name):
     cases = []
     for number, what in enumerate(("plain", "positions", "all", "all")):
@@ -429,7 +444,7 @@ def test_other_models_and_pruned_ones_are_refused(bench, tmp_path):
     saved.write(pruned, tmp_path / "pruned.safetensors", About("none", ("none", 0.0), "none"))
     told["pruned"] = {**bench.told["repeater"], "file": str(tmp_path / "pruned.safetensors")}
     answers = bench.ask([{"model": "bert"}, {"model": "pruned"}], told)
-    assert answers[0]["error"] == "model=BERT must be one of GPT, Transformer"
+    assert answers[0]["error"] == "model=BERT must be one of GPT, Transformer, ViT"
     assert "attention.W_q.weight has 48 rows, not 64: were heads removed?" in answers[1]["error"]
 
 
