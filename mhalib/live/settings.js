@@ -66,17 +66,18 @@ const ATTENTION_SETTINGS = ["name", "num_kv_heads", "init"];
 /** Raises unless the engine knows the model and each of its settings, and all are given. @type {(described: Described) => void} */
 export function requireKnown({ model, settings }) {
   if (!Object.hasOwn(MODELS, model)) throw new RangeError(`model=${model} must be one of ${Object.keys(MODELS).join(", ")}`);
-  const { fixed = [], ...own } = MODELS[model];
-  const numbers = [...NUMBERS, ...own.numbers].filter((name) => !fixed.includes(name));
-  const choices = { ...CHOICES, ...own.choices };
+  const own = MODELS[model];
+  const isOpen = (/** @type {string} */ name) => !own.fixed?.includes(name);
+  const numbers = [...NUMBERS, ...own.numbers].filter(isOpen);
+  const choices = Object.fromEntries(Object.entries({ ...CHOICES, ...own.choices }).filter(([name]) => isOpen(name)));
   const given = new Map(Object.entries(settings));
   for (const name of [...numbers, ...Object.keys(choices), "attention"]) {
-    if (!given.has(name) && !fixed.includes(name)) throw new RangeError(`settings.${name} is missing: all are needed, also the usual ones`);
+    if (!given.has(name)) throw new RangeError(`settings.${name} is missing: all are needed, also the usual ones`);
   }
   for (const [name, value] of given) {
     if (name === "attention") attentionOf(value);
     else if (numbers.includes(name)) requireNumber(`settings.${name}`, value);
-    else if (!Object.hasOwn(choices, name) || fixed.includes(name)) throw new RangeError(`settings.${name}=${JSON.stringify(value)} is unknown`);
+    else if (!Object.hasOwn(choices, name)) throw new RangeError(`settings.${name}=${JSON.stringify(value)} is unknown`);
     else requireChoice(`settings.${name}`, value, choices[name]);
   }
 }

@@ -434,6 +434,23 @@ def test_of_an_encoder_decoder_too(bench, settings):
     assert f"settings.{name}={json.dumps(value, separators=(',', ':'))} must be one of" in answer["error"]
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"norm_tokens": True}, "settings.norm_tokens=true must be one of false"),
+        ({"distilled": True}, "settings.distilled=true must be one of false"),
+        ({"channels": 3}, "settings.channels=3 must be one of null"),
+        ({"num_classes": None}, "settings.num_classes=null must be a number"),
+        ({"positions": "rotary"}, 'settings.positions="rotary" is unknown'),
+    ],
+)
+def test_and_of_one_that_sees(bench, settings, message):
+    told = copy.deepcopy(bench.told["ViT"])
+    told["described"]["settings"].update(settings)
+    (answer,) = bench.ask([{"model": "told"}], {"told": told})
+    assert answer["error"] == message
+
+
 def test_other_models_and_pruned_ones_are_refused(bench, tmp_path):
     told = {"bert": {**bench.told["repeater"], "described": described(BERT(7))}}
     pruned = prune_heads(saved.load("repeater"), heads_of(saved.load("repeater"))[:1])
@@ -473,7 +490,7 @@ def test_a_deed_that_cannot_be_is_refused(bench, deeds, message):
     assert message in answer["error"]
 
 
-def test_tokens_that_cannot_be_are_refused(bench):
+def test_tokens_and_pictures_that_cannot_be_are_refused(bench):
     learned = "GPT, learned, multi-head"
     answers = bench.ask(
         [as_case("repeater", [[1, 32]], {}), as_case(learned, [[1] * 18], {}), as_case("translator", [[1]], {})]
@@ -481,6 +498,8 @@ def test_tokens_that_cannot_be_are_refused(bench):
     assert answers[0]["error"] == "tokens holds 32, but ids go from 0 to 31"
     assert answers[1]["error"] == "18 tokens, but the model has only max_tokens=17 positions"
     assert answers[2]["error"] == "this is a Transformer, not a GPT"
+    (answer,) = bench.ask([as_case("ViT", [[0.5] * 47], {})])
+    assert answer["error"] == "pixels has 47 numbers, not 6 times 8"
 
 
 MUTANTS = {
