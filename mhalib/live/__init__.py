@@ -22,7 +22,7 @@ _FOLDER = Path(__file__).parent
 
 def scripts() -> list[Path]:
     """The engine's modules, each after those that it imports."""
-    return [_FOLDER / f"{name}.js" for name in ("tensors", "deeds", "settings", "engine")]
+    return [_FOLDER / name for name in ("tensors.js", "deeds.js", "attention.js", "settings.js", "engine.js")]
 
 
 def described(model: Model) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 /* The book's trained models in plain JavaScript, one sequence at a time and without padding: `GPT`, `Transformer`
  * and `ViT` of mhalib.models, from the bytes of their safetensors. Each head's weights can be read, and each head can be changed
  * while the model runs: deeds.js says how. */
-/** @import { Deeds, HeadRecord, Reach } from "./deeds.js" */
+/** @import { Mixing } from "./attention.js" */
+/** @import { Deeds, HeadRecord } from "./deeds.js" */
 /** @import { Described } from "./settings.js" */
-/** @import { Tensor } from "./tensors.js" */
-import { changeOutput, changeWeights, keysSeen, requireDeeds } from "./deeds.js";
+import { average, ownWeights } from "./attention.js";
+import { changeOutput, changeWeights, requireDeeds } from "./deeds.js";
 import { attentionOf, requireKnown } from "./settings.js";
-import { addInPlace, concatenated, dot, gelu, layerNorm, linear, readTensors, rotateInPlace, sinusoids, softmaxInPlace } from "./tensors.js";
+import { addInPlace, concatenated, gelu, layerNorm, linear, readTensors, rotateInPlace, sinusoids } from "./tensors.js";
 
 /** @typedef {"encoder self" | "decoder self" | "cross"} Kind */
 /** n vectors, (n, D). @typedef {{ data: Float64Array, n: number }} Vectors */
@@ -41,7 +42,7 @@ export class LiveModel {
     const { num_hiddens, num_heads, num_layers, attention } = this.settings;
     this.attention = attentionOf(attention);
     this.headDim = num_hiddens / num_heads; // d
-    this.numKvHeads = this.attention.num_kv_heads ?? num_heads;
+    this.sizes = { numHeads: num_heads, numKvHeads: this.attention.num_kv_heads ?? num_heads, headDim: this.headDim };
     const kinds = KINDS[this.kind];
     /** The names of all heads, as deeds and logs have them. */
     this.heads = kinds.flatMap((kind) =>
@@ -55,7 +56,7 @@ export class LiveModel {
     const { num_hiddens, num_layers } = this.settings;
     for (const kind of kinds) {
       for (let layer = 0; layer < num_layers; layer += 1) {
-        for (const [name, rows] of Object.entries({ W_q: num_hiddens, W_k: this.numKvHeads * this.headDim })) {
+        for (const [name, rows] of Object.entries({ W_q: num_hiddens, W_k: this.sizes.numKvHeads * this.headDim })) {
           const path = `${pathOf(kind, layer)}.${name}.weight`;
           const { shape } = this.tensor(path);
           if (shape[0] !== rows) throw new RangeError(`${path} has ${shape[0]} rows, not ${rows}: were heads removed?`);
@@ -299,7 +300,7 @@ export class LiveModel {
     const { k, v, n: numKeys } = this.keysAndValues(kind, path, keys, turns, run.cache);
     const reach = { numQueries: queries.n, numKeys, start, isCausal: kind === "decoder self" };
     // 2. each head's own weights, (h, Q, K)
-    const weights = this.ownWeights(path, q, k, reach);
+    const weights = ownWeights(q, k, this.sizes, reach, this.mixingOf(path));
     const merged = new Float64Array(queries.n * num_hiddens);
     for (let head = 0; head < num_heads; head += 1) {
       const name = `${kind} ${layer} ${head}`;
@@ -307,7 +308,7 @@ export class LiveModel {
       const ofHead = weights.subarray(head * queries.n * numKeys, (head + 1) * queries.n * numKeys);
       // 3. what is done to its weights (Q, K), the average of its values (Q, d), and what is done to that
       changeWeights(ofHead, deed, reach, this.attention.name !== "talking");
-      const output = this.average(ofHead, v, head, reach);
+      const output = average(ofHead, v, head, this.sizes, reach);
       changeOutput(output, deed, reach, this.headDim);
       if (run.log) run.log[name] = { nq: queries.n, nk: numKeys, weights: ofHead, values: output };
       // 4. merge: this head's d columns of (Q, D)
@@ -317,6 +318,12 @@ export class LiveModel {
     }
     // 5. mix the heads
     return this.map(`${path}.W_o`, merged, queries.n);
+  }
+
+  /** How the heads of a layer talk, if they do. @param {string} path @returns {Mixing | null} */
+  mixingOf(path) {
+    if (this.attention.name !== "talking") return null;
+    return { scores: this.tensor(`${path}.P_scores`), weights: this.tensor(`${path}.P_weights`) };
   }
 
   /**
@@ -339,63 +346,6 @@ export class LiveModel {
     if (isCached) cache.layers[path] = all;
     return all;
   }
-
-  /** The first column of a head's keys and values: neighbouring heads may share them. @param {number} head */
-  kvColumn(head) {
-    return Math.floor((head * this.numKvHeads) / this.settings.num_heads) * this.headDim;
-  }
-
-  /**
-   * The weights of all heads, (h, Q, K): the softmax of q k^T / √d over the keys that a query may see, 0 for the others.
-   * Talking heads mix the scores of all heads before, and their weights after it.
-   * @param {string} path
-   * @param {Float64Array} q
-   * @param {Float64Array} k
-   * @param {Reach} reach
-   */
-  ownWeights(path, q, k, reach) {
-    const scores = this.scores(q, k, reach);
-    const isTalking = this.attention.name === "talking";
-    const mixed = isTalking ? mixedHeads(scores, this.tensor(`${path}.P_scores`)) : scores;
-    for (let row = 0; row < this.settings.num_heads * reach.numQueries; row += 1) {
-      softmaxInPlace(mixed, row * reach.numKeys, keysSeen(reach, row % reach.numQueries));
-    }
-    return isTalking ? mixedHeads(mixed, this.tensor(`${path}.P_weights`)) : mixed;
-  }
-
-  /** Scores q k^T / √d of all heads, (h, Q, K), 0 where a query may not see the key. @param {Float64Array} q @param {Float64Array} k @param {Reach} reach */
-  scores(q, k, reach) {
-    const { num_hiddens, num_heads } = this.settings;
-    const { numQueries, numKeys } = reach;
-    const kvWidth = this.numKvHeads * this.headDim;
-    const scores = new Float64Array(num_heads * numQueries * numKeys);
-    for (let head = 0; head < num_heads; head += 1) {
-      for (let i = 0; i < numQueries; i += 1) {
-        const query = i * num_hiddens + head * this.headDim;
-        for (let j = 0; j < keysSeen(reach, i); j += 1) {
-          const product = dot(q, query, k, j * kvWidth + this.kvColumn(head), this.headDim);
-          scores[(head * numQueries + i) * numKeys + j] = product / Math.sqrt(this.headDim);
-        }
-      }
-    }
-    return scores;
-  }
-
-  /** The average of a head's values by its weights (Q, K): (Q, d). @param {Float64Array} weights @param {Float64Array} v @param {number} head @param {Reach} reach */
-  average(weights, v, head, { numQueries, numKeys }) {
-    const kvWidth = this.numKvHeads * this.headDim;
-    const output = new Float64Array(numQueries * this.headDim);
-    for (let i = 0; i < numQueries; i += 1) {
-      for (let j = 0; j < numKeys; j += 1) {
-        const weight = weights[i * numKeys + j];
-        const value = j * kvWidth + this.kvColumn(head);
-        for (let channel = 0; channel < this.headDim; channel += 1) {
-          output[i * this.headDim + channel] += weight * v[value + channel];
-        }
-      }
-    }
-    return output;
-  }
 }
 
 /** What the names of a layer's tensors begin with. @type {(kind: Kind, layer: number) => string} */
@@ -403,19 +353,3 @@ const layerPath = (kind, layer) => `${kind === "encoder self" ? "encoder" : "dec
 
 /** What the names of an attention's tensors begin with. @type {(kind: Kind, layer: number) => string} */
 const pathOf = (kind, layer) => `${layerPath(kind, layer)}.${kind === "cross" ? "cross_attention" : "attention"}`;
-
-/**
- * Scores or weights of talking heads, (h, Q, K) -> (h, Q, K): new head m is the sum of old heads n times P[n, m].
- * @param {Float64Array} heads
- * @param {Tensor} P (h, h)
- */
-function mixedHeads(heads, { shape, data }) {
-  const size = heads.length / shape[0];
-  const mixed = new Float64Array(heads.length);
-  for (let m = 0; m < shape[0]; m += 1) {
-    for (let n = 0; n < shape[0]; n += 1) {
-      for (let i = 0; i < size; i += 1) mixed[m * size + i] += data[n * shape[0] + m] * heads[n * size + i];
-    }
-  }
-  return mixed;
-}

@@ -503,7 +503,7 @@ def test_tokens_and_pictures_that_cannot_be_are_refused(bench):
 
 
 MUTANTS = {
-    "no scale": ("engine.js", "product / Math.sqrt(this.headDim)", "product"),
+    "no scale": ("attention.js", "product / Math.sqrt(headDim)", "product"),
     "rotation the other way": (
         "tensors.js",
         "(start + row) * rate(pair, headDim)",
@@ -522,12 +522,8 @@ MUTANTS = {
     "frozen before rows": ("deeds.js", "if (rows[query] &&", "if (!frozen && rows[query] &&"),
     "rows not divided": ("deeds.js", "(divide ? sum : 1)", "1"),
     "talking rows divided": ("deeds.js", "frozen.nk, rowsSumToOne", "frozen.nk, true"),
-    "talking heads transposed": ("engine.js", "data[n * shape[0] + m]", "data[m * shape[0] + n]"),
-    "groups ignored": (
-        "engine.js",
-        "Math.floor((head * this.numKvHeads) / this.settings.num_heads)",
-        "(head % this.numKvHeads)",
-    ),
+    "talking heads transposed": ("attention.js", "data[n * shape[0] + m]", "data[m * shape[0] + n]"),
+    "groups ignored": ("attention.js", "Math.floor((head * numKvHeads) / numHeads)", "(head % numKvHeads)"),
     "positions stay": ("engine.js", "deeds?.positions === false ? null : ", ""),
     "rotation stays": ("engine.js", " && run.deeds?.positions !== false", ""),
     "no last norm": ("engine.js", 'this.settings.norm === "pre" ? this.normalise(`${stack}.norm`, x, n) : x', "x"),
