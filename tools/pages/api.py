@@ -92,6 +92,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "11_translator": "load about names=stored read=stored write=stored FOLDER=stored HASHES=stored KEY=stored",
         "18_which_heads_matter": "About",
     },
+    "mhalib.live": {"instruments": "described=instruments scripts=instruments"},
     "mhalib.pretrained": {
         "16_what_heads_look_at": (
             "load_maps about_maps About=about_maps Reading=load_maps marked stacked SENTENCES=sentences "

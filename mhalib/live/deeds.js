@@ -1,0 +1,122 @@
+// @ts-check
+/* What may be done to the heads of a model while it runs. This is the contract that Python's context managers in
+ * mhalib.measures keep, too: the same deeds give the same numbers.
+ *
+ * A head is called "kind layer head", as in "encoder self 1 2" or "cross 0 3". Its weights have a row for each query and
+ * a column for each key; its output is the average of the values by these weights, (Q, d), before W_o mixes the heads.
+ * Queries and keys count from the beginning of the sequence, also while a model writes and keeps keys and values.
+ *
+ * Of each query, the weights come from the first of these that gives some:
+ *   1. `rows`: the row that is set for this query;
+ *   2. `frozen`: the row of another run, where that run had this query;
+ *   3. the head's own, by softmax; with talking heads, after both mixings, so that it is what multiplies the values.
+ * A key that a row does not reach has weight 0, and so has one that the mask hides. What is left is divided by its sum,
+ * so that it sums to 1; where that sum is 1e-9 or less, the row gives nothing, and the next in this list counts. A frozen
+ * row of a layer whose rows need not sum to 1 (talking heads) is taken as it is, and not divided.
+ *
+ * Then the output is made:
+ *   4. the average of the values by these weights;
+ *   5. `patch`: instead, the output that another run had for this query, where that run had it;
+ *   6. `mean`: instead, the same d numbers for all queries (mean ablation);
+ *   7. `gate`: the output times a number; 0 switches the head off.
+ */
+
+/**
+ * @typedef {object} HeadDeed
+ * @property {Record<number, ArrayLike<number>>} [rows] weights by query
+ * @property {{ nq: number, nk: number, weights: ArrayLike<number> }} [frozen] weights (nq, nk) of another run
+ * @property {{ nq: number, values: ArrayLike<number> }} [patch] outputs (nq, d) of another run
+ * @property {ArrayLike<number>} [mean] d numbers
+ * @property {number} [gate]
+ */
+/**
+ * What is done to a model. `positions: false` leaves out the table of positions that is added to tokens, or the rotation
+ * of queries and keys.
+ * @typedef {{ heads?: Record<string, HeadDeed>, positions?: boolean }} Deeds
+ */
+/** What a head did in a run: weights (nq, nk), and its output (nq, d) after all deeds. It may be given as `frozen` and as `patch`. @typedef {{ nq: number, nk: number, weights: Float64Array, values: Float64Array }} HeadRecord */
+/**
+ * The size of one attention: Q queries, of which the first has place `start`, and K keys.
+ * @typedef {{ numQueries: number, numKeys: number, start: number, isCausal: boolean }} Reach
+ */
+
+const SMALLEST_SUM = 1e-9;
+const HEAD_DEEDS = ["rows", "frozen", "patch", "mean", "gate"];
+const MODEL_DEEDS = ["heads", "positions"];
+
+/** How many keys, from the first on, query i of this run may see. @type {(reach: Reach, i: number) => number} */
+export const keysSeen = ({ numKeys, start, isCausal }, i) => (isCausal ? start + i + 1 : numKeys);
+
+/** Raises if `deeds` names a head or a deed that there is not, or has a list of another length. @type {(deeds: Deeds, heads: string[], headDim: number) => void} */
+export function requireDeeds(deeds, heads, headDim) {
+  for (const name of Object.keys(deeds)) {
+    if (!MODEL_DEEDS.includes(name)) throw new RangeError(`deeds.${name} is unknown: known are ${MODEL_DEEDS.join(", ")}`);
+  }
+  if (typeof (deeds.positions ?? true) !== "boolean") throw new TypeError(`positions=${deeds.positions} must be true or false`);
+  for (const [head, deed] of Object.entries(deeds.heads ?? {})) {
+    if (!heads.includes(head)) throw new RangeError(`the model has no head ${head}: it has ${heads[0]} to ${heads.at(-1)}`);
+    requireHeadDeed(head, deed, headDim);
+  }
+}
+
+/** @type {(head: string, deed: HeadDeed, headDim: number) => void} */
+function requireHeadDeed(head, deed, headDim) {
+  for (const name of Object.keys(deed)) {
+    if (!HEAD_DEEDS.includes(name)) throw new RangeError(`${head}: ${name} is unknown: known are ${HEAD_DEEDS.join(", ")}`);
+  }
+  const { frozen, patch, mean, gate = 1, rows = {} } = deed;
+  if (!Number.isFinite(gate)) throw new TypeError(`${head}: gate=${gate} must be a number`);
+  if (mean) requireLength(`${head}: mean`, mean, headDim);
+  if (frozen) requireLength(`${head}: frozen.weights`, frozen.weights, frozen.nq * frozen.nk);
+  if (patch) requireLength(`${head}: patch.values`, patch.values, patch.nq * headDim);
+  for (const query of Object.keys(rows)) {
+    if (!/^\d+$/.test(query)) throw new RangeError(`${head}: rows has ${query}, which is no query`);
+  }
+}
+
+/** @type {(name: string, numbers: ArrayLike<number>, length: number) => void} */
+function requireLength(name, numbers, length) {
+  if (numbers.length !== length) throw new RangeError(`${name} has ${numbers.length} numbers, not ${length}`);
+}
+
+/**
+ * Steps 1 to 3: a head's own weights (Q, K), changed in place into those that count.
+ * @type {(weights: Float64Array, deed: HeadDeed, reach: Reach, rowsSumToOne: boolean) => void}
+ */
+export function changeWeights(weights, deed, reach, rowsSumToOne) {
+  const { rows = {}, frozen } = deed;
+  for (let i = 0; i < reach.numQueries; i += 1) {
+    const query = reach.start + i;
+    const row = weights.subarray(i * reach.numKeys, (i + 1) * reach.numKeys);
+    const seen = keysSeen(reach, i);
+    if (rows[query] && setRow(row, seen, rows[query], 0, rows[query].length, true)) continue;
+    if (frozen && query < frozen.nq) setRow(row, seen, frozen.weights, query * frozen.nk, frozen.nk, rowsSumToOne);
+  }
+}
+
+/**
+ * Set a row (K,) to `count` numbers of `given`, from `from` on, as far as its query sees; false if they are too small to
+ * be divided by their sum, and then the row is as it was.
+ * @type {(row: Float64Array, seen: number, given: ArrayLike<number>, from: number, count: number, divide: boolean) => boolean}
+ */
+function setRow(row, seen, given, from, count, divide) {
+  const reached = Math.min(seen, count);
+  let sum = 0;
+  for (let key = 0; key < reached; key += 1) sum += given[from + key];
+  if (divide && !(sum > SMALLEST_SUM)) return false;
+  for (let key = 0; key < seen; key += 1) row[key] = key < reached ? given[from + key] / (divide ? sum : 1) : 0;
+  return true;
+}
+
+/** Steps 5 to 7: what a head found (Q, d), changed in place into its output. @type {(output: Float64Array, deed: HeadDeed, reach: Reach, headDim: number) => void} */
+export function changeOutput(output, { patch, mean, gate = 1 }, reach, headDim) {
+  for (let i = 0; i < reach.numQueries; i += 1) {
+    const query = reach.start + i;
+    for (let channel = 0; channel < headDim; channel += 1) {
+      let number = output[i * headDim + channel];
+      if (patch && query < patch.nq) number = patch.values[query * headDim + channel];
+      if (mean) number = mean[channel];
+      output[i * headDim + channel] = number * gate;
+    }
+  }
+}

@@ -1,0 +1,71 @@
+"""The engine of live models in Chromium, against PyTorch in float64; `test_live_engine.py` has it in node."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from playwright.sync_api import Browser, Page, Route
+
+from mhalib import saved, switched_off
+from mhalib.live import described, scripts
+from mhalib.measures import heads_of
+
+pytestmark = pytest.mark.browser
+
+INPUTS = {"repeater": [[5, 9, 2, 7, 5, 9, 2]], "translator": [[5, 9, 12, 33, 4, 60, 7], [1, 9, 12, 33, 4]]}
+RUN = """
+async ({ file, told, inputs, deeds }) => {
+  const { LiveModel } = await import("./engine.js");
+  const model = new LiveModel(Uint8Array.from(atob(file), (letter) => letter.charCodeAt(0)), told);
+  const [source, target] = inputs.length === 2 ? inputs : [null, inputs[0]];
+  const memory = source ? model.encode(source, { deeds }) : undefined;
+  const logits = source ? model.decode(target, memory, { deeds }) : model.read(target, { deeds });
+  return { logits: [...logits], written: model.write(target, 5, { deeds, memory }) };
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser) -> Iterator[Page]:
+    """An empty page that has the engine's scripts beside it, and reaches nothing else."""
+    files = {script.name: script.read_text(encoding="utf-8") for script in scripts()}
+
+    def serve(route: Route) -> None:
+        name = route.request.url.rpartition("/")[2]
+        kind = "text/javascript" if name in files else "text/html"
+        route.fulfill(body=files.get(name, "<!doctype html>"), content_type=kind)
+
+    context = browser.new_context()
+    context.route("**/*", serve)
+    page = context.new_page()
+    page.goto("http://localhost/index.html")
+    yield page
+    context.close()
+
+
+@pytest.mark.parametrize("num_off", [0, 3])
+@pytest.mark.parametrize("name", saved.names())
+def test_logits_are_pytorchs_and_so_is_what_it_writes(page: Page, name: str, num_off: int) -> None:
+    model = saved.load(name).double()
+    off = heads_of(model)[1::2][:num_off]
+    *source, target = INPUTS[name]
+
+    def logits_after(tokens: list[int]) -> torch.Tensor:
+        with torch.no_grad(), switched_off(model, off):
+            logits, _ = model(*(torch.tensor([ids]) for ids in [*source, tokens]))
+        return logits[0]
+
+    written: list[int] = []
+    while len(written) < 5:
+        written.append(int(logits_after(target + written)[-1].argmax()))
+    file = base64.b64encode((saved.FOLDER / f"{name}.safetensors").read_bytes()).decode()
+    deeds = {"heads": {" ".join(map(str, head)): {"gate": 0} for head in off}}
+    asked: dict[str, Any] = {"file": file, "told": described(model), "inputs": INPUTS[name], "deeds": deeds}
+    answer = page.evaluate(RUN, asked)
+    found = torch.tensor(answer["logits"], dtype=torch.float64)
+    torch.testing.assert_close(found, logits_after(target).flatten(), rtol=0, atol=1e-9)
+    assert answer["written"] == written
