@@ -92,6 +92,9 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "11_translator": "load about names=stored read=stored write=stored FOLDER=stored HASHES=stored KEY=stored",
         "18_which_heads_matter": "About",
     },
+    "mhalib.moments": {
+        "12_small_gpt": "load=moments names=moments write=moments FOLDER=moments SCALE=moments SMALLEST=moments"
+    },
     "mhalib.live": {"instruments": "described=instruments scripts=instruments"},
     "mhalib.pretrained": {
         "16_what_heads_look_at": (
