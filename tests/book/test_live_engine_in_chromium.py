@@ -19,8 +19,8 @@ pytestmark = pytest.mark.browser
 INPUTS = {"repeater": [[5, 9, 2, 7, 5, 9, 2]], "translator": [[5, 9, 12, 33, 4, 60, 7], [1, 9, 12, 33, 4]]}
 RUN = """
 async ({ file, told, inputs, deeds }) => {
-  const { LiveModel } = await import("./engine.js");
-  const model = new LiveModel(Uint8Array.from(atob(file), (letter) => letter.charCodeAt(0)), told);
+  const { Engine } = await import("./engine.js");
+  const model = new Engine(Uint8Array.from(atob(file), (letter) => letter.charCodeAt(0)), told);
   const [source, target] = inputs.length === 2 ? inputs : [null, inputs[0]];
   const memory = source ? model.encode(source, { deeds }) : undefined;
   const logits = source ? model.decode(target, memory, { deeds }) : model.read(target, { deeds });
