@@ -63,6 +63,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "notation": "to_arrays from_arrays Arrays=arrays deviations times",
     },
     "mhalib.models": {
+        "07_per_head_heatmaps": "SentenceReader=Reader",
         "08_three_uses": (
             "EncoderLayer DecoderLayer SkipConnection FeedForward Transformer Description=norm Model=model "
             "Weights=weights recomposed=layer"
