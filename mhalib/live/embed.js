@@ -1,11 +1,11 @@
 // @ts-check
 /* Vectors for what a model reads, tokens or patches of a picture, with their positions. */
-/** @import { LiveModel, Run, Vectors } from "./engine.js" */
+/** @import { Engine, Run, Vectors } from "./engine.js" */
 import { addInPlace, sinusoids } from "./tensors.js";
 
 /**
  * A vector for each token, times a scale, plus its position's, where positions act on vectors: (n, D).
- * @param {LiveModel} model
+ * @param {Engine} model
  * @param {string} side "tokens", "source" or "target"
  * @param {number[]} ids
  * @param {Run} run
@@ -25,7 +25,7 @@ export function embedTokens(model, side, ids, { deeds, cache }) {
   return { data: x, n: ids.length };
 }
 
-/** What is added to the token at a place, (D,), or null. @type {(model: LiveModel, side: string, place: number) => Float64Array | null} */
+/** What is added to the token at a place, (D,), or null. @type {(model: Engine, side: string, place: number) => Float64Array | null} */
 function positionOf(model, side, place) {
   const { positions, num_hiddens, max_tokens } = model.settings;
   if (positions === "sinusoidal") return sinusoids(place, num_hiddens);
@@ -36,7 +36,7 @@ function positionOf(model, side, place) {
 
 /**
  * A vector for each patch of a picture, row after row, plus its position's: (N, D).
- * @param {LiveModel} model
+ * @param {Engine} model
  * @param {ArrayLike<number>} pixels
  * @param {Run} run
  * @returns {Vectors}

@@ -35,7 +35,7 @@ export function indexOfLargest(numbers, from, width) {
   return best;
 }
 
-export class LiveModel {
+export class Engine {
   /**
    * @param {Uint8Array} bytes of a file that mhalib.saved has written
    * @param {Described} described its class and all its settings, from mhalib.live.described

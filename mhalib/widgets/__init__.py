@@ -13,6 +13,7 @@ from .attention_playground import AttentionPlayground
 from .cost_calculator import CostCalculator
 from .head_explorer import HeadExplorer
 from .head_wall import HeadWall
+from .live_model import LiveModel, weights_script
 from .reshape_stepper import ReshapeStepper
 from .roofline import Roofline
 
@@ -23,6 +24,7 @@ __all__ = [
     "HeadExplorer",
     "HeadWall",
     "Instrument",
+    "LiveModel",
     "ReshapeStepper",
     "Roofline",
     "joinable",
@@ -30,4 +32,5 @@ __all__ = [
     "script_file",
     "scripts",
     "source",
+    "weights_script",
 ]

@@ -15,7 +15,7 @@ from js_coverage import COVERAGE, SCRIPT
 from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, sync_playwright
 from served import HTML, StrictHandler, serving
 
-from mhalib import widgets
+from mhalib import saved, widgets
 
 NO_BROWSER = (
     "NO BROWSER: the built pages were NOT tested. Install Chromium (Debian: apt-get install chromium; "
@@ -89,12 +89,19 @@ def show(browser: Browser, address: str, tmp_path: Path) -> Iterator[Callable[..
         bodies = "".join(one._repr_mimebundle_()[0]["text/html"] for one in instruments)
         (tmp_path / "instruments.js").write_text(widgets.page_script(), encoding="utf-8")
         shutil.copy(widgets.STYLE, tmp_path / "instruments.css")
+        more = ""
+        if 'data-script="LiveModel"' in bodies:  # as the book's pages have them
+            (tmp_path / "live.js").write_text(widgets.page_script("LiveModel"), encoding="utf-8")
+            (tmp_path / "live").mkdir(exist_ok=True)
+            for name in saved.names():
+                (tmp_path / f"live/{name}.js").write_text(widgets.weights_script(name), encoding="utf-8")
+            more = '<script defer src="live.js"></script>'
         (tmp_path / "favicon.ico").touch()
         (tmp_path / "index.html").write_text(
             '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Instruments</title>'
             '<meta name="viewport" content="width=device-width">'
             '<link rel="stylesheet" href="instruments.css">'
-            '<script defer src="instruments.js"></script></head>'
+            f'<script defer src="instruments.js"></script>{more}</head>'
             f"<body><main><h1>Instruments</h1>{bodies}</main></body></html>",
             encoding="utf-8",
         )

@@ -23,8 +23,8 @@ INPUTS = {
 }
 RUN = """
 async ({ file, told, inputs, deeds }) => {
-  const { LiveModel } = await import("./engine.js");
-  const model = new LiveModel(Uint8Array.from(atob(file), (letter) => letter.charCodeAt(0)), told);
+  const { Engine } = await import("./engine.js");
+  const model = new Engine(Uint8Array.from(atob(file), (letter) => letter.charCodeAt(0)), told);
   if (model.kind === "SentenceReader") return { logits: [...model.answer(inputs[0], { deeds })], written: [] };
   const [source, target] = inputs.length === 2 ? inputs : [null, inputs[0]];
   const memory = source ? model.encode(source, { deeds }) : undefined;

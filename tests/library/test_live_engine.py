@@ -54,9 +54,9 @@ NAMES = [*saved.names(), *SETTINGS]
 WRITERS = [name for name in NAMES if not name.startswith(("ViT", "SentenceReader", "reader"))]
 RUNNER = """
 import fs from "node:fs";
-import { LiveModel } from "./engine.js";
+import { Engine } from "./engine.js";
 const { models, cases } = JSON.parse(fs.readFileSync(process.argv[2]));
-const made = (name) => new LiveModel(fs.readFileSync(models[name].file), models[name].described);
+const made = (name) => new Engine(fs.readFileSync(models[name].file), models[name].described);
 const live = {};
 function answer({ model, inputs, deeds, count, end }) {
   if (count === undefined && inputs === undefined) return made(model).heads;
