@@ -40,7 +40,7 @@
  * @typedef {{ numQueries: number, numKeys: number, start: number, isCausal: boolean }} Reach
  */
 
-const SMALLEST_SUM = 1e-9;
+export const SMALLEST_SUM = 1e-9;
 const HEAD_DEEDS = ["rows", "frozen", "patch", "mean", "gate"];
 const MODEL_DEEDS = ["heads", "positions"];
 

@@ -33,7 +33,7 @@ h1 { font-size: 1.2rem; }
 .mhalib-instrument { overflow-x: auto; }
 """
 """What a page of its own has beside the style of the instruments: the system's colours, and a margin."""
-COMMENT = re.compile(r"^[ \t]*/\*.*?\*/[ \t]*$|^// @ts-check$", re.DOTALL | re.MULTILINE)
+COMMENT = re.compile(r"^[ \t]*/\*(?:(?!\*/).)*\*/[ \t]*$|^// @ts-check$", re.DOTALL | re.MULTILINE)
 """Comments and types that have lines of their own."""
 
 

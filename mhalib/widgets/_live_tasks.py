@@ -11,7 +11,24 @@ from torch import Tensor
 
 from .. import saved, style
 from .._validate import require_text
-from ..data import BEGIN, END, ENGLISH, FRENCH, repeats, translations
+from ..data import (
+    BEGIN,
+    END,
+    ENGLISH,
+    FRENCH,
+    MAX_WORDS,
+    QUESTIONS,
+    VOCABULARY,
+    WORD_IDS,
+    repeats,
+    sentences,
+    translations,
+)
+from ..data import ADJECTIVES as READER_ADJECTIVES
+from ..data import ADVERBS as READER_ADVERBS
+from ..data import DETERMINERS as READER_DETERMINERS
+from ..data import NOUNS as READER_NOUNS
+from ..data import VERBS as READER_VERBS
 from ..data._lexicon import ADVERBS, AUXILIARIES, MANNERS, NEGATIONS, NOUNS, PREPOSITIONS, RANKS, VERBS
 from ..data._translation import MAX_SOURCE, MAX_TARGET
 from ..decoding import greedy
@@ -43,6 +60,8 @@ class Task:
 
     what = ""
     """What its input is made of, in errors."""
+    says = ""
+    """What its answer is: a "sentence", "symbols" or "answers"."""
     longest = 0
     """How many words or symbols an input has at most."""
     start = ""
@@ -77,9 +96,13 @@ class Task:
         """The words or symbols that an input may have."""
         raise NotImplementedError
 
-    def said(self, answer: Sequence[str]) -> str:
-        """An answer as one text."""
-        return self.joined(answer)
+    def lines(self, answer: Sequence[str]) -> list[tuple[str, str]]:
+        """An answer as texts, each with its name."""
+        return [("", self.joined(answer))]
+
+    def counted(self, units: Sequence[str], answer: Sequence[str]) -> list[int]:
+        """Which parts of an answer count."""
+        return list(range(len(answer)))
 
     def run(self, units: Sequence[str]) -> Run:
         """The model with this input, under the deeds that are done to it at the moment."""
@@ -113,6 +136,7 @@ class Task:
             "name": self.name,
             "described": described(self.model),
             "what": self.what,
+            "says": self.says,
             "longest": self.longest,
             "start": self.start,
             "known": list(self.known()),
@@ -133,6 +157,7 @@ class Translation(Task):
     """The translator: English words, and the French that the model writes."""
 
     what = "words"
+    says = "sentence"
     longest = MAX_SOURCE
     start = "the white cow sees the black dog"
     others = (
@@ -232,6 +257,7 @@ class Repetition(Task):
     """The repeater: symbols, and for each the one that the model expects next."""
 
     what = "symbols"
+    says = "symbols"
     longest = 48
     start = "kwcapkwcapkwcap"
     others = (
@@ -258,8 +284,7 @@ class Repetition(Task):
     def known(self) -> Sequence[str]:
         return list(SYMBOLS)
 
-    @staticmethod
-    def counted(units: Sequence[str]) -> list[int]:
+    def counted(self, units: Sequence[str], answer: Sequence[str]) -> list[int]:
         """The places whose next symbol the past tells: the symbol has come before. If there are none, all places."""
         places = [at for at in range(len(units) - 1) if units[at] in units[:at]]
         return places or list(range(len(units)))
@@ -275,11 +300,11 @@ class Repetition(Task):
         return Run([SYMBOLS[i] for i in logits[0].argmax(-1).tolist()], weights, outputs)
 
     def num_wrong(self, units: Sequence[str], answer: Sequence[str], plain: Sequence[str]) -> int:
-        return sum(answer[at] != plain[at] for at in self.counted(units))
+        return sum(answer[at] != plain[at] for at in self.counted(units, plain))
 
     @torch.no_grad()
     def log_p(self, units: Sequence[str], plain: Sequence[str]) -> float:
-        places = self.counted(units)
+        places = self.counted(units, plain)
         logits = self.model(self._ids(units))[0][0].log_softmax(-1)
         return float(logits[places, [SYMBOLS.index(plain[at]) for at in places]].sum())
 
@@ -293,7 +318,68 @@ class Repetition(Task):
         return {}
 
 
-TASKS: dict[str, type[Task]] = {"repeater": Repetition, "translator": Translation}
+class Questions(Task):
+    """The reader of chapter 7: a sentence, and four questions about each of its words. Answers stand word by word."""
+
+    what = "words"
+    says = "answers"
+    longest = MAX_WORDS
+    start = "the clever fox sees my hungry young bear"
+    others = (
+        "the clever dog helps the hungry queen",
+        "every dog meets my farmer",
+        "every clever pilot happily sees my dog",
+        "my dog softly likes your quiet bird",
+        "your quiet fox happily follows your quiet singer",
+        "a farmer today hears the clever bird",
+        "this red bear likes your farmer",
+        "the hungry tall child paints your horse",
+        "a queen sees a brave small robot",
+        "every clever pilot hears a quiet robot",
+        "a clever robot never sees every farmer",
+        "every singer meets your green quiet pilot",
+    )
+
+    def split(self, text: str) -> list[str]:
+        return text.lower().removesuffix(".").split()
+
+    def joined(self, units: Sequence[str]) -> str:
+        return " ".join(units)
+
+    def known(self) -> Sequence[str]:
+        return VOCABULARY[1:]
+
+    def lines(self, answer: Sequence[str]) -> list[tuple[str, str]]:
+        return [(name, self.joined(answer[number :: len(QUESTIONS)])) for number, name in enumerate(QUESTIONS)]
+
+    @torch.no_grad()
+    def run(self, units: Sequence[str]) -> Run:
+        with head_outputs(self.model) as outputs:
+            scores, weights = self.model(self._ids(units), need_weights=True)
+        return Run([VOCABULARY[i] for i in scores[0].argmax(-1).flatten().tolist()], weights, outputs)
+
+    @staticmethod
+    def _ids(units: Sequence[str]) -> Tensor:
+        return torch.tensor([[WORD_IDS[unit] for unit in units]])
+
+    @torch.no_grad()
+    def log_p(self, units: Sequence[str], plain: Sequence[str]) -> float:
+        scores = self.model(self._ids(units))[0][0].flatten(0, 1).log_softmax(-1)
+        return float(scores[range(len(plain)), [WORD_IDS[word] for word in plain]].sum())
+
+    def own_means(self) -> dict[str, list[Tensor]]:
+        def run(model: Any, batch: Any) -> dict[str, Tensor]:
+            model(batch.tokens, batch.valid_lens)
+            return {"encoder self": batch.is_real}
+
+        return head_means(self.model, [sentences(MEAN_OF, seed=38)], run)
+
+    def more_facts(self) -> dict[str, Any]:
+        groups = (READER_DETERMINERS, READER_ADJECTIVES, READER_NOUNS, READER_ADVERBS, READER_VERBS)
+        return {"questions": list(QUESTIONS), "menus": [list(group) for group in groups]}
+
+
+TASKS: dict[str, type[Task]] = {"reader": Questions, "repeater": Repetition, "translator": Translation}
 """By the name of the stored model."""
 
 

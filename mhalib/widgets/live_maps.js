@@ -5,7 +5,7 @@
 import { arrows, choice, classes, freshId, labelled, legible, make, penOf, rampOf, range, region } from "./shared.js";
 
 const ofLive = classes("live-model");
-const FULL_COST = 6; // nats at which the bar of a head is full
+const FULL_COST = 6; // nats at which the bar of a head is full, unless another costs more
 
 /** A head's number in its layer. @type {(head: string) => number} */
 const numberOf = (head) => Number(head.slice(head.lastIndexOf(" ") + 1));
@@ -119,21 +119,27 @@ export function boardOf(task, colours, { choose, flip }) {
       }
       if (!board.contains(document.activeElement)) walkTo(chosen || heads[0]);
     },
-    /** Tell what losing a head costs; `null` while that is not known, or the head is off. @param {string} head @param {number | null} cost */
-    tellCost(head, cost) {
-      const { bar } = tile(head);
-      bar.style.setProperty("--share", String(cost === null ? 0 : Math.min(1, Math.max(0, cost / FULL_COST))));
-      bar.title = cost === null ? "" : costInWords(cost);
-      bar.setAttribute("aria-label", `${headName(task, head)}: ${cost === null ? "off" : costInWords(cost)}`);
+    /** Tell what losing each head would cost; `null` if it is off. @param {Map<string, number | null>} costs */
+    tellCosts(costs) {
+      const full = Math.max(FULL_COST, ...Array.from(costs.values(), (cost) => cost ?? 0));
+      for (const [head, cost] of costs) {
+        const { bar } = tile(head);
+        bar.style.setProperty("--share", String(Math.max(0, cost ?? 0) / full));
+        bar.title = costInWords(cost);
+        bar.setAttribute("aria-label", `${headName(task, head)}: ${bar.title}`);
+      }
     },
   };
 }
 
-/** @type {(cost: number) => string} */
-export function costInWords(cost) {
+/** What losing a head would do to the answer as trained. @type {(cost: number | null) => string} */
+function costInWords(cost) {
+  if (cost === null) return "this head is off";
+  const nats = `${Math.abs(cost).toFixed(2)} nats`;
   const times = Math.exp(Math.abs(cost));
-  const factor = times < 1.05 ? "as likely as it is now" : `${times < 100 ? times.toFixed(1) : Math.round(times).toLocaleString("en-US")} times ${cost > 0 ? "less" : "more"} likely`;
-  return `without it (${cost > 0 ? "" : "−"}${Math.abs(cost).toFixed(2)} nats), the trained answer is ${factor}`;
+  if (times < 1.05) return `without it, the trained answer is as likely as now (${nats})`;
+  const factor = times < 100 ? times.toFixed(1) : times < 1e6 ? Math.round(times).toLocaleString("en-US") : "over a million";
+  return `without it, the trained answer is ${factor} times ${cost > 0 ? "less" : "more"} likely (${nats})`;
 }
 
 /** A head's weights, a pixel each, for the style sheet to stretch. @type {(canvas: HTMLCanvasElement, colours: T.Palette, head: string, record: HeadRecord) => void} */
@@ -281,5 +287,9 @@ export function largeOf(task, colours, acts) {
   const panels = make("div", { class: css("panels") }, region("weights of the large head", grid), make("div", { class: css("beside") }, make("div", { class: css("row-head") }, barsTitle, release), bars));
   const hint = make("p", { class: css("note"), text: "Rows ask, columns are looked at. Click a cell: the row looks only there. Click it again: the row is as it was." });
   const whole = make("section", { class: css("large"), "aria-label": "one head" }, title, controls, frozenNote, panels, hint, cost);
-  return { whole, draw, tellCost: (/** @type {string} */ text) => { cost.textContent = text; } };
+  const tellCost = (/** @type {number | null} */ nats) => {
+    const told = costInWords(nats);
+    cost.textContent = `${told[0].toUpperCase()}${told.slice(1)}.`;
+  };
+  return { whole, draw, tellCost };
 }

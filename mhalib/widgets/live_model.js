@@ -1,7 +1,7 @@
 // @ts-check
 /* A trained model that runs in the page: its input, what it says now and said as trained, its heads, and quests. */
 /** @import * as T from "./types" */
-import { boardOf, costInWords, headName, largeOf, palette } from "./live_maps.js";
+import { boardOf, headName, largeOf, palette } from "./live_maps.js";
 import { carriedOf, checkedState, engineDeeds, fragmentOf, hasAddress, headDeeds, questMet, stateOfFragment, switchesOf, withDeed } from "./live_state.js";
 import { menuAt, replacedAt, taskOf } from "./live_tasks.js";
 import { answerOf, inputOf } from "./live_text.js";
@@ -113,7 +113,7 @@ function started(model, el, carried) {
   const input = inputOf(task, {
     take: (units) => act({ input: task.joined(units) }),
     menu: (units, i) => menuAt(task, units, i),
-    replace: (i, unit) => act({ input: task.joined(replacedAt(task.units(model.get("input")), i, unit)) }, "", ""),
+    replace: (i, unit) => act({ input: task.joined(replacedAt(task, task.units(model.get("input")), i, unit)) }, "", ""),
   });
   const answer = answerOf(task);
   const dots = make("span", { class: css("dots"), role: "img" }, ...task.facts.others.map(() => make("i")));
@@ -170,7 +170,7 @@ function started(model, el, carried) {
     const [text, deeds] = [model.get("input"), model.get("deeds")];
     const units = task.units(text);
     const plain = plainOf(text);
-    const engine = engineDeeds(task, deeds, recordsOf);
+    const engine = engineDeeds(task, deeds, units.length, recordsOf);
     const isPlain = !Object.keys(deeds).length;
     const ran = isPlain ? plain : task.run(units, engine);
     now = { units, plain: plain.answer, answer: ran.answer, log: ran.log, logP: task.logP(units, plain.answer, engine) };
@@ -202,7 +202,13 @@ function started(model, el, carried) {
     turn += 1;
     const mine = turn;
     const deeds = model.get("deeds");
-    const jobs = [...heads.map((head) => () => tellCost(head)), ...otherJobs(switchesOf(deeds))];
+    /** @type {Map<string, number | null>} */
+    const costs = new Map();
+    const tell = () => {
+      board.tellCosts(costs);
+      large.tellCost(costs.get(shownHead()) ?? null);
+    };
+    const jobs = [...heads.map((head) => () => costs.set(head, costOf(head))), tell, ...otherJobs(switchesOf(deeds))];
     const slice = () => {
       if (mine !== turn) return;
       const end = performance.now() + SLICE;
@@ -213,16 +219,15 @@ function started(model, el, carried) {
     delete el.dataset.settled;
     setTimeout(slice, 30);
   }
-  function tellCost(/** @type {string} */ head) {
-    const deeds = model.get("deeds");
-    const isOff = Boolean(deedOf(head).off);
-    const without = isOff ? now.logP : task.logP(now.units, now.plain, engineDeeds(task, withDeed(deeds, head, (deed) => ({ ...deed, off: true })), recordsOf));
-    board.tellCost(head, isOff ? null : now.logP - without);
-    if (head === shownHead()) large.tellCost(isOff ? "This head is off." : `For this input: ${costInWords(now.logP - without)}.`);
+  /** What losing this head, too, would cost the answer as trained, in nats; `null` if it is off. @type {(head: string) => number | null} */
+  function costOf(head) {
+    if (deedOf(head).off) return null;
+    const without = withDeed(model.get("deeds"), head, (deed) => ({ ...deed, off: true }));
+    return now.logP - task.logP(now.units, now.plain, engineDeeds(task, without, now.units.length, recordsOf));
   }
   /** @type {(switches: T.LiveDeeds) => (() => void)[]} */
   function otherJobs(switches) {
-    const deeds = engineDeeds(task, switches, recordsOf);
+    const deeds = engineDeeds(task, switches, 0, recordsOf);
     let right = 0;
     const jobs = task.facts.others.map(([text, plain], i) => () => {
       const units = task.units(text);

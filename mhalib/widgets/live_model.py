@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -28,7 +29,7 @@ class LiveModel(Instrument):
     `head` and `query`. All count from 0.
 
     Args:
-        model_name: one of `mhalib.saved.names()`: "translator", or "repeater".
+        model_name: one of `mhalib.saved.names()`: "translator", "repeater" or "reader".
         input: what it reads: an English sentence, or up to 48 symbols of a to z and 0 to 5. Without it, one of the
             book's.
         deeds: what is done to heads, by a head's name, as in {"encoder self 1 2": {"off": True}}:
@@ -115,7 +116,7 @@ class LiveModel(Instrument):
         plain, answer = self._task.run(self._units).answer, self.output()
         wrong = self._task.num_wrong(self._units, answer, plain)
         is_its_input = self.input == QUESTS[name].input
-        facts = Facts(self._task.said(answer), wrong, self._others_right())
+        facts = Facts(self._task.joined(answer), wrong, self._others_right())
         return is_its_input and is_met(goal, self.deeds, facts)
 
     def state(self) -> dict[str, Any]:
@@ -181,10 +182,13 @@ class LiveModel(Instrument):
         rows = []
         for what, deeds in runs.items():
             with _live_deeds.applied(self._task, deeds, units):
-                said, p = self._task.said(self._task.run(units).answer), self._task.log_p(units, plain.answer)
-            rows.append([what, said, f"{min(2.718281828459045**p, 1.0):.3f}"])
+                answer, p = self._task.run(units).answer, self._task.log_p(units, plain.answer)
+            kept = len(self._task.counted(units, plain.answer)) - self._task.num_wrong(units, answer, plain.answer)
+            sure = f"P {min(math.exp(p), 1.0):.3f}" if self._task.says == "sentence" else str(kept)
+            lines = self._task.lines(answer)
+            rows += [[f"{what}: {name}" if name else what, text, sure] for name, text in lines]
         caption = f"The {self.model_name} reads “{self.input}”"
-        return caption, ["the model", "says", "P(as trained)"], rows
+        return caption, ["the model", "says", "as trained"], rows
 
     def _beside(self) -> str:
         """The weights and facts, for a page that has no other file."""

@@ -3,6 +3,7 @@
  * quests. And where the model's weights come from. */
 /** @import { Deeds, HeadDeed, HeadRecord } from "../live/deeds.js" */
 /** @import * as T from "./types" */
+import { SMALLEST_SUM } from "../live/deeds.js";
 import { make } from "./shared.js";
 
 /** Where this script was loaded from; empty in a notebook, and in a file that holds all it needs. */
@@ -62,20 +63,27 @@ function isRow(row) {
 }
 
 /**
- * The deeds as the engine takes them. What another input gave comes from `recordsOf`.
+ * The deeds as the engine takes them with `numUnits` words or symbols. What another input gave comes from `recordsOf`. A row
+ * that has no weight on a key that its query may see waits for a longer input.
  * @param {T.Task} task
  * @param {T.LiveDeeds} deeds
+ * @param {number} numUnits
  * @param {(text: string) => Record<string, HeadRecord>} recordsOf
  * @returns {Deeds}
  */
-export function engineDeeds(task, deeds, recordsOf) {
+export function engineDeeds(task, deeds, numUnits, recordsOf) {
+  /** @type {(name: string, rows: Record<string, number[]>) => Record<string, number[]>} */
+  const reaching = (name, rows) => {
+    const numSeen = (/** @type {string} */ query) => (name.startsWith("decoder self") ? Number(query) + 1 : numUnits);
+    return Object.fromEntries(Object.entries(rows).filter(([query, row]) => row.slice(0, numSeen(query)).reduce((sum, one) => sum + one, 0) > SMALLEST_SUM));
+  };
   /** @type {Record<string, HeadDeed>} */
   const heads = {};
   for (const [name, deed] of headDeeds(deeds)) {
     heads[name] = {
       ...(deed.off === true && { gate: 0 }),
       ...(deed.off === "mean" && { mean: task.facts.means[name] }),
-      ...(deed.rows && { rows: deed.rows }),
+      ...(deed.rows && { rows: reaching(name, deed.rows) }),
       ...(deed.frozen !== undefined && { frozen: recordsOf(deed.frozen)[name] }),
       ...(deed.patch !== undefined && { patch: recordsOf(deed.patch)[name] }),
     };

@@ -14,7 +14,7 @@ import { bytesOf } from "./shared.js";
 export function taskOf({ weights, facts }) {
   const bytes = typeof weights === "string" ? bytesOf(weights) : new Uint8Array(weights.buffer, weights.byteOffset, weights.byteLength);
   const engine = new Engine(bytes, facts.described);
-  const work = { Transformer: translation, GPT: repetition }[engine.kind];
+  const work = { Transformer: translation, GPT: repetition, SentenceReader: questions }[engine.kind];
   if (!work) throw new RangeError(`there is no task for a ${engine.kind}`);
   return { engine, facts, ...reading(facts), ...work(engine, facts) };
 }
@@ -130,17 +130,46 @@ function repetition(engine, { known }) {
   };
 }
 
+/**
+ * The reader: it reads words, and answers questions about each; answers stand word by word.
+ * @param {Engine} engine
+ * @param {T.LiveFacts} facts
+ */
+function questions(engine, { known }) {
+  const width = known.length + 1; // with padding
+  const asked = (/** @type {string[]} */ units, /** @type {Deeds} */ deeds, /** @type {Record<string, HeadRecord>} */ log = {}) => engine.answer(units.map((unit) => known.indexOf(unit) + 1), { deeds, log });
+  const answered = (/** @type {Float64Array} */ scores) => Array.from({ length: scores.length / width }, (_, i) => known[indexOfLargest(scores, i * width, width) - 1] ?? "");
+  return {
+    counted: (/** @type {string[]} */ _, /** @type {string[]} */ answer) => answer.map((__, i) => i),
+    numWrong: (/** @type {string[]} */ _, /** @type {string[]} */ answer, /** @type {string[]} */ plain) => numDifferent(answer, plain),
+    answer: (/** @type {string[]} */ units, /** @type {Deeds} */ deeds) => answered(asked(units, deeds)),
+    /** @type {T.Task["run"]} */
+    run(units, deeds) {
+      /** @type {Record<string, HeadRecord>} */
+      const log = {};
+      return { answer: answered(asked(units, deeds, log)), log };
+    },
+    /** @type {T.Task["logP"]} */
+    logP(units, plain, deeds) {
+      const scores = asked(units, deeds);
+      return plain.reduce((sum, word, i) => sum + logP(scores, i * width, width, known.indexOf(word) + 1), 0);
+    },
+    /** @type {T.Task["labels"]} */
+    labels: (_, units) => ({ queries: units, keys: units }),
+  };
+}
+
 /** The words that may stand in the place of word `i`: a determiner's depend on the noun that follows, "an" on the next letter. @type {(task: T.Task, units: string[], i: number) => string[]} */
 export function menuAt({ facts }, units, i) {
   const { menus = [], nouns = [], plurals = [], known } = facts;
   const fitting = menus.filter((menu) => menu.includes(units[i] === "an" ? "a" : units[i]));
   const noun = units.slice(i + 1).find((word) => nouns.includes(word) || plurals.includes(word)) ?? "";
   const menu = fitting[fitting.length > 1 && plurals.includes(noun) ? 1 : 0] ?? known;
-  return menu.map((word) => articleBefore(word, units[i + 1]));
+  return known.includes("an") ? menu.map((word) => articleBefore(word, units[i + 1])) : menu;
 }
 
 /** "a" or "an", as the next word asks for it; other words as they are. @type {(word: string, next?: string) => string} */
 const articleBefore = (word, next = "") => (word === "a" || word === "an" ? (/^[aeiou]/.test(next) ? "an" : "a") : word);
 
-/** The units with another at place `i`, and the article before it as it must then be. @type {(units: string[], i: number, unit: string) => string[]} */
-export const replacedAt = (units, i, unit) => units.map((one, at) => (at === i ? unit : one)).map((one, at, all) => (at === i - 1 ? articleBefore(one, all[i]) : one));
+/** The units with another at place `i`, and the article before it as it must then be. @type {(task: T.Task, units: string[], i: number, unit: string) => string[]} */
+export const replacedAt = ({ facts }, units, i, unit) => units.map((one, at) => (at === i ? unit : one)).map((one, at, all) => (at === i - 1 && facts.known.includes("an") ? articleBefore(one, all[i]) : one));

@@ -98,11 +98,15 @@ function merged(old, now) {
   return found;
 }
 
-/** What the model says: of words, what changed is marked; of symbols, each has what is expected after it. @param {T.Task} task */
+/**
+ * What the model says. Of a sentence, what changed is marked; symbols have what is expected after each; answers are a table,
+ * a row for each word.
+ * @param {T.Task} task
+ */
 export function answerOf(task) {
   const css = inLive;
-  const isOfWords = task.facts.what === "words";
-  const words = make("p", { class: css(isOfWords ? "answer" : "strip") });
+  const { says, questions = [] } = task.facts;
+  const words = make("div", { class: css(says) });
   const meter = make("span", { class: css("meter"), "aria-hidden": "true" });
   const certain = make("span", { class: css("note") });
   const tags = { same: "span", gone: "s", new: "strong" };
@@ -116,20 +120,31 @@ export function answerOf(task) {
     const counted = task.counted(units, answer);
     words.replaceChildren(
       ...units.map((unit, t) => {
-        const isChanged = answer[t] !== plain[t] && counted.includes(t);
-        const after = isChanged ? [make("strong", { text: answer[t] }), make("s", { text: plain[t] })] : [make("span", { text: answer[t] })];
+        const after = both(answer[t], counted.includes(t) ? plain[t] : answer[t]);
         return make("span", { class: css(counted.includes(t) ? "step" : "guess"), title: `after “${unit}” it expects “${answer[t]}”` }, make("span", { class: css("unit"), text: unit }), ...after);
       }),
     );
   }
+  /** What is said now, and what it was if that is another. @type {(now: string, was: string) => HTMLElement[]} */
+  const both = (now, was) => (now === was ? [make("span", { text: now })] : [make("strong", { text: now }), make("s", { text: was })]);
+  /** @param {T.Now} now */
+  function drawAnswers({ units, plain, answer }) {
+    const header = make("tr", {}, make("th", { scope: "col", text: "word" }), ...questions.map((text) => make("th", { scope: "col", text })));
+    const rows = units.map((unit, t) => make("tr", {}, make("th", { scope: "row", text: unit }), ...questions.map((_, i) => make("td", {}, ...both(answer[t * questions.length + i], plain[t * questions.length + i])))));
+    words.replaceChildren(make("table", {}, make("thead", {}, header), make("tbody", {}, ...rows)));
+  }
+  const drawSaid = { sentence: drawWords, symbols: drawStrip, answers: drawAnswers }[says];
   return {
     whole: make("div", { class: css("said") }, words, make("p", { class: css("sure") }, meter, certain)),
     /** @param {T.Now} now @param {number} off @param {number} all */
     draw(now, off, all) {
-      (isOfWords ? drawWords : drawStrip)(now);
+      drawSaid(now);
       const p = Math.min(1, Math.exp(now.logP));
-      meter.style.setProperty("--share", String(p));
-      certain.textContent = `P(as trained) ${p < 0.001 ? p.toExponential(0).replace("-", "−") : p.toFixed(3)}${off ? ` · ${off} of ${all} heads off` : ""}`;
+      const total = task.counted(now.units, now.plain).length;
+      const kept = total - task.numWrong(now.units, now.answer, now.plain);
+      const sure = says === "sentence" ? `P(as trained) ${p < 0.001 ? p.toExponential(0).replace("-", "−") : p.toFixed(3)}` : `${kept} of ${total} as trained`;
+      meter.style.setProperty("--share", String(says === "sentence" ? p : kept / total));
+      certain.textContent = `${sure}${off ? ` · ${off} of ${all} heads off` : ""}`;
     },
   };
 }

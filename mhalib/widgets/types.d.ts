@@ -290,6 +290,7 @@ export interface LiveFacts {
   name: string;
   described: import("../live/settings.js").Described;
   what: "words" | "symbols";
+  says: "sentence" | "symbols" | "answers";
   longest: number;
   known: string[];
   others: [string, string[]][];
@@ -302,6 +303,7 @@ export interface LiveFacts {
   menus?: string[][];
   nouns?: string[];
   plurals?: string[];
+  questions?: string[];
 }
 /** What is done to a head; other inputs are named by their text. */
 export interface LiveDeed {
