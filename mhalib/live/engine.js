@@ -9,7 +9,7 @@ import { average, ownWeights } from "./attention.js";
 import { changeOutput, changeWeights, requireDeeds } from "./deeds.js";
 import { embedPatches, embedTokens } from "./embed.js";
 import { attentionOf, requireKnown } from "./settings.js";
-import { addInPlace, concatenated, gelu, layerNorm, linear, readTensors, rotateInPlace } from "./tensors.js";
+import { addInPlace, atMoment, concatenated, gelu, layerNorm, linear, readTensors, rotateInPlace } from "./tensors.js";
 
 /** @typedef {"encoder self" | "decoder self" | "cross"} Kind */
 /** n vectors, (n, D). @typedef {{ data: Float64Array, n: number }} Vectors */
@@ -39,12 +39,14 @@ export class Engine {
   /**
    * @param {Uint8Array} bytes of a file that mhalib.saved has written
    * @param {Described} described its class and all its settings, from mhalib.live.described
+   * @param {number} [moment] of a file of mhalib.moments, counted from 0
    */
-  constructor(bytes, described) {
+  constructor(bytes, described, moment) {
     requireKnown(described);
     this.kind = described.model;
     this.settings = described.settings;
-    this.tensors = readTensors(bytes);
+    this.stored = readTensors(bytes);
+    this.tensors = moment === undefined ? this.stored : atMoment(this.stored, moment);
     const { num_hiddens, num_heads, attention } = this.settings;
     /** A reader has one layer, and no setting for it. */
     this.numLayers = this.settings.num_layers ?? 1;
@@ -57,6 +59,11 @@ export class Engine {
       Array.from({ length: this.numLayers * num_heads }, (_, i) => `${kind} ${Math.floor(i / num_heads)} ${i % num_heads}`),
     );
     this.requireSizes(kinds);
+  }
+
+  /** From now on the model is as it was at another moment of its training. @param {number} moment */
+  goTo(moment) {
+    this.tensors = atMoment(this.stored, moment);
   }
 
   /** Raises unless all heads are there: deeds count heads as they were made, and a pruned model has fewer. @param {Kind[]} kinds */

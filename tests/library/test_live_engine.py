@@ -12,7 +12,7 @@ from contextlib import ExitStack
 import pytest
 import torch
 
-from mhalib import Head, frozen, gated, patched, rows, saved, switched_off, without_positions
+from mhalib import Head, frozen, gated, moments, patched, rows, saved, switched_off, without_positions
 from mhalib.data import BEGIN, END, ENGLISH, FRENCH, VOCABULARY
 from mhalib.live import described, scripts
 from mhalib.measures import head_means, head_outputs, heads_of, layers_of, prune_heads
@@ -56,7 +56,7 @@ RUNNER = """
 import fs from "node:fs";
 import { Engine } from "./engine.js";
 const { models, cases } = JSON.parse(fs.readFileSync(process.argv[2]));
-const made = (name) => new Engine(fs.readFileSync(models[name].file), models[name].described);
+const made = (name) => new Engine(fs.readFileSync(models[name].file), models[name].described, models[name].moment);
 const live = {};
 function answer({ model, inputs, deeds, count, end }) {
   if (count === undefined && inputs === undefined) return made(model).heads;
@@ -131,6 +131,10 @@ class Bench:
                 saved.write(new_model(name), file, About("none", ("none", 0.0), "none"))
             self.models[name] = saved.read(file).double().requires_grad_(False)
             self.told[name] = {"file": str(file), "described": described(self.models[name])}
+        for number, (step, model) in enumerate(moments.load("repeater").items()):
+            self.models[f"step {step}"] = model.double().requires_grad_(False)
+            file = str(moments.FOLDER / "repeater.safetensors")
+            self.told[f"step {step}"] = {"file": file, "described": described(model), "moment": number}
 
     def ask(self, cases, told=None):
         """What the engine answers to each case, from one process."""
@@ -290,6 +294,14 @@ def deviations(bench):
 @pytest.mark.parametrize("name", NAMES)
 def test_logits_weights_and_outputs_are_pytorchs(deviations, name, what):
     assert deviations[name, what] < TOLERANCE
+
+
+def test_each_moment_of_a_training_is_pytorchs(bench):
+    steps, inputs = list(moments.load("repeater")), inputs_of("repeater", 2)
+    cases = [as_case(f"step {step}", inputs, {}) for step in steps]
+    expected = [expect(bench.models[f"step {step}"], inputs, {}) for step in steps]
+    assert max(map(deviation, bench.ask(cases), expected)) < TOLERANCE
+    assert (expected[3]["logits"] - expected[4]["logits"]).abs().max() > 1e-3
 
 
 @pytest.mark.weekly("mhalib/live/")
