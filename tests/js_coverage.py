@@ -78,7 +78,9 @@ def reports() -> Iterator[Report]:
     from mhalib.widgets import joinable, page_script, scripts
 
     of_files = [(script, file) for script, names in SCRIPTS.items() for file in scripts(*names)]
-    of_files = [one for one in of_files if one[1].parent.name == "widgets"]  # the engine of live models is tested in node
+    of_files = [
+        one for one in of_files if one[1].parent.name == "widgets"
+    ]  # the engine of live models is tested in node
     first_in = {file: script for script, file in reversed(of_files)}  # what several scripts hold is told once
     for file, script in reversed(first_in.items()):
         whole, coverage, text = page_script(*SCRIPTS[script]), COVERAGE[script], joinable(file)
