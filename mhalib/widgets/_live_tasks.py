@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .. import saved, style
+from .. import data, saved, style
 from .._validate import require_text
 from ..data import (
     BEGIN,
@@ -24,11 +24,6 @@ from ..data import (
     sentences,
     translations,
 )
-from ..data import ADJECTIVES as READER_ADJECTIVES
-from ..data import ADVERBS as READER_ADVERBS
-from ..data import DETERMINERS as READER_DETERMINERS
-from ..data import NOUNS as READER_NOUNS
-from ..data import VERBS as READER_VERBS
 from ..data._lexicon import ADVERBS, AUXILIARIES, MANNERS, NEGATIONS, NOUNS, PREPOSITIONS, RANKS, VERBS
 from ..data._translation import MAX_SOURCE, MAX_TARGET
 from ..decoding import greedy
@@ -206,7 +201,7 @@ class Translation(Task):
         return float(logits[0].log_softmax(-1)[range(len(ids)), ids].sum())
 
     def own_means(self) -> dict[str, list[Tensor]]:
-        data = translations(MEAN_OF, seed=38)
+        batch = translations(MEAN_OF, seed=38)
 
         def run(model: Any, batch: Any) -> dict[str, Tensor]:
             model(batch.source, batch.target[:, :-1], batch.source_lens)
@@ -214,7 +209,7 @@ class Translation(Task):
             target = torch.arange(batch.target.shape[1] - 1) < batch.target_lens[:, None] - 1
             return {"encoder self": source, "decoder self": target, "cross": target}
 
-        return head_means(self.model, [data], run)
+        return head_means(self.model, [batch], run)
 
     def more_facts(self) -> dict[str, Any]:
         return {
@@ -375,7 +370,7 @@ class Questions(Task):
         return head_means(self.model, [sentences(MEAN_OF, seed=38)], run)
 
     def more_facts(self) -> dict[str, Any]:
-        groups = (READER_DETERMINERS, READER_ADJECTIVES, READER_NOUNS, READER_ADVERBS, READER_VERBS)
+        groups = (data.DETERMINERS, data.ADJECTIVES, data.NOUNS, data.ADVERBS, data.VERBS)
         return {"questions": list(QUESTIONS), "menus": [list(group) for group in groups]}
 
 

@@ -10,15 +10,16 @@ const FULL_COST = 6; // nats at which the bar of a head is full, unless another 
 /** A head's number in its layer. @type {(head: string) => number} */
 const numberOf = (head) => Number(head.slice(head.lastIndexOf(" ") + 1));
 
-/** What a layer is called: "encoder 1"; of a model with one kind, "layer 1". @type {(task: T.Task, head: string) => string} */
-export function layerName({ engine }, head) {
+/** What a layer is called: "encoder 1"; of a model with one kind, "layer 1"; where there is one layer, nothing. @type {(task: T.Task, head: string) => string} */
+function layerName({ engine }, head) {
+  if (engine.heads.length === engine.settings.num_heads) return "";
   const [, kind, layer] = /** @type {RegExpExecArray} */ (/^(.+) (\d+) \d+$/.exec(head));
   const isOneKind = engine.heads.every((other) => other.startsWith(kind));
   return `${isOneKind ? "layer" : kind.replace(" self", "")} ${layer}`;
 }
 
 /** @type {(task: T.Task, head: string) => string} */
-export const headName = (task, head) => `${layerName(task, head)}, head ${numberOf(head)}`;
+export const headName = (task, head) => [layerName(task, head), `head ${numberOf(head)}`].filter(Boolean).join(", ");
 
 /**
  * The colours of weights: 0 is the paper of the page, be it light or dark, 1 the strongest of the head's own colour.
@@ -83,7 +84,7 @@ export function boardOf(task, colours, { choose, flip }) {
     return make("div", { class: css("group"), role: "presentation" }, name, make("div", { class: css("tiles"), role: "presentation" }, ...own.map((head) => tile(head).whole)));
   });
   const board = make("div", { class: css("board"), role: "radiogroup", "aria-label": "all heads: arrow keys choose one" }, ...groups);
-  board.style.setProperty("--layers", String(settings.num_layers));
+  board.style.setProperty("--layers", String(task.engine.numLayers));
   board.classList.toggle(css("few"), heads.length <= 2 * settings.num_heads);
   board.addEventListener("keydown", (event) => {
     const target = /** @type {HTMLElement} */ (event.target);
@@ -181,10 +182,10 @@ export function largeOf(task, colours, acts) {
 
   /** @param {string} head @param {HeadRecord} record @param {string[]} queries @param {string[]} keys */
   function lay(head, { nq, nk }, queries, keys) {
-    const size = Math.max(11, Math.min(34, Math.floor(330 / Math.max(nq, nk))));
+    const size = Math.max(11, Math.min(32, Math.floor(Math.min(330, innerWidth - 105) / Math.max(nq, nk))));
     grid.style.setProperty("--cell", `${size}px`);
     grid.style.setProperty("--keys", String(nk));
-    const top = make("div", { role: "row", class: css("grid-row") }, make("span", { role: "columnheader", "aria-label": "looks at" }), ...keys.map((key) => make("span", { role: "columnheader", class: css("key"), text: legible(key) })));
+    const top = make("div", { role: "row", class: css("grid-row") }, make("span", { role: "columnheader", "aria-label": "looks at" }), ...keys.map((key) => make("span", { role: "columnheader", class: css(key.length > 1 ? "key" : "letter"), text: legible(key) })));
     cells = range(0, nq).map((q) => range(0, nk).map((k) => make("span", { role: "gridcell", tabindex: "-1", class: css(k < seen(head, q, nk) ? "cell" : "hidden-cell"), "data-q": q, "data-k": k })));
     const rows = cells.map((own, q) => make("div", { role: "row", class: css("grid-row") }, make("span", { role: "rowheader", class: css("query"), "data-q": q, text: legible(queries[q]) }), ...own));
     grid.replaceChildren(top, ...rows);

@@ -115,9 +115,9 @@ function started(model, el, carried) {
     menu: (units, i) => menuAt(task, units, i),
     replace: (i, unit) => act({ input: task.joined(replacedAt(task, task.units(model.get("input")), i, unit)) }, "", ""),
   });
-  const answer = answerOf(task);
   const dots = make("span", { class: css("dots"), role: "img" }, ...task.facts.others.map(() => make("i")));
   const dotsSaid = make("span", { class: css("note") });
+  const answer = answerOf(task, make("span", { class: css("others") }, dots, dotsSaid));
   const undo = make("button", { type: "button", text: "Undo", onclick: undoLast });
   const reset = make("button", { type: "button", text: "As trained", onclick: () => act({ deeds: {} }, "", "All heads are as trained.") });
   const order = make("input", { type: "checkbox" });
@@ -156,13 +156,13 @@ function started(model, el, carried) {
   function judge(/** @type {number | null} */ othersRight) {
     const [units, deeds] = [task.units(model.get("input")), model.get("deeds")];
     const facts = { said: task.joined(now.answer), wrong: task.numWrong(units, now.answer, now.plain), othersRight: othersRight ?? 0 };
-    for (const { name, goal, item, input: own } of quests) {
+    for (const { name, text, goal, item, input: own } of quests) {
       const isKnown = othersRight !== null || goal.others_right_at_most === undefined;
       if (done.has(name) || !isKnown || own !== model.get("input") || !questMet(goal, deeds, facts)) continue;
       done.add(name);
       item.classList.add(css("met"));
       /** @type {HTMLElement} */ (item.lastChild).textContent = " Done.";
-      said.textContent = `Done: ${item.textContent}`;
+      said.textContent = `Done: ${text}`;
     }
   }
 
@@ -192,7 +192,7 @@ function started(model, el, carried) {
     undo.setAttribute("aria-disabled", String(!past.length));
     reset.setAttribute("aria-disabled", String(!Object.keys(deeds).length));
     const kept = now.answer.join() === now.plain.join();
-    if (spoken || !kept) said.textContent = `${spoken} It says: ${task.joined(now.answer)}${kept ? ", as trained" : ""}.`.trim();
+    if (spoken || !kept) said.textContent = `${spoken} ${answer.inWords(now)}`.trim();
     spoken = "";
   }
 
@@ -238,7 +238,7 @@ function started(model, el, carried) {
       dot.title = `${text}: ${isRight ? "right" : "wrong"}`;
     });
     return [...jobs, () => {
-      dotsSaid.textContent = `${right} of ${jobs.length} other inputs right`;
+      dotsSaid.textContent = `${right} of ${jobs.length} other ${task.facts.says === "symbols" ? "lists" : "sentences"} right`;
       dots.setAttribute("aria-label", dotsSaid.textContent);
       judge(right);
     }];
@@ -278,12 +278,12 @@ function started(model, el, carried) {
   settle(
     el,
     "live-model",
-    make("div", { class: css("talk") }, input.whole, answer.whole, make("div", { class: css("tools") }, dots, dotsSaid), tools),
+    make("div", { class: css("talk") }, input.whole, answer.whole, tools),
     said,
-    board.board,
-    make("p", { class: css("note"), text: "Each square: where one head looks. Bar below it: what losing this head alone would cost this input. Switch: the head is on." }),
-    large.whole,
     ...(quests.length ? [questList] : []),
+    board.board,
+    make("p", { class: css("note"), text: `Each square is where one head looks. The bar below it: what losing it would cost this ${task.facts.says === "symbols" ? "list" : "sentence"}.` }),
+    large.whole,
   );
   el.classList.toggle(css("compact"), model.get("compact"));
   takeLink();

@@ -53,7 +53,7 @@ export function inputOf(task, { take, menu, replace }) {
     words.replaceChildren(...selects);
   }
   return {
-    whole: make("div", { class: css("input") }, ...(isOfWords ? [words] : []), labelled(isOfWords ? "or type a sentence" : "symbols that it reads: a to z, 0 to 5", field), refused),
+    whole: make("div", { class: css("input") }, ...(isOfWords ? [words] : []), labelled(isOfWords ? "or type:" : "a list (a to z, 0 to 5):", field), refused),
     /** @param {string[]} units @param {Float64Array | null} weights how much the chosen query looks at each @param {string} hue */
     draw(units, weights, hue) {
       if (units.join() !== shown.join()) {
@@ -102,8 +102,9 @@ function merged(old, now) {
  * What the model says. Of a sentence, what changed is marked; symbols have what is expected after each; answers are a table,
  * a row for each word.
  * @param {T.Task} task
+ * @param {HTMLElement} others what is shown of other inputs
  */
-export function answerOf(task) {
+export function answerOf(task, others) {
   const css = inLive;
   const { says, questions = [] } = task.facts;
   const words = make("div", { class: css(says) });
@@ -135,7 +136,13 @@ export function answerOf(task) {
   }
   const drawSaid = { sentence: drawWords, symbols: drawStrip, answers: drawAnswers }[says];
   return {
-    whole: make("div", { class: css("said") }, words, make("p", { class: css("sure") }, meter, certain)),
+    /** What is said of a run that is not as trained. @type {(now: T.Now) => string} */
+    inWords(now) {
+      const wrong = task.numWrong(now.units, now.answer, now.plain);
+      if (says === "answers") return `${wrong || "No"} of ${now.plain.length} answers changed.`;
+      return `It says: ${task.joined(now.answer)}${wrong ? "" : ", as trained"}.`;
+    },
+    whole: make("div", { class: css("said") }, words, make("div", { class: css("sure") }, meter, certain, others)),
     /** @param {T.Now} now @param {number} off @param {number} all */
     draw(now, off, all) {
       drawSaid(now);
