@@ -15,7 +15,15 @@ import pytest
 
 FLOOR = 95  # percent of each file's lines
 SCRIPT = "/instruments.js"
-TESTS = ("attention_playground", "cost_calculator", "head_explorer", "head_wall", "reshape_stepper", "roofline")
+TESTS = (
+    "attention_playground",
+    "cost_calculator",
+    "head_explorer",
+    "head_wall",
+    "playground_planes",
+    "reshape_stepper",
+    "roofline",
+)
 COMMENT = re.compile(r"/\*.*?\*/|(?<!:)//[^\n]*", re.DOTALL)
 
 

@@ -34,7 +34,9 @@ Vectors = Tensor | np.ndarray | Sequence[Sequence[float]]
 class AttentionPlayground(Instrument):
     """One attention, from vectors to output, recomputed as the reader changes a number.
 
-    Shown are scores, mask, weights and output of `mhalib.attend`; the chosen query's sum stands there in numbers.
+    Shown are scores, mask, weights and output of `mhalib.attend`, and the chosen query's sum in numbers. With d = 2 the
+    chosen query and the keys are an arrow and points of a plane, which the reader drags; each key has a disc whose area
+    is its weight. With d_v = 2 a second plane has the values and the output. The tables are then in a fold.
     `weights` and `output` are what `attend` makes of the current traits.
 
     Args:

@@ -13,7 +13,10 @@ export interface Model<State> {
 export interface Place<State> {
   model: Model<State>;
   el: HTMLElement;
+  tell?: (results: Results) => void; // only the static host listens, for the sentences of its page
 }
+/** What sentences can say of an instrument, each result under its name. */
+export type Results = Record<string, string>;
 // biome-ignore lint/suspicious/noExplicitAny: the host knows no instrument's traits
 export type Render = (place: Place<any>) => () => void;
 
@@ -180,6 +183,24 @@ export interface Built {
   names: string[];
   form: { scale: HTMLInputElement; mask: HTMLSelectElement; length: HTMLElement };
   sum: HTMLElement;
+  planes: { picture: SVGElement; draw: (points: PointInPlane[]) => void }[];
+}
+/** A point as a plane shows it: `at` two numbers, the radius of its disc, its name there and for a screen reader. */
+export interface PointInPlane {
+  at: number[];
+  kind: string;
+  label: string;
+  said: string;
+  facts: string;
+  hidden?: boolean;
+  size?: number;
+}
+export interface PlaneOptions {
+  title: string;
+  css: (name: string) => string;
+  count: number;
+  bound: number;
+  moved: (i: number, to: number[]) => void;
 }
 export type Digits = (x: number) => string;
 export type RealField = (read: () => number, options: { min: number; max: number; step?: number; whole?: boolean; changed: (value: number) => void } & Attributes) => HTMLInputElement;

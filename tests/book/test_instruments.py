@@ -34,7 +34,7 @@ PAGES = {path.stem: found for path in sorted(notebooks.CHAPTERS.glob("*.ipynb"))
 def test_scripts_are_small_and_plain() -> None:
     text = page_script()
     sizes = [len(script_file(script).read_bytes()) for script in Instrument.known]
-    assert sum(sizes) < 112_000  # a page loads them all; 90 kB did, until the wall of heads came
+    assert sum(sizes) < 124_000  # a page loads them all; 90 kB did, until the wall of heads and the planes came
     for forbidden in (
         "innerHTML",
         "outerHTML",
