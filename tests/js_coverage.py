@@ -23,6 +23,7 @@ TESTS = (
     "playground_planes",
     "reshape_stepper",
     "roofline",
+    "sentences",
 )
 COMMENT = re.compile(r"/\*.*?\*/|(?<!:)//[^\n]*", re.DOTALL)
 

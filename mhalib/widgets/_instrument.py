@@ -25,6 +25,7 @@ from .._write import write_whole
 FOLDER = Path(__file__).parent
 SHARED = FOLDER / "shared.js"
 HOST = FOLDER / "host.js"
+SENTENCES = FOLDER / "sentences.js"
 STYLE = FOLDER / "shared.css"
 """The style sheet of all instruments."""
 PAGE_STYLE = """:root { color-scheme: light dark; }
@@ -57,6 +58,11 @@ class Instrument(anywidget.AnyWidget):
         """The names of these traits, sorted."""
         inherited = {*anywidget.AnyWidget.class_trait_names(sync=True), "_esm", "_css", "_anywidget_id"}
         return sorted(set(cls.class_trait_names(sync=True)) - inherited)
+
+    def results(self) -> dict[str, str]:
+        """What a sentence on the page may say of the instrument as it is now, by name; `tell` in its JavaScript says
+        the same."""
+        return {}
 
     def table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         """Caption, header and rows of the table that says the same in numbers."""
@@ -124,7 +130,7 @@ def script_file(script: str) -> Path:
 
 def scripts() -> list[Path]:
     """All files of JavaScript, in the order in which a page needs them."""
-    return [SHARED, *map(script_file, Instrument.known), HOST]
+    return [SHARED, *map(script_file, Instrument.known), HOST, SENTENCES]
 
 
 def joinable(file: Path) -> str:
@@ -158,7 +164,7 @@ def page_script(*names: str) -> str:
     """The one script of a static page: shared functions, instruments, and the host that wakes them.
 
     Args:
-        names: of the instruments, such as "HeadExplorer"; without one, all.
+        names: of the instruments, such as "HeadExplorer"; without one, all, and the numbers in the page's sentences.
 
     Raises:
         TypeError: a name is no string.
@@ -169,8 +175,9 @@ def page_script(*names: str) -> str:
         if name not in Instrument.known:
             raise ValueError(f"names has {name!r}, but the instruments are {', '.join(Instrument.known)}")
     files = [SHARED, *map(script_file, names), HOST] if names else scripts()
-    woken = ", ".join(names or Instrument.known)
-    return f'(() => {{\n"use strict";\n{_joined(files)}\nwake({{ {woken} }});\n}})();\n'
+    woken = f"wake({{ {', '.join(names or Instrument.known)} }})"
+    call = woken if names else f"wakeSentences({woken})"
+    return f'(() => {{\n"use strict";\n{_joined(files)}\n{call};\n}})();\n'
 
 
 def whole_page(body: str, script: str, title: str) -> str:

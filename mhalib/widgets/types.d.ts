@@ -17,6 +17,36 @@ export interface Place<State> {
 }
 /** What sentences can say of an instrument, each result under its name. */
 export type Results = Record<string, string>;
+/** An instrument that the static host has woken, with what it told last; `heard` are called at each change. */
+export interface Awake {
+  place: HTMLElement;
+  el: HTMLElement;
+  // biome-ignore lint/suspicious/noExplicitAny: the host knows no instrument's traits
+  model: Model<any>;
+  told: { results: Results };
+  heard: (() => void)[];
+}
+/** Of a number in a sentence. A whole number with a great `max` is doubled and halved. */
+export interface Bounds {
+  label: string;
+  min: number;
+  max: number;
+  whole: boolean;
+}
+/** A formula that sentences may use: its variables with label, least and most, and what follows from them. */
+export interface Formula {
+  variables: Record<string, [string, number, number]>;
+  results: (values: Record<string, number>) => Results;
+}
+/** Where a number in a sentence comes from. */
+export interface Source {
+  bounds: (trait: string) => Bounds | null;
+  get: (trait: string) => number;
+  set: (trait: string, value: number) => void;
+  results: () => Results;
+  listen: (then: () => void) => void;
+  speaks: boolean;
+}
 // biome-ignore lint/suspicious/noExplicitAny: the host knows no instrument's traits
 export type Render = (place: Place<any>) => () => void;
 
