@@ -22,8 +22,10 @@ TESTS = (
     "head_explorer",
     "head_wall",
     "live_model",
+    "playground_planes",
     "reshape_stepper",
     "roofline",
+    "sentences",
 )
 COMMENT = re.compile(r"/\*.*?\*/|(?<!:)//[^\n]*", re.DOTALL)
 

@@ -25,6 +25,7 @@ from .._write import write_whole
 FOLDER = Path(__file__).parent
 SHARED = FOLDER / "shared.js"
 HOST = FOLDER / "host.js"
+SENTENCES = FOLDER / "sentences.js"
 STYLE = FOLDER / "shared.css"
 """The style sheet of all instruments."""
 PAGE_STYLE = """:root { color-scheme: light dark; }
@@ -63,6 +64,11 @@ class Instrument(anywidget.AnyWidget):
         """The names of these traits, sorted."""
         inherited = {*anywidget.AnyWidget.class_trait_names(sync=True), "_esm", "_css", "_anywidget_id"}
         return sorted(set(cls.class_trait_names(sync=True)) - inherited)
+
+    def results(self) -> dict[str, str]:
+        """What a sentence on the page may say of the instrument as it is now, by name; `tell` in its JavaScript says
+        the same."""
+        return {}
 
     def table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         """Caption, header and rows of the table that says the same in numbers."""
@@ -136,7 +142,7 @@ def scripts(*names: str) -> list[Path]:
     """The files of one script, in the order in which a page needs them: of these instruments, or of those in the script
     that all pages load."""
     needed = [file for name in names or common() for file in (*Instrument.needed[name], script_file(name))]
-    return [SHARED, *dict.fromkeys(needed), HOST]
+    return [SHARED, *dict.fromkeys(needed), HOST, *([] if names else [SENTENCES])]
 
 
 def common() -> list[str]:
@@ -176,7 +182,8 @@ def page_script(*names: str) -> str:
     """The one script of a static page: shared functions, instruments, and the host that wakes them.
 
     Args:
-        names: of the instruments, such as "HeadExplorer"; without one, those that need no file of their own.
+        names: of the instruments, such as "HeadExplorer"; without one, those that need no file of their own, and the
+            numbers in the page's sentences.
 
     Raises:
         TypeError: a name is no string.
@@ -186,8 +193,9 @@ def page_script(*names: str) -> str:
         require_text("each name", name)
         if name not in Instrument.known:
             raise ValueError(f"names has {name!r}, but the instruments are {', '.join(Instrument.known)}")
-    woken = ", ".join(names or common())
-    return f'(() => {{\n"use strict";\n{_joined(scripts(*names))}\nwake({{ {woken} }});\n}})();\n'
+    woken = f"wake({{ {', '.join(names or common())} }})"
+    call = woken if names else f"wakeSentences({woken})"
+    return f'(() => {{\n"use strict";\n{_joined(scripts(*names))}\n{call};\n}})();\n'
 
 
 def whole_page(body: str, script: str, title: str) -> str:

@@ -1,11 +1,161 @@
 // @ts-check
 /* Attention on a few tokens: vectors, scores, mask, weights, output. Numbers are recomputed at each change. */
 
-import { choice, classes, freshId, labelled, legible, listen, make, numberInput, range, settle, voice, writer } from "./shared.js";
+import { arrows, choice, classes, freshId, inSentence, labelled, legible, listen, make, numberInput, range, settle, svg, voice, writer } from "./shared.js";
 
 /** @import * as T from "./types" */
+
+/**
+ * A plane whose points a reader moves: by pointer or finger, and by the arrow keys on the point that has the focus. It is
+ * one tab stop; Page Up, Page Down, Home and End go to another of its points. `moved(i, [x, y])` is told where to.
+ * @param {T.PlaneOptions} options
+ */
+export function planeOf({ title, css, count, bound, moved }) {
+  const [SIDE, MARGIN, GRIP] = [320, 26, 14];
+  const REACHES = [[3, 1], [4, 1], [6, 2], [10, 2], [20, 5], [50, 10], [100, 20]]; // from the middle to an edge, and between two lines
+  let [[reach, step], current] = [REACHES[0], 0];
+  /** @type {{ i: number, off: number[] } | null} */
+  let held = null;
+  /** @type {T.PointInPlane[]} */
+  let points = [];
+  const x = (/** @type {number} */ value) => SIDE / 2 + (value / reach) * (SIDE / 2 - MARGIN);
+  const y = (/** @type {number} */ value) => SIDE - x(value);
+  const [grid, below, above] = ["grid", "below", "above"].map((name) => svg("g", { class: css(name), "aria-hidden": "true" }));
+  const handles = range(0, count).map((i) =>
+    svg("g", { class: css("handle"), role: "slider", "aria-roledescription": "point", tabindex: i ? -1 : 0, "data-point": i }, svg("circle", { r: GRIP }), svg("circle", { r: 4.5, class: css("dot") })),
+  );
+  const picture = svg("svg", { viewBox: `0 0 ${SIDE} ${SIDE}`, role: "group", "aria-label": title, "data-lm-suppress-shortcuts": "" }, grid, below, ...handles, above);
+
+  /** Where a pointer is, in the numbers of the plane. @type {(event: PointerEvent) => number[]} */
+  function under(event) {
+    const box = picture.getBoundingClientRect();
+    const along = (/** @type {number} */ share) => ((share - 0.5) * SIDE * reach) / (SIDE / 2 - MARGIN);
+    return [along((event.clientX - box.left) / box.width), -along((event.clientY - box.top) / box.height)];
+  }
+  /** @type {(i: number, wanted: number[], most: number, digits: number) => void} */
+  function move(i, wanted, most, digits) {
+    const to = wanted.map((value) => Number(Math.min(most, Math.max(-most, value)).toFixed(digits)) + 0); // no -0
+    if (to.some((value, c) => value !== points[i].at[c])) moved(i, to);
+  }
+  function release() {
+    held = null;
+    draw(points);
+  }
+  handles.forEach((handle, i) => {
+    handle.addEventListener("pointerdown", (event) => {
+      event.preventDefault(); // no selection of text
+      handle.focus({ preventScroll: true });
+      handle.setPointerCapture(event.pointerId);
+      const from = under(event);
+      held = { i, off: points[i].at.map((value, c) => value - from[c]) };
+    });
+    handle.addEventListener("touchstart", (event) => event.preventDefault(), { passive: false }); // or the page scrolls: touch-action stops at the svg
+    handle.addEventListener("pointermove", (event) => {
+      if (held?.i === i) move(i, under(event).map((value, c) => value + (held?.off[c] ?? 0)), reach, 1);
+    });
+    for (const end of ["pointerup", "pointercancel"]) handle.addEventListener(end, release);
+    handle.addEventListener("focus", () => {
+      handles[current].setAttribute("tabindex", "-1");
+      handle.setAttribute("tabindex", "0");
+      current = i;
+    });
+    handle.addEventListener("keydown", (event) => {
+      arrows(event, { PageUp: -1, PageDown: 1 }, i, count, (to) => handles[to].focus());
+      const [right, up] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowDown: [0, -1], ArrowUp: [0, 1] }[event.key] ?? [0, 0];
+      if (!right && !up) return;
+      event.preventDefault();
+      const far = event.shiftKey ? 1 : 0.1;
+      move(i, [points[i].at[0] + right * far, points[i].at[1] + up * far], bound, 4);
+    });
+  });
+
+  function drawGrid() {
+    const each = Math.floor(reach / step);
+    const ticks = range(-each, each + 1).map((i) => i * step);
+    const [low, high] = [x(-reach), x(reach)];
+    const line = (/** @type {number[]} */ [x1, y1, x2, y2], /** @type {number} */ value) => svg("line", { x1, y1, x2, y2, class: value ? null : css("axis") });
+    const text = (/** @type {number} */ value) => String(value).replace("-", "−");
+    grid.replaceChildren(
+      ...ticks.flatMap((value) => [line([x(value), low, x(value), high], value), line([low, y(value), high, y(value)], value)]),
+      ...ticks.map((value) => svg("text", { x: x(value), y: SIDE - 8, "text-anchor": "middle", text: text(value) })),
+      ...ticks.map((value) => svg("text", { x: MARGIN - 6, y: y(value) + 4, "text-anchor": "end", text: text(value) })),
+    );
+  }
+  /** The names beside their points, each at the first place where it covers no other. @type {(points: T.PointInPlane[]) => SVGElement[]} */
+  function names(points) {
+    /** @type {number[][]} */
+    const taken = points.map(({ at: [a, b] }) => [x(a) - 5, x(a) + 5, y(b)]); // left, right and middle
+    return points.map(({ at: [a, b], label, kind, size = 0 }) => {
+      const [away, width] = [9 + 0.7 * size, 7.2 * label.length];
+      const beside = [x(a) + away, x(a) - away - width].flatMap((left) => [-6 - 0.5 * size, 15 + 0.5 * size].map((down) => [left, y(b) + down]));
+      const over = [-8 - size, 18 + size].map((down) => [x(a) - width / 2, y(b) + down]);
+      const places = [...beside.slice(0, 2), ...over, ...beside.slice(2)].filter(([left]) => left > 0 && left + width < SIDE + 12);
+      const isFree = (/** @type {number[]} */ [left, down]) => taken.every(([from, to, middle]) => left + width < from || left > to || Math.abs(down - 4 - middle) > 14);
+      const [left, down] = places.find(isFree) ?? places[0] ?? beside[0];
+      taken.push([left, left + width, down - 4]);
+      const onLeft = left + width <= x(a);
+      return svg("text", { x: onLeft ? left + width : left, y: down, "text-anchor": onLeft ? "end" : "start", class: css(kind), text: label });
+    });
+  }
+  function arrow(/** @type {number[]} */ [a, b]) {
+    const [dx, dy] = [x(a) - x(0), y(b) - y(0)];
+    const length = Math.hypot(dx, dy) || 1;
+    const [back, side] = [[(-12 * dx) / length, (-12 * dy) / length], [(-5 * dy) / length, (5 * dx) / length]];
+    const tip = [[0, 0], [back[0] + side[0], back[1] + side[1]], [back[0] - side[0], back[1] - side[1]]];
+    const corners = tip.map(([right, down]) => `${x(a) + right},${y(b) + down}`).join(" ");
+    return [svg("line", { x1: x(0), y1: y(0), x2: x(a), y2: y(b), class: css("shaft") }), ...(length > 12 ? [svg("polygon", { points: corners, class: css("tip") })] : [])];
+  }
+  /** The points as they are now: the first `count` can be moved, others are only shown. @type {(now: T.PointInPlane[]) => void} */
+  function draw(now) {
+    points = now;
+    const most = Math.max(...points.flatMap(({ at }) => at.map(Math.abs)));
+    if (!held) [reach, step] = REACHES.find(([far]) => far >= 1.25 * most) ?? REACHES[REACHES.length - 1];
+    drawGrid();
+    const hull = hullOf(points.filter(({ kind, hidden }) => kind === "v" && !hidden).map(({ at }) => at));
+    const discs = points.filter(({ size }) => size).map(({ at: [a, b], size }) => svg("circle", { cx: x(a), cy: y(b), r: size, class: css("disc") }));
+    below.replaceChildren(
+      svg("polygon", { points: hull.map(([a, b]) => `${x(a)},${y(b)}`).join(" "), class: css("hull") }),
+      ...points.filter(({ kind }) => kind === "k").map(({ at: [a, b] }) => svg("line", { x1: x(0), y1: y(0), x2: x(a), y2: y(b), class: css("stem") })),
+      ...discs,
+      ...points.filter(({ kind }) => kind === "q").flatMap(({ at }) => arrow(at)),
+    );
+    const stars = points.filter(({ kind }) => kind === "output").map(({ at: [a, b] }) => svg("path", { d: STAR, transform: `translate(${x(a)} ${y(b)})`, class: css("star") }));
+    above.replaceChildren(...stars, ...names(points));
+    handles.forEach((handle, i) => {
+      const { at, kind, hidden, said, facts } = points[i];
+      handle.setAttribute("transform", `translate(${x(at[0])} ${y(at[1])})`);
+      handle.classList.toggle(css("unseen"), Boolean(hidden));
+      const words = { "data-kind": kind, "aria-label": said, "aria-valuenow": at[0], "aria-valuemin": -bound, "aria-valuemax": bound, "aria-valuetext": facts };
+      for (const [name, value] of Object.entries(words)) handle.setAttribute(name, String(value));
+    });
+  }
+  return { picture, draw };
+}
+
+/** A five-pointed star about the origin. */
+const STAR = `M${range(0, 10).map((i) => [i % 2 ? 5 : 12, (i * Math.PI) / 5]).map(([r, turn]) => `${(r * Math.sin(turn)).toFixed(2)},${(-r * Math.cos(turn)).toFixed(2)}`).join("L")}Z`;
+
+/** The corners of the smallest convex shape around some points, in order. @type {(points: number[][]) => number[][]} */
+function hullOf(points) {
+  const sorted = [...points].sort(([a, b], [c, d]) => a - c || b - d);
+  const half = (/** @type {number[][]} */ inOrder) => {
+    /** @type {number[][]} */
+    const kept = [];
+    for (const next of inOrder) {
+      const turnsRight = () => {
+        const [[a, b], [c, d]] = kept.slice(-2);
+        return (c - a) * (next[1] - b) - (d - b) * (next[0] - a) <= 0;
+      };
+      while (kept.length > 1 && turnsRight()) kept.pop();
+      kept.push(next);
+    }
+    return kept.slice(0, -1);
+  };
+  return sorted.length > 2 ? [...half(sorted), ...half(sorted.reverse())] : sorted;
+}
+
 /** @param {T.Place<T.Playground>} place */
-export function AttentionPlayground({ model, el }) {
+export function AttentionPlayground({ model, el, tell }) {
   /** @type {(keyof T.Playground)[]} */
   const NAMES = ["tokens", "q", "k", "v", "scale", "temperature", "mask", "valid_len", "query"];
   /** @type {("q" | "k" | "v")[]} */
@@ -51,7 +201,15 @@ export function AttentionPlayground({ model, el }) {
 
   const put = writer(model);
   const said = voice();
-  let { fields, cells, radios, names, form, sum } = /** @type {T.Built} */ ({});
+  let { fields, cells, radios, names, form, sum, planes } = /** @type {T.Built} */ ({});
+  let opened = false; // the fold with the tables
+
+  /** Another number in row t of q, k or v. @type {(name: "q" | "k" | "v", t: number, row: number[]) => void} */
+  function putRow(name, t, row) {
+    const rows = copy(model.get(name));
+    rows[t] = row;
+    put({ [name]: rows });
+  }
 
   /** A field for a number of the model: `read` finds it there, `changed` puts it there. @type {T.RealField} */
   function realField(read, options) {
@@ -97,11 +255,7 @@ export function AttentionPlayground({ model, el }) {
     const top = VECTORS.map((name, i) => make("th", { scope: "colgroup", colspan: widths[i], text: name }));
     /** @type {T.VectorField} */
     const field = (name, t, c) => {
-      const changed = (/** @type {number} */ value) => {
-        const rows = copy(model.get(name));
-        rows[t][c] = value;
-        put({ [name]: rows });
-      };
+      const changed = (/** @type {number} */ value) => putRow(name, t, model.get(name)[t].map((old, i) => (i === c ? value : old)));
       const words = { "aria-label": `${name} of ${names[t]}, channel ${c}`, "data-cell": `${name}-${t}-${c}` };
       const input = realField(() => model.get(name)[t][c], { min: -BOUND, max: BOUND, step: 0.1, changed, ...words });
       return make("td", { class: c ? null : css("first"), "data-vector": name }, input);
@@ -140,6 +294,35 @@ export function AttentionPlayground({ model, el }) {
     radios = names.map((_, t) => make("input", { type: "radio", name: group, value: t, onchange: () => put({ query: t }) }));
     const labels = names.map((name, t) => make("label", { class: "mhalib-check" }, radios[t], make("bdi", { text: name })));
     return make("fieldset", { class: css("queries") }, make("legend", { text: "query" }), ...labels);
+  }
+
+  /** Where q and k have two numbers: the chosen query and the keys; where v has two, the values and the output. */
+  function planesOf() {
+    const wide = (/** @type {"q" | "v"} */ name) => model.get(name)[0].length === 2;
+    if (!wide("q")) return [];
+    const asked = planeOf({
+      title: "the query and the keys", css, count: names.length + 1, bound: BOUND,
+      moved: (i, to) => (i ? putRow("k", i - 1, to) : putRow("q", model.get("query"), to)),
+    });
+    if (!wide("v")) return [asked];
+    return [asked, planeOf({ title: "the values and the output", css, count: names.length, bound: BOUND, moved: (i, to) => putRow("v", i, to) })];
+  }
+
+  /** The two planes as they are now. The area of a disc is a weight. @type {(found: ReturnType<typeof attention>) => void} */
+  function drawPlanes({ weights, mask, output }) {
+    const query = model.get("query");
+    const vector = (/** @type {number[]} */ numbers) => `(${numbers.map(brief).join(", ")})`;
+    const own = { at: model.get("q")[query], kind: "q", label: `${inSentence(names[query], 14)} asks`, said: `query of ${names[query]}`, facts: vector(model.get("q")[query]) };
+    const [keys, values] = /** @type {const} */ (["k", "v"]).map((kind) =>
+      model.get(kind).map((at, t) => {
+        const [weight, hidden] = [weights[query][t], !mask[query][t]];
+        const share = hidden ? "hidden" : `weight ${inDigits(weight)}`;
+        const label = `${inSentence(names[t], 14)} ${hidden ? "✕" : inDigits(weight)}`;
+        return { at, kind, hidden, label, size: 30 * Math.sqrt(weight), said: `${kind === "k" ? "key" : "value"} of ${names[t]}`, facts: `${vector(at)}, ${share}` };
+      }),
+    );
+    planes[0]?.draw([own, ...keys]);
+    planes[1]?.draw([...values, { at: output[query], kind: "output", label: "output", said: "", facts: "" }]);
   }
 
   function backToStart() {
@@ -206,6 +389,8 @@ export function AttentionPlayground({ model, el }) {
     const lines = written(found.weights[query], found.mask[query], found.output[query]);
     sum.replaceChildren(make("b", {}, "output of ", make("bdi", { text: names[query] })), ...lines.map((text) => make("span", { text })));
     said.textContent = sentence(found.weights[query], found.mask[query], query);
+    drawPlanes(found);
+    tell?.({ "largest weight": inDigits(Math.max(...found.weights[query])), output: lines[lines.length - 1].replace("= ", "") });
   }
 
   /** Fields, boxes and choices say what the model holds. */
@@ -216,6 +401,14 @@ export function AttentionPlayground({ model, el }) {
     form.length.hidden = model.get("mask") !== "valid length";
     radios[model.get("query")].checked = true;
     draw();
+  }
+
+  /** The planes side by side, each with its title, and how to move what is in them. */
+  function inPlanes() {
+    const titles = ["compare: the query with the keys", "mix: the values, by their weights"];
+    const figures = planes.map(({ picture }, i) => make("figure", {}, make("figcaption", { text: titles[i] }), picture));
+    const how = "Drag the arrow or any point. By keyboard: arrow keys move it by 0.1, with Shift by 1; Page Up and Page Down go to another.";
+    return [make("div", { class: css("planes") }, ...figures), make("p", { class: css("how"), text: how })];
   }
 
   function build() {
@@ -230,7 +423,15 @@ export function AttentionPlayground({ model, el }) {
       grid(4, "weights", "weights", [...names, "sum"], "query \\ key"),
       grid(5, "output", "output", channels, "query"),
     ];
-    settle(el, "attention-playground", panel, chooser(), said, make("div", { class: css("stages") }, ...stages, sum));
+    planes = planesOf();
+    const tables = make("div", { class: css("stages") }, ...stages);
+    if (planes.length) {
+      const folded = make("details", { open: opened, ontoggle: () => (opened = folded.open) }, make("summary", { text: "all numbers, as tables" }), tables);
+      settle(el, "attention-playground", panel, chooser(), said, ...inPlanes(), sum, folded);
+    } else {
+      tables.append(sum);
+      settle(el, "attention-playground", panel, chooser(), said, tables);
+    }
     follow();
   }
 

@@ -34,7 +34,9 @@ Vectors = Tensor | np.ndarray | Sequence[Sequence[float]]
 class AttentionPlayground(Instrument):
     """One attention, from vectors to output, recomputed as the reader changes a number.
 
-    Shown are scores, mask, weights and output of `mhalib.attend`; the chosen query's sum stands there in numbers.
+    Shown are scores, mask, weights and output of `mhalib.attend`, and the chosen query's sum in numbers. With d = 2 the
+    chosen query and the keys are an arrow and points of a plane, which the reader drags; each key has a disc whose area
+    is its weight. With d_v = 2 a second plane has the values and the output. The tables are then in a fold.
     `weights` and `output` are what `attend` makes of the current traits.
 
     Args:
@@ -179,6 +181,11 @@ class AttentionPlayground(Instrument):
         assert weights is not None
         return output, weights
 
+    def results(self) -> dict[str, str]:
+        """Of the chosen query: "largest weight" and "output"."""
+        output = ", ".join(_in_digits(x) for x in self.output[self.query].tolist())
+        return {"largest weight": _in_digits(float(self.weights[self.query].max())), "output": f"({output})"}
+
     def table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         names = [_shown(token) for token in self.tokens]
         scores = "q·k" + ("/√d" if self.scale else "") + (f"/{self.temperature:g}" if self.temperature != 1 else "")
@@ -222,6 +229,13 @@ def _matrix(name: str, value: object) -> np.ndarray:
 
 def _vector(numbers: Sequence[float]) -> str:
     return "(" + ", ".join(f"{round(x, 4) + 0.0:g}" for x in numbers) + ")"
+
+
+def _in_digits(number: float) -> str:
+    """As the page writes it: two digits behind the point, none from 100 on."""
+    size = abs(number)
+    text = f"{size:.1e}" if size >= 1e5 else f"{size:.0f}" if size >= 100 else f"{size:.2f}"
+    return f"−{text}" if number < 0 and float(text) != 0 else text
 
 
 def _shown(token: str) -> str:

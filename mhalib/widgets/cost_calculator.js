@@ -5,7 +5,7 @@ import { classes, fieldsOf, inWords, listen, make, settle, sheet, voice } from "
 
 /** @import { Costs, Part, Place, Ratio, Row, Setting } from "./types" */
 /** @param {Place<Costs>} place */
-export function CostCalculator({ model, el }) {
+export function CostCalculator({ model, el, tell }) {
   const compares = Boolean(model.get("variant"));
   const isCounted = Boolean(model.get("counted")?.length); // in Python, for this D and h: here they stay
   const css = classes("cost-calculator");
@@ -154,6 +154,7 @@ export function CostCalculator({ model, el }) {
     own.hidden = Boolean(reason);
     if (reason) {
       said.textContent = reason;
+      tell?.({});
       return;
     }
     if (compares) {
@@ -165,6 +166,8 @@ export function CostCalculator({ model, el }) {
       exact.textContent = found[/** @type {keyof typeof found} */ (name)].toLocaleString("en-US");
       words.textContent = inWords(found[/** @type {keyof typeof found} */ (name)], unit);
     }
+    const told = COSTS.map(([name, , , unit]) => [name, inWords(found[name], unit)]);
+    tell?.({ ...Object.fromEntries(told), d: (number("num_hiddens") / number("num_heads")).toLocaleString("en-US") });
     said.textContent = `${inWords(found.parameters, "")} parameters, ${inWords(found.flops, "")} FLOPs, cache ${inWords(found.cache_bytes, "B")}.`;
   }
   function drawComparison() {

@@ -203,6 +203,15 @@ class CostCalculator(Instrument):
             "cache_bytes": self.num_layers * formulas.cache_bytes(sizes, *run, self.bytes_per_number),
         }
 
+    def results(self) -> dict[str, str]:
+        """The costs to three digits, such as "58.0 billion" and "805 MB", and the width "d" of a head; nothing where a
+        variant is compared, or the sizes do not divide."""
+        if self._compares or self.num_hiddens % self.num_heads or self.num_heads % self.num_kv_heads:
+            return {}
+        units = {"score_bytes": "B", "cache_bytes": "B"}
+        told = {name: in_words(cost, units.get(name, "")) for name, cost in self.costs().items()}
+        return {**told, "d": f"{self.num_hiddens // self.num_heads:,}"}
+
     def comparison(self) -> dict[str, tuple[int, int]]:
         """Each cost of multi-head attention and of the variant, of all layers.
 
@@ -279,6 +288,16 @@ class CostCalculator(Instrument):
                 plain, own = found[name]
                 rows.append([title, f"{plain:,}{unit}", f"{own:,}{unit}", _ratio(own, plain)])
         return caption, header, rows
+
+
+def in_words(count: float, unit: str = "") -> str:
+    """A count to three digits: "1.07 billion", or with a unit "1.07 GB"."""
+    steps = ("", " thousand", " million", " billion", " trillion", " quadrillion")
+    prefixes = ("", "k", "M", "G", "T", "P")
+    power = sum(count >= 999.5 * 1000**step for step in range(5))
+    number = float(f"{count / 1000**power:.3g}")
+    places = 0 if number >= 100 else 1 if number >= 10 else 2
+    return f"{number:,.{places}f}" + (f" {prefixes[power]}{unit}" if unit else steps[power])
 
 
 def _ratio(one: int, all_of_it: int) -> str:

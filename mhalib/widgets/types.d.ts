@@ -13,6 +13,39 @@ export interface Model<State> {
 export interface Place<State> {
   model: Model<State>;
   el: HTMLElement;
+  tell?: (results: Results) => void; // only the static host listens, for the sentences of its page
+}
+/** What sentences can say of an instrument, each result under its name. */
+export type Results = Record<string, string>;
+/** An instrument that the static host has woken, with what it told last; `heard` are called at each change. */
+export interface Awake {
+  place: HTMLElement;
+  el: HTMLElement;
+  // biome-ignore lint/suspicious/noExplicitAny: the host knows no instrument's traits
+  model: Model<any>;
+  told: { results: Results };
+  heard: (() => void)[];
+}
+/** Of a number in a sentence. A whole number with a great `max` is doubled and halved. */
+export interface Bounds {
+  label: string;
+  min: number;
+  max: number;
+  whole: boolean;
+}
+/** A formula that sentences may use: its variables with label, least and most, and what follows from them. */
+export interface Formula {
+  variables: Record<string, [string, number, number]>;
+  results: (values: Record<string, number>) => Results;
+}
+/** Where a number in a sentence comes from. */
+export interface Source {
+  bounds: (trait: string) => Bounds | null;
+  get: (trait: string) => number;
+  set: (trait: string, value: number) => void;
+  results: () => Results;
+  listen: (then: () => void) => void;
+  speaks: boolean;
 }
 // biome-ignore lint/suspicious/noExplicitAny: the host knows no instrument's traits
 export type Render = (place: Place<any>) => () => void;
@@ -180,6 +213,24 @@ export interface Built {
   names: string[];
   form: { scale: HTMLInputElement; mask: HTMLSelectElement; length: HTMLElement };
   sum: HTMLElement;
+  planes: { picture: SVGElement; draw: (points: PointInPlane[]) => void }[];
+}
+/** A point as a plane shows it: `at` two numbers, the radius of its disc, its name there and for a screen reader. */
+export interface PointInPlane {
+  at: number[];
+  kind: string;
+  label: string;
+  said: string;
+  facts: string;
+  hidden?: boolean;
+  size?: number;
+}
+export interface PlaneOptions {
+  title: string;
+  css: (name: string) => string;
+  count: number;
+  bound: number;
+  moved: (i: number, to: number[]) => void;
 }
 export type Digits = (x: number) => string;
 export type RealField = (read: () => number, options: { min: number; max: number; step?: number; whole?: boolean; changed: (value: number) => void } & Attributes) => HTMLInputElement;

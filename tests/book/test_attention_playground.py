@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -27,6 +28,22 @@ HOSTILE = [
 VOICE = ".mhalib-voice"
 DARK = """:root { color-scheme: dark; --pst-color-text-base: #ced6dd; --pst-color-surface: #222832;
 --pst-color-border: #48566b } body { background: #14181e }"""
+
+
+@pytest.fixture
+def show(show: Callable) -> Callable:
+    """The tables of numbers unfolded, where planes stand in front of them."""
+
+    def open_page(*instruments: AttentionPlayground, **options: Any) -> Any:
+        shown = show(*instruments, **options)
+        unfold(shown.page)
+        return shown
+
+    return open_page
+
+
+def unfold(page: Page) -> None:
+    page.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
 
 
 def numbers(page: Page, stage: str) -> torch.Tensor:
@@ -294,6 +311,7 @@ def test_live_it_follows_python_and_writes_back(show: Callable) -> None:
         f"() => {{ const el = document.createElement('div'); document.querySelector('main').append(el);"
         f"window.quit = (() => {{ {body} }})()({{ model, el }}); }}"
     )
+    unfold(page)
     page.get_by_label("q of the, channel 1").fill("2.5")
     assert page.evaluate("model.get('q')[0]") == [1, 2.5]
     assert page.evaluate("model.saved") == ["q", "saved"]

@@ -10,7 +10,7 @@ exercises and its recap may quote any of it), be a setting in that section's cod
 
 `results:` and `page:` are looked up; `paper:`, `given:` (arithmetic, numbers that the reader is to imagine) and `run:`
 (what whoever wrote the answer to an exercise got when doing it) are not.
-Formulas, code and links are not prose.
+Formulas, code and links are not prose. A number that a reader can drag, or that follows one, is held by sentences.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from tools.notebooks import statements
 SOURCES = ("results", "page", "paper", "given", "run")
 WHOLE_PAGE = ("Recap", "The same thing elsewhere", "Exercises", "In code")
 NOT_PROSE = re.compile(
-    r"^(?P<fence>`{3,}|~{3,}).*?^(?P=fence)|\$\$.+?\$\$|\$[^$\n]+\$|`[^`\n]*`|\]\([^)]*\)|https?://\S+|<[^<>\n]+>|"
+    r"^(?P<fence>`{3,}|~{3,}).*?^(?P=fence)|\$\$.+?\$\$|\$[^$\n]+\$|`[^`\n]*`|\]\([^)]*\)|https?://\S+|"
+    r"<span class=\"(?:drag|follows)\"[^<>]*>[^<>]*</span>|<[^<>\n]+>|"
     r"arXiv:\S+|\b\d{4}\.\d{4,5}\b|\bFigures? \d+\.\d+(?: (?:and|to) \d+\.\d+)?",
     re.MULTILINE | re.DOTALL,
 )

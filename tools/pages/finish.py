@@ -29,6 +29,7 @@ HIGHEST = 420  # points of a screen, for the picture of a head; lower, letters o
 INSTRUMENT_CLASS = 'class="mhalib-instrument"'
 INSTRUMENT = f"<div {INSTRUMENT_CLASS}"
 INSTRUMENTS = "_static/instruments.js"
+DRAGGED = 'class="drag"'  # a number in a sentence, which the same script wakes
 POLICY = '<meta http-equiv="Content-Security-Policy" content="'
 TO_INSTRUMENT = "Skip to the instrument"
 WITHOUT_SCRIPT = (
@@ -132,7 +133,7 @@ def one_script(text: str, folder: Path, root: str, path: str) -> str:
     parts.append((TOOLS / "page_script.js").read_text(encoding="utf-8"))
     names = [joined(folder, "pages", ".js", parts)]
     names += [joined(folder, "search", ".js", (part for _, part in sorted(search)))] if search else []
-    names += [name for name in own if name != INSTRUMENTS or INSTRUMENT_CLASS in text]
+    names += [name for name in own if name != INSTRUMENTS or INSTRUMENT_CLASS in text or DRAGGED in text]
     links = "".join(f'    <script defer src="{root}{name}"></script>\n' for name in names)
     page = f'{theme_words.HTML}data-page="{path.removesuffix(".html")}" '
     return f"{replaced(head, theme_words.HTML, page, path)}{links}  </head>{body}"

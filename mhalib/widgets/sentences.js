@@ -1,0 +1,177 @@
+// @ts-check
+/* Numbers in the sentences of a page, which a reader drags, and those that follow. A notebook holds them as plain spans:
+ *   at temperature <span class="drag" data-of="AttentionPlayground" data-trait="temperature">1</span> the largest weight
+ *   is <span class="follows" data-of="AttentionPlayground" data-value="largest weight">0.65</span>
+ * `data-of` names an instrument of the page or one of FORMULAS; a formula's numbers belong to their sentence. What cannot
+ * be read stays a plain number. tools/notebooks/sentences.py computes the same, so that text and toy cannot part. */
+
+import { inWords } from "./shared.js";
+
+/** @import { Awake, Bounds, Formula, Source } from "./types" */
+
+/** @type {Record<string, Formula>} */
+const FORMULAS = {
+  scores: {
+    variables: { d: ["width d", 1, 1024] },
+    results({ d = 1 }) {
+      const difference = Math.round(Math.sqrt(2 * d));
+      return { "typical score": String(Number(Math.sqrt(d).toPrecision(3))), difference: String(difference), ratio: inWords(BigInt(Math.round(Math.exp(difference))), "") };
+    },
+  },
+  layer: {
+    variables: { D: ["width D", 1, 65536], h: ["heads h", 1, 1024], N: ["tokens N", 1, 1048576] },
+    results(sizes) {
+      const [D, h, N] = ["D", "h", "N"].map((name) => BigInt(sizes[name] ?? 1));
+      const [projections, pairs] = [8n * N * D * D, 4n * N * N * D];
+      const exactly = (/** @type {bigint} */ count) => count.toLocaleString("en-US");
+      return {
+        d: D % h ? "no whole number" : exactly(D / h),
+        parameters: exactly(4n * D * D),
+        FLOPs: exactly(projections + pairs),
+        weights: exactly(h * N * N),
+        projections: inWords(projections, ""),
+        "scores and average": inWords(pairs, ""),
+      };
+    },
+  },
+};
+const [DOUBLED, FAR, NEAR] = [512, 24, 4]; // a bound from which on sizes double; pixels of one step, doubled or not
+
+/** As a sentence has it: 2,048 and 0.5. @type {(value: number) => string} */
+const written = (value) => Number(value.toFixed(3)).toLocaleString("en-US", { maximumFractionDigits: 3 });
+
+/** The value some steps further, as far as the bounds let it. @type {(value: number, steps: number, bounds: Bounds) => number} */
+function stepped(value, steps, { min, max, whole }) {
+  if (!whole || max < DOUBLED) return Math.min(max, Math.max(min, Number((value + steps * (whole ? 1 : 0.1)).toFixed(4))));
+  let reached = value;
+  for (let left = Math.abs(steps); left > 0; left -= 1) {
+    const next = steps > 0 ? 2 * reached : reached / 2;
+    if (next < min || next > max || !Number.isInteger(next)) break;
+    reached = next;
+  }
+  return reached;
+}
+
+/** What a woken instrument lends to sentences: bounds and label are those of its own field. @type {(awake: Awake) => Source} */
+function ofInstrument({ el, model, told, heard }) {
+  const field = (/** @type {string} */ trait) => /** @type {HTMLInputElement | null} */ (el.querySelector(`input[type="number"][data-name="${trait}"]`));
+  return {
+    bounds(trait) {
+      const input = field(trait);
+      return input && { label: input.labels?.[0]?.textContent ?? trait, min: Number(input.min), max: Number(input.max), whole: input.step === "1" };
+    },
+    get: (trait) => model.get(trait),
+    set(trait, value) {
+      model.set(trait, value);
+      model.save_changes();
+    },
+    results: () => told.results,
+    listen: (then) => heard.push(then),
+    speaks: true,
+  };
+}
+
+/** The formula of one sentence, with the numbers that stand there. @type {(formula: Formula, sentence: Element, name: string) => Source} */
+function ofFormula({ variables, results }, sentence, name) {
+  /** @type {Record<string, number>} */
+  const values = {};
+  /** @type {(() => void)[]} */
+  const heard = [];
+  for (const { dataset, textContent } of /** @type {NodeListOf<HTMLElement>} */ (sentence.querySelectorAll(`span.drag[data-of="${name}"]`))) {
+    const [trait, value] = [dataset.trait ?? "", Number(textContent.replaceAll(",", ""))];
+    if (Object.hasOwn(variables, trait) && Number.isInteger(value)) values[trait] = value;
+  }
+  return {
+    bounds(trait) {
+      if (!Object.hasOwn(values, trait)) return null;
+      const [label, min, max] = variables[trait];
+      return { label, min, max, whole: true };
+    },
+    get: (trait) => values[trait],
+    set(trait, value) {
+      values[trait] = value;
+      for (const then of heard) then();
+    },
+    results: () => results(values),
+    listen: (then) => heard.push(then),
+    speaks: false,
+  };
+}
+
+/** A number becomes a slider: for a pointer, a finger, arrow keys, and a screen reader. @type {(span: HTMLElement, source: Source, trait: string, bounds: Bounds) => void} */
+function drag(span, source, trait, bounds) {
+  /** @type {{ x: number, value: number } | null} */
+  let held = null;
+  const go = (/** @type {number} */ from, /** @type {number} */ steps) => {
+    const to = stepped(from, steps, bounds);
+    if (to !== source.get(trait)) source.set(trait, to);
+  };
+  const show = () => {
+    const [value, text] = [source.get(trait), written(source.get(trait))];
+    span.textContent = text;
+    span.setAttribute("aria-valuenow", String(value));
+    span.setAttribute("aria-valuetext", text);
+  };
+  const fixed = { role: "slider", tabindex: 0, title: "drag it, or use the arrow keys", "aria-label": bounds.label, "aria-valuemin": bounds.min, "aria-valuemax": bounds.max };
+  for (const [name, value] of Object.entries(fixed)) span.setAttribute(name, String(value));
+  span.addEventListener("touchstart", (event) => event.preventDefault(), { passive: false }); // the page stays where it is
+  span.addEventListener("pointerdown", (event) => {
+    event.preventDefault(); // no selection of text
+    span.focus({ preventScroll: true });
+    span.setPointerCapture(event.pointerId);
+    held = { x: event.clientX, value: source.get(trait) };
+  });
+  span.addEventListener("pointermove", (event) => {
+    if (held) go(held.value, Math.trunc((event.clientX - held.x) / (bounds.whole && bounds.max >= DOUBLED ? FAR : NEAR)));
+  });
+  const release = () => {
+    held = null;
+  };
+  for (const end of ["pointerup", "pointercancel"]) span.addEventListener(end, release);
+  span.addEventListener("keydown", (event) => {
+    const way = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
+    if (!way || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    go(source.get(trait), way);
+  });
+  source.listen(show);
+  show();
+}
+
+/** A number that is computed from dragged ones. @type {(span: HTMLElement, source: Source, name: string) => void} */
+function follow(span, source, name) {
+  const show = () => {
+    span.textContent = source.results()[name] ?? "–";
+  };
+  span.dataset.awake = "true";
+  if (!source.speaks) span.setAttribute("aria-live", "polite"); // an instrument has a voice of its own
+  source.listen(show);
+  show();
+}
+
+/** Wakes the numbers in the page's sentences, given its instruments. @param {Awake[]} instruments */
+export function wakeSentences(instruments) {
+  /** @type {Map<Element, Record<string, Source>>} */
+  const formulas = new Map();
+  /** @type {Map<Awake, Source>} */
+  const sources = new Map(instruments.map((one) => [one, ofInstrument(one)]));
+  /** @type {(span: HTMLElement, name: string) => Source | undefined} */
+  const sourceOf = (span, name) => {
+    const sentence = span.closest("p, li, td, dd");
+    if (sentence && Object.hasOwn(FORMULAS, name)) {
+      const known = formulas.get(sentence) ?? {};
+      known[name] ??= ofFormula(FORMULAS[name], sentence, name);
+      formulas.set(sentence, known);
+      return known[name];
+    }
+    const near = instruments.find(({ place }) => place.dataset.script === name && place.closest("article") === span.closest("article"));
+    return near && sources.get(near);
+  };
+  for (const span of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("span.drag[data-of], span.follows[data-of]"))) {
+    const { of = "", trait = "", value = "" } = span.dataset;
+    const source = sourceOf(span, of);
+    const bounds = source?.bounds(trait);
+    if (source && bounds) drag(span, source, trait, bounds);
+    else if (source && Object.hasOwn(source.results(), value)) follow(span, source, value);
+  }
+}

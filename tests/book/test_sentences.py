@@ -1,0 +1,325 @@
+"""Numbers in sentences: what is stored is computed, in Python and in the browser, and a reader can drag it."""
+
+from __future__ import annotations
+
+import html
+import itertools
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+
+import nbformat
+import pytest
+from accessibility import serious_findings
+from playwright.sync_api import Browser, Locator, Page, expect
+from served import HTML, StrictHandler, serving
+from test_attention_playground import DARK
+
+from mhalib.widgets import AttentionPlayground, CostCalculator
+from tools.notebooks import notebooks, prose_numbers, sentences
+
+PATHS = sorted(notebooks.CHAPTERS.glob("*.ipynb"))
+CELLS = {path.stem: nbformat.read(path, as_version=4).cells for path in PATHS}
+SENTENCES = {
+    name: [block for cell in cells if cell.cell_type == "markdown" for block in sentences.blocks(cell.source)]
+    for name, cells in CELLS.items()
+}
+PAGES = [name for name, found in SENTENCES.items() if found]
+
+
+def drag(of: str, trait: str, text: str) -> str:
+    return f'<span class="drag" data-of="{of}" data-trait="{trait}">{text}</span>'
+
+
+def follows(of: str, value: str, text: str) -> str:
+    return f'<span class="follows" data-of="{of}" data-value="{value}">{text}</span>'
+
+
+WEIGHT = (
+    f"At {drag('AttentionPlayground', 'temperature', '1')}: {follows('AttentionPlayground', 'largest weight', '0.65')}"
+)
+LAYER = (
+    f"{drag('layer', 'D', '256')} {drag('layer', 'h', '8')} {drag('layer', 'N', '128')} {follows('layer', 'd', '32')}"
+)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_each_number_that_is_stored_is_what_is_computed(name: str) -> None:
+    assert sentences.unconfirmed(CELLS[name]) == []
+
+
+def test_the_chapters_have_sentences_that_answer() -> None:
+    assert set(PAGES) >= {"01_weighted_average", "02_scale_masks_dropout", "04_mathematics", "24_counting"}
+    whole = [
+        block for found in SENTENCES.values() for block in found if {span.kind for span in block} == {"drag", "follows"}
+    ]
+    assert len(whole) >= 6
+
+
+def page_of(markdown: str) -> list[dict]:
+    """The cells of a page: a text, and the playground."""
+    output = {"data": AttentionPlayground()._repr_mimebundle_()[0]}
+    return [{"cell_type": "markdown", "source": markdown}, {"cell_type": "code", "source": "", "outputs": [output]}]
+
+
+@pytest.mark.parametrize(
+    ("markdown", "said"),
+    [
+        (WEIGHT.replace("0.65", "0.66"), "stored '0.66', computed '0.65'"),
+        (WEIGHT.replace(">1<", ">2<"), "stored '2', computed '1'"),
+        (WEIGHT.replace("temperature", "heat"), "there is no such name among"),
+        (WEIGHT.replace('"temperature"', '"mask"'), "there is no such name among"),
+        (WEIGHT.replace("largest weight", "smallest weight"), "no such name among largest weight, output"),
+        (WEIGHT.replace("AttentionPlayground", "CostCalculator"), "no such instrument with results on the page"),
+        (LAYER.replace(">32<", ">64<"), "stored '64', computed '32'"),
+        (LAYER.replace('"h"', '"g"'), "the variables are D, h, N"),
+        (LAYER.replace("256", "many"), "the variables are D, h, N"),
+        (LAYER.replace("256", "131,072"), "D is outside its bounds (1, 65536)"),
+        (follows("layer", "d", "2"), "computed '1'"),
+    ],
+)
+def test_a_number_that_is_not_computed_is_named(markdown: str, said: str) -> None:
+    assert sentences.unconfirmed(page_of(WEIGHT + "\n\n" + LAYER)) == []
+    found = sentences.unconfirmed(page_of(markdown))
+    assert found
+    assert said in found[0]
+
+
+@pytest.mark.parametrize(
+    "markdown",
+    [
+        LAYER.replace(' data-trait="D"', ""),
+        LAYER.replace(' data-trait="D"', ' data-trait="D" onclick="alert(1)"'),
+        LAYER.replace(">256<", "><b>256</b><"),
+        LAYER.replace("</span>", ""),
+    ],
+)
+def test_a_span_that_cannot_be_read_raises(markdown: str) -> None:
+    with pytest.raises(ValueError, match=r"a span of class drag has|is not written as one span"):
+        sentences.unconfirmed(page_of(markdown))
+
+
+def test_the_numbers_of_a_sentence_are_its_own() -> None:
+    two = LAYER + "\n\n" + LAYER.replace("256", "512").replace("32", "64")
+    assert [len(block) for block in sentences.blocks(two)] == [4, 4]
+    assert [len(block) for block in sentences.blocks("- " + LAYER + "\n- " + LAYER)] == [4, 4]
+    assert sentences.unconfirmed(page_of(two)) == []
+
+
+def test_they_need_no_second_account_among_the_numbers_of_prose() -> None:
+    assert prose_numbers.claims(f"{WEIGHT} and 0.99") == ["0.99"]
+
+
+@pytest.fixture
+def read(show: Callable) -> Callable[..., SimpleNamespace]:
+    """Opens paragraphs, and instruments below them."""
+
+    def open_page(*paragraphs: str, below: tuple = (), **options: object) -> SimpleNamespace:
+        text = "".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
+        prose = SimpleNamespace(_repr_mimebundle_=lambda: ({"text/html": text}, {}))
+        return show(prose, *below, **options)
+
+    return open_page
+
+
+def number(page: Page, name: str) -> Locator:
+    return page.locator("span.drag").and_(page.get_by_role("slider", name=name, exact=True))
+
+
+def pull(page: Page, span: Locator, pixels: float) -> None:
+    box = span.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + pixels / 2, y + 40)
+    page.mouse.move(x + pixels, y)
+    page.mouse.up()
+
+
+@pytest.mark.browser
+def test_a_dragged_number_moves_the_instrument_and_what_follows_it(read: Callable) -> None:
+    given = AttentionPlayground()
+    shown = read(WEIGHT, below=(given,))
+    page, heat = shown.page, number(shown.page, "temperature")
+    pull(page, heat, 41)
+    expect(heat).to_have_text("2")
+    given.temperature = 2.0
+    expect(page.locator("span.follows")).to_have_text(given.results()["largest weight"])
+    expect(page.get_by_label("temperature", exact=True).last).to_have_value("2")
+    pull(page, heat, -300)
+    expect(heat).to_have_text("0.01")
+    expect(heat).to_have_attribute("aria-valuenow", "0.01")
+    page.locator("input[data-name=temperature]").fill("0.5")  # the other way round
+    expect(heat).to_have_text("0.5")
+    given.temperature = 0.5
+    expect(page.locator("span.follows")).to_have_text(given.results()["largest weight"])
+    assert shown.errors == []
+
+
+@pytest.mark.browser
+def test_the_keyboard_moves_a_number_within_the_bounds_of_the_field(read: Callable) -> None:
+    page = read(WEIGHT, below=(AttentionPlayground(temperature=99.95),)).page
+    heat = number(page, "temperature")
+    page.keyboard.press("Tab")
+    expect(heat).to_be_focused()
+    assert heat.evaluate("one => getComputedStyle(one).outlineStyle") == "solid"
+    for key, text in (("ArrowRight", "100"), ("ArrowUp", "100"), ("ArrowLeft", "99.9"), ("ArrowDown", "99.8")):
+        page.keyboard.press(key)
+        expect(heat).to_have_text(text)
+    assert [heat.get_attribute(f"aria-value{end}") for end in ("min", "max", "now")] == ["0.01", "100", "99.8"]
+    page.keyboard.press("Control+ArrowLeft")
+    expect(heat).to_have_text("99.8")
+
+
+@pytest.mark.browser
+def test_a_size_is_doubled_and_halved_and_a_small_one_is_counted(read: Callable) -> None:
+    sizes = " ".join(
+        drag("CostCalculator", trait, text) for trait, text in (("num_tokens", "1,024"), ("num_heads", "12"))
+    )
+    seen = drag("AttentionPlayground", "valid_len", "2")
+    given = (CostCalculator(), AttentionPlayground(mask="valid length", valid_len=2))
+    page = read(sizes + seen, below=given).page
+    tokens, heads = number(page, "tokens N"), number(page, "heads h")
+    pull(page, tokens, 49)
+    expect(tokens).to_have_text("4,096")
+    heads.focus()
+    for text in ("6", "3", "3"):
+        page.keyboard.press("ArrowLeft")
+        expect(heads).to_have_text(text)
+    length = number(page, "valid length")
+    length.focus()
+    for text in ("3", "4", "4"):
+        page.keyboard.press("ArrowRight")
+        expect(length).to_have_text(text)
+
+
+@pytest.mark.browser
+def test_a_finger_drags_a_number_and_the_page_stays(read: Callable) -> None:
+    shown = read(LAYER, width=390, has_touch=True, is_mobile=True)
+    page, wide = shown.page, number(shown.page, "width D")
+    page.add_style_tag(content="main { padding: 300px 100px 3000px }")
+    wide.scroll_into_view_if_needed()
+    box, before = wide.bounding_box(), page.evaluate("scrollY")
+    x, y = box["x"] + 4, box["y"] + 8
+    finger = page.context.new_cdp_session(page)
+    for kind, right, down in (("touchStart", 0, 0), ("touchMove", 10, 30), ("touchMove", 50, 60), ("touchEnd", 0, 0)):
+        points = [] if kind == "touchEnd" else [{"x": x + right, "y": y + down}]
+        finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    expect(wide).to_have_text("1,024")
+    assert page.evaluate("scrollY") == before
+    assert shown.errors == []
+
+
+@pytest.mark.browser
+def test_formulas_give_in_the_browser_what_they_give_in_python(read: Callable) -> None:
+    cases = [("scores", {"d": d}) for d in (1, 2, 16, 50, 64, 256, 1000, 1024)]
+    sizes = itertools.product((1, 256, 4096, 65_536), (1, 3, 8), (1, 128, 2048, 1_048_576))
+    cases += [("layer", dict(zip("DhN", each, strict=True))) for each in sizes]
+    paragraphs, wanted = [], []
+    for name, values in cases:
+        results = sentences.FORMULAS[name].results(values)
+        dragged = " ".join(drag(name, trait, f"{value:,}") for trait, value in values.items())
+        paragraphs.append(dragged + " ".join(follows(name, each, "?") for each in results))
+        wanted += list(results.values())
+    shown = read(*paragraphs)
+    assert shown.page.locator("span.follows").all_inner_texts() == wanted
+    assert shown.errors == []
+
+
+@pytest.mark.browser
+def test_results_of_instruments_are_the_same_in_the_browser(read: Callable) -> None:
+    vectors = [[-3.0, 0.004], [100.0, -99.0], [0.0, -0.001]]
+    makes = [
+        lambda: AttentionPlayground(list("abc"), vectors, vectors, [[-2000.0 / 21, 0.0], [1.0, 100.0], [-0.001, 5.0]]),
+        lambda: CostCalculator(12_288, 96, num_layers=96, num_tokens=2048),
+        lambda: CostCalculator(8, 2, num_layers=1, num_tokens=3, bytes_per_number=1),
+        lambda: CostCalculator(65_536, 1024, num_layers=1000, num_tokens=10_000_000, batch_size=1_000_000),
+    ]
+    for make in makes:
+        given = make()
+        name, results = type(given).__name__, given.results()
+        page = read(" ".join(follows(name, each, "?") for each in results), below=(given,)).page
+        assert page.locator("span.follows").all_inner_texts() == list(results.values())
+
+
+@pytest.mark.browser
+def test_sizes_that_do_not_divide_have_no_results(read: Callable) -> None:
+    text = drag("CostCalculator", "num_heads", "12") + follows("CostCalculator", "parameters", "28.3 million")
+    page = read(text, below=(CostCalculator(num_layers=12),)).page
+    page.locator("input[data-name=num_heads]").fill("7")
+    expect(page.locator("span.drag")).to_have_text("7")
+    expect(page.locator("span.follows")).to_have_text("–")
+    assert CostCalculator.results(CostCalculator()) != {}
+
+
+@pytest.mark.browser
+def test_each_sentence_has_its_own_numbers_and_tells_them_to_screen_readers(read: Callable) -> None:
+    page = read(LAYER, LAYER, WEIGHT, below=(AttentionPlayground(),)).page
+    first = number(page, "heads h").first
+    first.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("span.follows").all_inner_texts() == ["16", "32", "0.65"]
+    assert number(page, "heads h").all_inner_texts() == ["16", "8"]
+    live = [one.get_attribute("aria-live") for one in page.locator("span.follows").all()]
+    assert live == ["polite", "polite", None]  # the playground speaks for itself
+
+
+@pytest.mark.browser
+def test_what_cannot_be_read_stays_a_plain_number(read: Callable) -> None:
+    bad = [
+        drag("layer", "constructor", "3"),
+        drag("layer", "D", "many") + follows("layer", "d", "1"),
+        drag("constructor", "D", "3") + follows("constructor", "d", "3"),
+        drag("NotYetMade", "D", "3"),
+        follows("AttentionPlayground", "toString", "3"),
+        drag("AttentionPlayground", "tokens", "3"),
+    ]
+    shown = read(*bad, WEIGHT, below=(AttentionPlayground(),))
+    assert shown.page.locator("p [role=slider]").count() == 1
+    assert shown.page.locator("p").all_inner_texts()[:6] == ["3", "many1", "33", "3", "3", "3"]
+    assert shown.errors == []
+
+
+@pytest.mark.browser
+def test_without_javascript_it_is_the_stored_number(read: Callable) -> None:
+    page = read(WEIGHT, below=(AttentionPlayground(),), java_script_enabled=False).page
+    assert page.locator("p").first.inner_text() == "At 1: 0.65"
+    assert page.locator("span.drag").evaluate("one => getComputedStyle(one).cursor") == "auto"
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_is_accessible(read: Callable, width: int, scheme: str) -> None:
+    shown = read(LAYER, WEIGHT, below=(AttentionPlayground(),), width=width, color_scheme=scheme)
+    if scheme == "dark":
+        shown.page.add_style_tag(content=DARK + "p { color: var(--pst-color-text-base) }")
+    assert serious_findings(shown.page) == []
+    assert shown.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.fixture(scope="module")
+def strict_site() -> Iterator[str]:
+    """The built book under `script-src 'self'`."""
+    with serving(HTML, StrictHandler) as address:
+        yield address
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("name", PAGES)
+def test_all_wake_on_the_built_page_and_say_what_is_stored(browser: Browser, strict_site: str, name: str) -> None:
+    page = browser.new_page()
+    page.goto(f"{strict_site}chapters/{name}.html")
+    spans = [span for block in SENTENCES[name] for span in block]
+    assert page.locator("span.drag, span.follows").all_inner_texts() == [html.unescape(span.text) for span in spans]
+    assert page.locator("span.drag[role=slider], span.follows[data-awake]").count() == len(spans)
+    page.close()
+
+
+@pytest.mark.browser
+def test_the_plane_of_chapter_1_is_near_the_top_and_fits_a_screen(browser: Browser, strict_site: str) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto(f"{strict_site}chapters/01_weighted_average.html")
+    section = page.locator("section#let-the-words-choose")
+    assert section.evaluate("one => [...document.querySelectorAll('article section section')].indexOf(one)") <= 2
+    assert section.locator(".mhalib").bounding_box()["height"] < 800
+    page.close()
