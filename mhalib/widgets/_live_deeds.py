@@ -48,8 +48,9 @@ def _require_deed(task: Task, name: str, deed: object) -> None:
         if key not in OF_A_HEAD:
             raise ValueError(f"{name} has {key!r:.80}, but known are {', '.join(OF_A_HEAD)}")
         if key == "off":
-            if value is not True and value != "mean":
-                raise ValueError(f"{name}['off']={value!r:.80} must be True or 'mean'")
+            known = ("mean",) if task.means else ()
+            if value is not True and value not in known:
+                raise ValueError(f"{name}['off']={value!r:.80} must be {' or '.join(map(repr, (True, *known)))}")
         elif key == "rows":
             _require_rows(task, f"{name}['rows']", value)
         else:

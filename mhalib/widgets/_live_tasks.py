@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .. import data, saved, style
+from .. import data, moments, saved, style
 from .._validate import require_text
 from ..data import (
     BEGIN,
@@ -27,6 +27,7 @@ from ..data import (
 from ..data._lexicon import ADVERBS, AUXILIARIES, MANNERS, NEGATIONS, NOUNS, PREPOSITIONS, RANKS, VERBS
 from ..data._translation import MAX_SOURCE, MAX_TARGET
 from ..decoding import greedy
+from ..evaluation import next_token_accuracy
 from ..live import described
 from ..measures import head_means, head_outputs, heads_of
 from ..models import Model
@@ -35,6 +36,8 @@ SYMBOLS = "abcdefghijklmnopqrstuvwxyz012345"
 """The letters and digits that stand for the 32 symbols of `mhalib.data.repeats`."""
 MEAN_OF = 200
 """Over how many examples a head's mean is taken."""
+GROWTH = "repeater"
+"""The training of `mhalib.moments` that `Growth` shows."""
 
 
 class Run(NamedTuple):
@@ -63,10 +66,16 @@ class Task:
     """The input that is shown first."""
     others: tuple[str, ...] = ()
     """Twelve other inputs, all of which the trained model gets right."""
+    steps: tuple[int, ...] = ()
+    """After how many steps of training its moments are, where it has moments."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.model: Model = saved.load(name)
+
+    def weights(self) -> bytes:
+        """The file of its weights."""
+        return (saved.FOLDER / f"{self.name}.safetensors").read_bytes()
 
     def units(self, text: str) -> list[str]:
         """The words or symbols of a text; `ValueError` if it cannot be read, with what can."""
@@ -102,6 +111,10 @@ class Task:
     def run(self, units: Sequence[str]) -> Run:
         """The model with this input, under the deeds that are done to it at the moment."""
         raise NotImplementedError
+
+    def trained_answer(self, units: Sequence[str]) -> list[str]:
+        """What the model says at the end of its training, with nothing done to it."""
+        return self.run(units).answer
 
     def keys_of(self, kind: str, units: Sequence[str], query: int) -> int:
         """How many keys this query may see."""
@@ -139,6 +152,7 @@ class Task:
             "means": {
                 " ".join(map(str, head)): self.means[head.kind][head.layer][head.head].tolist()
                 for head in heads_of(self.model)
+                if head.kind in self.means
             },
             "ramps": style.head_stops(),
             **self.more_facts(),
@@ -313,6 +327,42 @@ class Repetition(Task):
         return {}
 
 
+class Growth(Repetition):
+    """The small GPT of chapter 12, which learns what the repeater has learned, at moments of its training."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._models = moments.load(GROWTH)
+        self.steps = tuple(self._models)
+        self.go_to(len(self.steps) - 1)
+
+    def go_to(self, moment: int) -> None:
+        """From now on the model is as it was at this moment, counted from 0."""
+        self.model = self._models[self.steps[moment]]
+
+    def trained_answer(self, units: Sequence[str]) -> list[str]:
+        now, self.model = self.model, self._models[self.steps[-1]]
+        try:
+            return super().trained_answer(units)
+        finally:
+            self.model = now
+
+    def weights(self) -> bytes:
+        return (moments.FOLDER / f"{GROWTH}.safetensors").read_bytes()
+
+    def own_means(self) -> dict[str, list[Tensor]]:
+        """None: heads give something else on average at each moment."""
+        return {}
+
+    def more_facts(self) -> dict[str, Any]:
+        unseen = repeats(MEAN_OF, seed=38)
+        right = [
+            next_token_accuracy(model, unseen.tokens, unseen.is_predictable)  # type: ignore[arg-type]
+            for model in self._models.values()
+        ]
+        return {"steps": list(self.steps), "right": [round(share, 3) for share in right]}
+
+
 class Questions(Task):
     """The reader of chapter 7: a sentence, and four questions about each of its words. Answers stand word by word."""
 
@@ -374,8 +424,13 @@ class Questions(Task):
         return {"questions": list(QUESTIONS), "menus": [list(group) for group in groups]}
 
 
-TASKS: dict[str, type[Task]] = {"reader": Questions, "repeater": Repetition, "translator": Translation}
-"""By the name of the stored model."""
+TASKS: dict[str, type[Task]] = {
+    "reader": Questions,
+    "repeater": Repetition,
+    "small_gpt": Growth,
+    "translator": Translation,
+}
+"""By name: that of a stored model, or "small_gpt", which has moments."""
 
 
 @functools.cache

@@ -163,7 +163,10 @@ export function largeOf(task, colours, acts) {
   const css = ofLive;
   const title = make("p", { class: css("title") });
   const cost = make("p", { class: css("note") });
-  const power = choice({ value: "on", options: [["on", "on"], ["off", "off: gives nothing"], ["mean", "off: gives its average"]], changed: (value) => acts.power(value) });
+  /** @type {[string, string][]} */
+  const powers = [["on", "on"], ["off", "off: gives nothing"], ["mean", "off: gives its average"]];
+  const hasMeans = Object.keys(task.facts.means).length > 0;
+  const power = choice({ value: "on", options: hasMeans ? powers : powers.slice(0, 2), changed: (value) => acts.power(value) });
   const others = [["", "this input"], ...task.facts.others.map(([text]) => [text, text])];
   const patch = choice({ value: "", options: others, changed: (value) => acts.patch(value) });
   const freeze = make("button", { type: "button", class: css("freeze"), onclick: () => acts.freeze() });

@@ -4,6 +4,7 @@
 import { boardOf, headName, largeOf, palette } from "./live_maps.js";
 import { carriedOf, checkedState, engineDeeds, fragmentOf, hasAddress, headDeeds, questMet, stateOfFragment, switchesOf, withDeed } from "./live_state.js";
 import { menuAt, replacedAt, taskOf } from "./live_tasks.js";
+import { momentsOf } from "./live_moments.js";
 import { answerOf, inputOf } from "./live_text.js";
 import { classes, listen, make, settle, voice, writer } from "./shared.js";
 
@@ -135,7 +136,7 @@ function started(model, el, carried) {
     else said.textContent = spoken;
   }
   function copyLink() {
-    const state = { model: task.facts.name, input: model.get("input"), deeds: model.get("deeds"), head: model.get("head"), query: model.get("query") };
+    const state = { model: task.facts.name, input: model.get("input"), deeds: model.get("deeds"), head: model.get("head"), query: model.get("query"), moment: model.get("moment") };
     address.value = location.href.replace(/#.*$/, "") + fragmentOf(state);
     address.hidden = false;
     address.select();
@@ -166,14 +167,35 @@ function started(model, el, carried) {
     }
   }
 
+  const lastMoment = (task.facts.steps?.length ?? 1) - 1;
+  let moment = lastMoment;
+  /** @type {Map<string, string[]>} */
+  const trainedAnswers = new Map();
+  /** What the model says at the end of its training, with nothing done to it. @param {string} text */
+  function trainedOf(text) {
+    if (moment === lastMoment) return plainOf(text).answer;
+    let answer = trainedAnswers.get(text);
+    if (!answer) {
+      task.engine.goTo(lastMoment);
+      answer = task.answer(task.units(text), {});
+      task.engine.goTo(moment);
+      trainedAnswers.set(text, answer);
+    }
+    return answer;
+  }
   function think() {
+    if (moment !== model.get("moment")) {
+      moment = model.get("moment");
+      task.engine.goTo(moment);
+      plainRuns.clear();
+    }
     const [text, deeds] = [model.get("input"), model.get("deeds")];
     const units = task.units(text);
-    const plain = plainOf(text);
+    const trained = trainedOf(text);
     const engine = engineDeeds(task, deeds, units.length, recordsOf);
     const isPlain = !Object.keys(deeds).length;
-    const ran = isPlain ? plain : task.run(units, engine);
-    now = { units, plain: plain.answer, answer: ran.answer, log: ran.log, logP: task.logP(units, plain.answer, engine) };
+    const ran = isPlain ? plainOf(text) : task.run(units, engine);
+    now = { units, plain: trained, answer: ran.answer, log: ran.log, logP: task.logP(units, trained, engine) };
   }
   function draw() {
     const [deeds, head] = [model.get("deeds"), shownHead()];
@@ -188,6 +210,7 @@ function started(model, el, carried) {
       input.draw(now.units, kind === "decoder self" && task.facts.what === "words" ? null : weights.subarray(query * nk, (query + 1) * nk), colours.hue(head));
     } else input.draw(now.units, null, "");
     answer.draw(now, off, heads.length);
+    growth?.draw(model.get("moment"));
     order.checked = deeds.positions !== false;
     undo.setAttribute("aria-disabled", String(!past.length));
     reset.setAttribute("aria-disabled", String(!Object.keys(deeds).length));
@@ -271,14 +294,16 @@ function started(model, el, carried) {
   const themes = new MutationObserver(repaint);
   for (const root of [document.documentElement, document.body]) themes.observe(root, { attributes: true, attributeFilter: ["data-theme", "data-jp-theme-light", "class"] });
   scheme.addEventListener("change", repaint);
-  const stopListening = listen(model, ["input", "deeds", "head", "query"], heard);
+  const stopListening = listen(model, ["input", "deeds", "head", "query", "moment"], heard);
 
+  const growth = momentsOf(task.facts, (moment) => put({ moment }));
   const tools = make("div", { class: css("tools") }, undo, reset, link, address, make("label", { class: "mhalib-check" }, order, "it knows the order"));
   const questList = make("ol", { class: css("quests"), "aria-label": "things to try" }, ...quests.map(({ item }) => item));
   settle(
     el,
     "live-model",
     make("div", { class: css("talk") }, input.whole, answer.whole, tools),
+    ...(growth ? [growth.whole] : []),
     said,
     ...(quests.length ? [questList] : []),
     board.board,

@@ -10,14 +10,13 @@ from typing import Any, ClassVar
 
 import traitlets
 
-from .. import saved
 from .._validate import as_list, require_choice, require_count, require_flag, require_text
 from ..live import scripts as engine_scripts
 from ..measures import heads_of
 from ..models import Model
 from . import _live_deeds
 from ._instrument import FOLDER, Instrument, as_json
-from ._live_tasks import TASKS, Task, facts_of
+from ._live_tasks import TASKS, Growth, Task, facts_of
 from ._quests import QUESTS, Facts, is_met
 
 
@@ -29,7 +28,8 @@ class LiveModel(Instrument):
     `head` and `query`. All count from 0.
 
     Args:
-        model_name: one of `mhalib.saved.names()`: "translator", "repeater" or "reader".
+        model_name: one of `mhalib.saved.names()`: "translator", "repeater" or "reader"; or "small_gpt", the GPT of
+            chapter 12 at moments of its training.
         input: what it reads: an English sentence, or up to 48 symbols of a to z and 0 to 5. Without it, one of the
             book's.
         deeds: what is done to heads, by a head's name, as in {"encoder self 1 2": {"off": True}}:
@@ -41,6 +41,7 @@ class LiveModel(Instrument):
         head: the head that is shown large; `None` takes the first, or with `compact` none.
         query: the query whose weights are shown as numbers.
         quests: names of `QUESTS`, shown beside the model until they are met.
+        moment: which of its moments a model is at, counted from 0; `None` takes the last. Models without have one.
         compact: whether the large map stays away until a reader chooses a head.
 
     Raises:
@@ -48,7 +49,7 @@ class LiveModel(Instrument):
     """
 
     script = "LiveModel"
-    needs = (*engine_scripts(), *(FOLDER / f"live_{part}.js" for part in ("state", "tasks", "maps", "text")))
+    needs = (*engine_scripts(), *(FOLDER / f"live_{part}.js" for part in ("state", "tasks", "maps", "text", "moments")))
     carried: ClassVar[tuple[str, ...]] = ("weights", "facts")
 
     model_name = traitlets.Unicode().tag(sync=True)
@@ -57,6 +58,7 @@ class LiveModel(Instrument):
     head = traitlets.Unicode().tag(sync=True)
     query = traitlets.Int(0).tag(sync=True)
     quests: Any = traitlets.List().tag(sync=True)
+    moment = traitlets.Int(0).tag(sync=True)
     compact = traitlets.Bool(False).tag(sync=True)
     weights = traitlets.Bytes().tag(sync=True)  # the file of weights, for a kernel's page; other pages load a script
     facts = traitlets.Dict().tag(sync=True)
@@ -70,6 +72,7 @@ class LiveModel(Instrument):
         head: str | None = None,
         query: int = 0,
         quests: Iterable[str] = (),
+        moment: int | None = None,
         compact: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -88,8 +91,9 @@ class LiveModel(Instrument):
             head=first if head is None else head,
             query=query,
             quests=[_as_quest(name, model_name) for name in as_list("quests", quests)],
+            moment=max(len(self._task.steps) - 1, 0) if moment is None else moment,
             compact=compact,
-            weights=(saved.FOLDER / f"{model_name}.safetensors").read_bytes(),
+            weights=self._task.weights(),
             facts=facts_of(model_name),
             **kwargs,
         )
@@ -113,7 +117,7 @@ class LiveModel(Instrument):
     def meets(self, name: str) -> bool:
         """Whether the goal of a quest is met; `ValueError` if there is no such quest of this model."""
         goal = _as_quest(name, self.model_name)["goal"]
-        plain, answer = self._task.run(self._units).answer, self.output()
+        plain, answer = self._task.trained_answer(self._units), self.output()
         wrong = self._task.num_wrong(self._units, answer, plain)
         is_its_input = self.input == QUESTS[name].input
         facts = Facts(self._task.joined(answer), wrong, self._others_right())
@@ -167,10 +171,19 @@ class LiveModel(Instrument):
             raise ValueError(f"query={proposal['value']} must be from 0 to 63")
         return proposal["value"]
 
+    @traitlets.validate("moment")
+    def _lived(self, proposal: Any) -> Any:
+        number = max(len(self._task.steps), 1)
+        if not 0 <= proposal["value"] < number:
+            raise ValueError(f"moment={proposal['value']} must be from 0 to {number - 1}")
+        if isinstance(self._task, Growth):
+            self._task.go_to(proposal["value"])
+        return proposal["value"]
+
     def table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         """Three runs of the stored model: as trained, with the large head off, and with one of its weights moved."""
         head, units = self.head or self._names()[0], self._units
-        plain = self._task.run(units)
+        plain = self._task.trained_answer(units)
         moved = {head: {"rows": {"1": [1.0, 0.0]}}}
         runs: dict[str, Any] = {
             "as trained": {},
@@ -182,12 +195,13 @@ class LiveModel(Instrument):
         rows = []
         for what, deeds in runs.items():
             with _live_deeds.applied(self._task, deeds, units):
-                answer, p = self._task.run(units).answer, self._task.log_p(units, plain.answer)
-            kept = len(self._task.counted(units, plain.answer)) - self._task.num_wrong(units, answer, plain.answer)
+                answer, p = self._task.run(units).answer, self._task.log_p(units, plain)
+            kept = len(self._task.counted(units, plain)) - self._task.num_wrong(units, answer, plain)
             sure = f"P {min(math.exp(p), 1.0):.3f}" if self._task.says == "sentence" else str(kept)
             lines = self._task.lines(answer)
             rows += [[f"{what}: {name}" if name else what, text, sure] for name, text in lines]
-        caption = f"The {self.model_name} reads “{self.input}”"
+        step = f", after {self._task.steps[self.moment]} steps of training," if self._task.steps else ""
+        caption = f"The {self.model_name.replace('_', ' ')}{step} reads “{self.input}”"
         return caption, ["the model", "says", "as trained"], rows
 
     def _beside(self) -> str:
@@ -196,9 +210,14 @@ class LiveModel(Instrument):
         return f'<script type="application/json" data-live="{self.model_name}">{as_json(told)}</script>'
 
 
+def live_names() -> list[str]:
+    """The models that `LiveModel` can show."""
+    return sorted(TASKS)
+
+
 def weights_script(name: str) -> str:
     """The script by which a built page gets the weights of a stored model, and what else it must know."""
-    weights = base64.b64encode((saved.FOLDER / f"{name}.safetensors").read_bytes()).decode("ascii")
+    weights = base64.b64encode(TASKS[name](name).weights()).decode("ascii")
     told = as_json({"weights": weights, "facts": facts_of(name)})
     return f'"use strict";\n(globalThis.mhalibLive ??= {{}})["{name}"] = {told};\n'
 

@@ -25,7 +25,7 @@ const isPlain = (value) => typeof value === "object" && value !== null && !Array
  * @param {Record<string, any>} state
  * @returns {T.LiveState}
  */
-export function checkedState(task, { input, deeds, head, query }) {
+export function checkedState(task, { input, deeds, head, query, moment = 0 }) {
   need(typeof input === "string", "input is no text");
   need(isPlain(deeds), "deeds are no mapping");
   for (const [name, deed] of Object.entries(deeds)) {
@@ -37,7 +37,8 @@ export function checkedState(task, { input, deeds, head, query }) {
   }
   need(head === "" || task.engine.heads.includes(head), "the chosen head is not there");
   need(Number.isInteger(query) && query >= 0 && query < 64, "the chosen query is no number from 0 to 63");
-  return { input: task.joined(task.units(input)), deeds, head, query };
+  need(Number.isInteger(moment) && moment >= 0 && moment < (task.facts.steps?.length ?? 1), "the moment is none of its training");
+  return { input: task.joined(task.units(input)), deeds, head, query, moment };
 }
 
 /** @type {(task: T.Task, name: string, deed: unknown) => void} */
@@ -45,7 +46,7 @@ function requireDeed(task, name, deed) {
   need(isPlain(deed), `what is done to ${name} is no mapping`);
   for (const [key, value] of Object.entries(/** @type {T.LiveDeed} */ (deed))) {
     need(OF_A_HEAD.includes(key), `“${key.slice(0, 30)}” cannot be done to a head`);
-    if (key === "off") need(value === true || value === "mean", `${name}: off is neither true nor "mean"`);
+    if (key === "off") need(value === true || (value === "mean" && name in task.facts.means), `${name}: off is neither true nor "mean"`);
     else if (key === "rows") {
       need(isPlain(value), `${name}: rows are no mapping`);
       for (const [query, row] of Object.entries(value)) need(/^\d{1,3}$/.test(query) && isRow(row), `${name}: row ${query.slice(0, 9)} is no list of weights`);

@@ -13,7 +13,7 @@ import { bytesOf } from "./shared.js";
  */
 export function taskOf({ weights, facts }) {
   const bytes = typeof weights === "string" ? bytesOf(weights) : new Uint8Array(weights.buffer, weights.byteOffset, weights.byteLength);
-  const engine = new Engine(bytes, facts.described);
+  const engine = new Engine(bytes, facts.described, facts.steps && facts.steps.length - 1);
   const work = { Transformer: translation, GPT: repetition, SentenceReader: questions }[engine.kind];
   if (!work) throw new RangeError(`there is no task for a ${engine.kind}`);
   return { engine, facts, ...reading(facts), ...work(engine, facts) };

@@ -329,6 +329,7 @@ export interface Live {
   deeds: LiveDeeds;
   head: string;
   query: number;
+  moment: number;
   quests: { name: string; text: string; input: string; goal: Goal }[];
   compact: boolean;
 }
@@ -355,6 +356,8 @@ export interface LiveFacts {
   nouns?: string[];
   plurals?: string[];
   questions?: string[];
+  steps?: number[];
+  right?: number[];
 }
 /** What is done to a head; other inputs are named by their text. */
 export interface LiveDeed {
@@ -369,6 +372,7 @@ export interface LiveState {
   deeds: LiveDeeds;
   head: string;
   query: number;
+  moment: number;
 }
 export interface Goal {
   says?: string;

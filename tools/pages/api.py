@@ -151,7 +151,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "instruments": (
             "HeadWall Instrument=instruments page_script=instruments script_file=instruments scripts=instruments "
             "source=instruments STYLE=instruments joinable=instruments LiveModel=instruments "
-            "weights_script=instruments"
+            "weights_script=instruments live_names=instruments"
         ),
     },
     "mhalib.data": {

@@ -15,8 +15,7 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
 
-from mhalib import saved
-from mhalib.widgets import STYLE, page_script, weights_script
+from mhalib.widgets import STYLE, live_names, page_script, weights_script
 from tools.notebooks import statements
 from tools.pages import downloads, page_head, theme_words
 from tools.teaching import exercises
@@ -42,7 +41,7 @@ def write_instruments(app: Sphinx) -> None:
     app.add_css_file(f"{INSTRUMENTS}.css")
     (folder / LIVE).with_suffix(".js").write_text(page_script("LiveModel"), encoding="utf-8")
     (folder / LIVE).mkdir(exist_ok=True)
-    for name in saved.names():
+    for name in live_names():
         (folder / LIVE / f"{name}.js").write_text(weights_script(name), encoding="utf-8")
 
 
