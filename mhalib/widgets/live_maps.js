@@ -86,6 +86,7 @@ export function boardOf(task, colours, { choose, flip }) {
   });
   const board = make("div", { class: css("board"), role: "radiogroup", "aria-label": "all heads: arrow keys choose one" }, ...groups);
   board.style.setProperty("--layers", String(task.engine.numLayers));
+  board.style.setProperty("--heads", String(settings.num_heads));
   board.classList.toggle(css("few"), heads.length <= 2 * settings.num_heads);
   board.addEventListener("keydown", (event) => {
     const target = /** @type {HTMLElement} */ (event.target);

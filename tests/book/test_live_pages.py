@@ -66,6 +66,16 @@ def test_only_a_page_with_a_live_model_loads_its_script(built: Path) -> None:
         assert "function LiveModel(" not in page.read_text("utf-8")
 
 
+@pytest.mark.parametrize("width", [390, 720, 1280])
+def test_it_fits_into_the_column_of_a_page(built: Path, browser: Browser, width: int) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto((built / "chapters/01_first.html").as_uri())
+    live = page.locator(".mhalib-live-model[data-settled]")
+    expect(live).to_be_visible(timeout=30_000)
+    assert live.evaluate("(one) => one.scrollWidth - one.clientWidth") <= 0
+    page.close()
+
+
 def test_it_is_alive_from_a_disk_and_its_first_view_needs_no_weights(built: Path, browser: Browser) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     asked: list[str] = []
