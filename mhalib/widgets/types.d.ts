@@ -352,6 +352,7 @@ export interface LiveFacts {
   begin?: number;
   end?: number;
   most?: number;
+  ways?: Record<string, string>;
   menus?: string[][];
   nouns?: string[];
   plurals?: string[];

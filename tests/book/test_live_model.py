@@ -119,6 +119,35 @@ def test_page_and_python_do_the_same(modules: Page, in_float64: dict[str, LiveMo
             torch.testing.assert_close(torch.tensor(numbers, dtype=torch.float64), of_head, rtol=0, atol=1e-5)
 
 
+IN_BOTH_COLOURS = """
+() => {
+  document.documentElement.style.colorScheme = "light dark";
+  document.documentElement.dataset.theme = "auto"; // so that an instrument that is there already looks again
+}
+"""
+PAPER = """
+() => {
+  const probe = document.createElement("i");
+  probe.style.background = "Canvas";
+  document.body.append(probe);
+  const found = getComputedStyle(probe).backgroundColor;
+  probe.remove();
+  return found.match(/\\d+/g).map(Number).slice(0, 3);
+}
+"""
+ZERO = """
+() => {
+  const isDark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const light = (rgb) => rgb[0] + rgb[1] + rgb[2];
+  const pixels = [...document.querySelectorAll(".mhalib-live-model-small")].flatMap((one) => {
+    const { data } = one.getContext("2d").getImageData(0, 0, one.width, one.height);
+    return Array.from({ length: data.length / 4 }, (_, i) => [...data.slice(4 * i, 4 * i + 3)]);
+  });
+  return pixels.reduce((a, b) => (light(a) > light(b) === isDark ? b : a));
+}
+"""
+
+
 def settled(page: Page) -> Page:
     """The page once costs and other inputs are computed."""
     expect(page.locator(".mhalib-live-model[data-settled]").first).to_be_attached(timeout=30_000)
@@ -217,7 +246,7 @@ def test_frozen_patched_moved_and_without_order_by_the_controls(show: Callable) 
     page.get_by_label("or type:").fill("the dog sees the cow")
     expect(page.get_by_text(f"It looks where it looked in “{COW}”.")).to_be_visible()
     page.get_by_role("button", name="Let it look anew").click()
-    page.get_by_label("this head is").select_option("mean")
+    page.get_by_label("this head is", exact=True).select_option("mean")
     page.get_by_label("it gives what it found in").select_option(live.facts["others"][2][0])
     page.get_by_label("it knows the order").uncheck()
     address = settled(page)
@@ -250,6 +279,63 @@ def test_a_bar_shares_its_row_out_anew_and_is_undone_as_one(show: Callable) -> N
     page.get_by_role("button", name="Undo").click()
     settled(page)
     assert page.get_by_role("button", name="Let this row go").is_hidden()
+
+
+def test_the_repeater_by_mouse_and_by_keys(show: Callable) -> None:
+    live = LiveModel("repeater", head="decoder self 1 1", query=9)
+    page = settled(show(live).page)
+    assert page.get_by_text("9 of 9 as trained").is_visible()
+    page.locator("[data-q='4'].mhalib-live-model-query").click()
+    expect(page.locator(".mhalib-live-model-row-title")).to_have_text("“p” looks at")
+    page.locator("[data-q='4'][data-k='9']").click()  # it comes later, and cannot be looked at
+    bars = page.locator(".mhalib-live-model-bars input")
+    assert bars.count() == 5
+    bars.nth(2).focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("End")
+    numbers = page.locator(".mhalib-live-model-bars .mhalib-number")
+    expect(numbers.nth(3)).to_have_text("1.00")
+    page.keyboard.press("Home")
+    expect(numbers.nth(3)).to_have_text("0.00")
+    expect(numbers.nth(0)).to_have_text("0.25")
+    page.get_by_role("button", name="Let this row go").click()
+    settled(page)
+    power = page.get_by_label("this head is", exact=True)
+    power.select_option("off")
+    page.get_by_text("This head is off.").wait_for()
+    power.select_option("on")
+    page.get_by_label("it gives what it found in").select_option(live.facts["others"][0][0])
+    page.get_by_label("it gives what it found in").select_option("")
+    page.get_by_label("it knows the order").uncheck()
+    page.get_by_label("it knows the order").check()
+    page.get_by_text("9 of 9 as trained").wait_for()
+    assert page.locator(".mhalib-live-model-symbols s").count() == 0
+    field = page.get_by_label("a list (a to z, 0 to 5):")
+    for typed, told in (("kwé", "“é” is none of the 32 symbols"), ("ab" * 25, "50 symbols, but it reads 1 to 48.")):
+        field.fill(typed)
+        field.press("Enter")
+        expect(page.locator(".mhalib-live-model-refused")).to_contain_text(told)
+    field.fill("abcabc")
+    settled(page)
+    expect(page.locator(".mhalib-live-model-step, .mhalib-live-model-guess")).to_have_count(6)
+
+
+def test_colours_follow_the_page_and_a_link_is_copied(show: Callable) -> None:
+    page = settled(show(LiveModel("reader", compact=True), permissions=["clipboard-read", "clipboard-write"]).page)
+    page.evaluate(IN_BOTH_COLOURS)
+    expect(page.locator(".mhalib-live-model-large")).to_be_hidden()
+    page.locator("[data-head='encoder self 0 1']").click()
+    expect(page.locator(".mhalib-live-model-title")).to_have_text("head 1")
+    light = page.evaluate(ZERO)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_timeout(200)
+    dark = page.evaluate(ZERO)
+    assert sum(light) > 700
+    assert sum(dark) < 200
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.locator(".mhalib-voice")).to_have_text("The link is copied: it leads to what you see.")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == page.get_by_label("link to this state").input_value()
 
 
 def test_a_link_brings_back_what_was_seen(show: Callable) -> None:
@@ -339,35 +425,12 @@ def test_keys_alone_lead_through_all_of_it(show: Callable) -> None:
     expect(page.locator("[data-switch='cross 1 3']")).to_have_attribute("aria-checked", "false")
 
 
-PAPER = """
-() => {
-  const probe = document.createElement("i");
-  probe.style.background = "Canvas";
-  document.body.append(probe);
-  const found = getComputedStyle(probe).backgroundColor;
-  probe.remove();
-  return found.match(/\\d+/g).map(Number).slice(0, 3);
-}
-"""
-ZERO = """
-() => {
-  const isDark = matchMedia("(prefers-color-scheme: dark)").matches;
-  const light = (rgb) => rgb[0] + rgb[1] + rgb[2];
-  const pixels = [...document.querySelectorAll(".mhalib-live-model-small")].flatMap((one) => {
-    const { data } = one.getContext("2d").getImageData(0, 0, one.width, one.height);
-    return Array.from({ length: data.length / 4 }, (_, i) => [...data.slice(4 * i, 4 * i + 3)]);
-  });
-  return pixels.reduce((a, b) => (light(a) > light(b) === isDark ? b : a));
-}
-"""
-
-
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_scrolls_sideways_and_zero_is_paper(show: Callable, name: str, scheme: str) -> None:
     text = "the small white fox does not see your two big black dogs here" if name == "translator" else None
     shown = show(LiveModel(name, text), width=390, color_scheme=scheme)
-    shown.page.evaluate("document.documentElement.style.colorScheme = 'light dark'")
+    shown.page.evaluate(IN_BOTH_COLOURS)
     page = settled(shown.page)
     page.locator("[role=switch]").first.click()
     page.get_by_role("button", name="Undo").click()
@@ -388,8 +451,7 @@ def test_it_is_accessible(show: Callable, name: str) -> None:
 def test_weights_are_asked_for_once_and_only_when_near(show: Callable) -> None:
     far = LiveModel("reader")
     asked: list[str] = []
-    shown = show(far, far)
-    page = shown.page
+    page = settled(show(far, far).page)
     page.on("request", lambda request: asked.append(request.url.rpartition("/")[2]))
     page.reload()
     settled(page)
@@ -480,6 +542,9 @@ def test_in_a_notebook_bytes_come_from_the_kernel_and_deeds_go_there(modules: Pa
     live.deeds = deeds
     assert modules.get_by_role("button", name="Copy link").count() == 0
     modules.evaluate("kernel.stop()")
+    assert modules.evaluate("kernel.count()") == 0
+    modules.evaluate(LIVE, {"code": code, "state": state, "weights": weights})
+    modules.evaluate("kernel.stop()")  # before it has begun
     assert modules.evaluate("kernel.count()") == 0
 
 
