@@ -132,20 +132,16 @@ def script_file(script: str) -> Path:
     return FOLDER / f"{re.sub('(?<=.)(?=[A-Z])', '_', script).lower()}.js"
 
 
-def scripts() -> list[Path]:
-    """The files of the script that all pages load, in the order in which a page needs them."""
-    return [SHARED, *map(script_file, common()), HOST]
+def scripts(*names: str) -> list[Path]:
+    """The files of one script, in the order in which a page needs them: of these instruments, or of those in the script
+    that all pages load."""
+    needed = [file for name in names or common() for file in (*Instrument.needed[name], script_file(name))]
+    return [SHARED, *dict.fromkeys(needed), HOST]
 
 
 def common() -> list[str]:
     """The instruments in the script that all pages load. The others are a script of their own, for their pages."""
     return [name for name in Instrument.known if not Instrument.needed[name]]
-
-
-def files_of(*names: str) -> list[Path]:
-    """The files of these instruments, each after those that it needs."""
-    needed = [file for name in names for file in (*Instrument.needed[name], script_file(name))]
-    return list(dict.fromkeys(needed))
 
 
 def joinable(file: Path) -> str:
@@ -173,7 +169,7 @@ def joinable(file: Path) -> str:
 
 def source(script: str) -> str:
     """The shared functions and those of one instrument, as one piece of JavaScript."""
-    return _joined([SHARED, *files_of(script)])
+    return _joined(scripts(script)[:-1])
 
 
 def page_script(*names: str) -> str:
@@ -190,9 +186,8 @@ def page_script(*names: str) -> str:
         require_text("each name", name)
         if name not in Instrument.known:
             raise ValueError(f"names has {name!r}, but the instruments are {', '.join(Instrument.known)}")
-    files = [SHARED, *files_of(*names), HOST] if names else scripts()
     woken = ", ".join(names or common())
-    return f'(() => {{\n"use strict";\n{_joined(files)}\nwake({{ {woken} }});\n}})();\n'
+    return f'(() => {{\n"use strict";\n{_joined(scripts(*names))}\nwake({{ {woken} }});\n}})();\n'
 
 
 def whole_page(body: str, script: str, title: str) -> str:

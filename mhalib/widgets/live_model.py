@@ -84,7 +84,7 @@ class LiveModel(Instrument):
         super().__init__(
             model_name=model_name,
             input=self._task.start if input is None else input,
-            deeds={} if deeds is None else deeds,
+            deeds={} if deeds is None else _live_deeds.checked(self._task, deeds),
             head=first if head is None else head,
             query=query,
             quests=[_as_quest(name, model_name) for name in as_list("quests", quests)],

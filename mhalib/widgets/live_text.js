@@ -126,8 +126,8 @@ export function answerOf(task, others) {
       }),
     );
   }
-  /** What is said now, and what it was if that is another. @type {(now: string, was: string) => HTMLElement[]} */
-  const both = (now, was) => (now === was ? [make("span", { text: now })] : [make("strong", { text: now }), make("s", { text: was })]);
+  /** What is said now, and what it was if that is another. @type {(now: string, was: string) => (Node | string)[]} */
+  const both = (now, was) => (now === was ? [make("span", { text: now })] : [make("strong", { text: now }), " ", make("s", { text: was })]);
   /** @param {T.Now} now */
   function drawAnswers({ units, plain, answer }) {
     const header = make("tr", {}, make("th", { scope: "col", text: "word" }), ...questions.map((text) => make("th", { scope: "col", text })));

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from js_coverage import COVERAGE, SCRIPT
+from js_coverage import COVERAGE
 from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, sync_playwright
 from served import HTML, StrictHandler, serving
 
@@ -120,8 +120,8 @@ def show(browser: Browser, address: str, tmp_path: Path) -> Iterator[Callable[..
     yield open_page
     for context, profiler in contexts:
         for script in profiler.send("Profiler.takePreciseCoverage")["result"]:
-            if script["url"].endswith(SCRIPT):
-                COVERAGE.add(script["functions"])
+            if coverage := COVERAGE.get(script["url"].rpartition("/")[2]):
+                coverage.add(script["functions"])
         context.close()
 
 

@@ -147,7 +147,8 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "24_counting": "Roofline",
         "instruments": (
             "HeadWall Instrument=instruments page_script=instruments script_file=instruments scripts=instruments "
-            "source=instruments STYLE=instruments joinable=instruments"
+            "source=instruments STYLE=instruments joinable=instruments LiveModel=instruments "
+            "weights_script=instruments"
         ),
     },
     "mhalib.data": {
