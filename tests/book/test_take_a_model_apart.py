@@ -89,8 +89,8 @@ def walk(show: Callable) -> Walk:
 
 def test_the_page_shows_what_is_walked_here() -> None:
     code = "\n".join(book_text.PAGES["00_take_a_model_apart"].code)
-    assert code.count(f'"{SENTENCE}"') == 2
-    assert f"quests = {QUESTS!r}".replace("'", '"') in code
+    assert code.count(f'"{SENTENCE}"') == 3  # shown twice, and guarded once
+    assert f"quests={QUESTS!r}".replace("'", '"') in code
 
 
 def test_without_head_2_it_forgets_the_verb(walk: Walk) -> None:

@@ -43,7 +43,7 @@ NUM_SEEDS = 5
 LEFT_OUT = {"set-up", exercises.EXERCISE, exercises.SETUP, statements.TIMING, "remove-cell"}
 READS = "mhalib.results"
 DRAWS = {"ax", "axes", "figure", "plt", "sns", "LiveModel"}
-"""Names by which a statement of a chapter draws, or shows an instrument that computes nothing for the page."""
+"""Names by which a statement of a chapter draws, or shows a model that was trained elsewhere."""
 DIGITS = 6
 
 

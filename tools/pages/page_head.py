@@ -2,8 +2,8 @@
 
 A notebook begins with what runs it: links, set-up, imports. A page begins with its title, its hook and a picture; what
 runs it is one fold at the end of the head, which is all that is above the first section. The picture is a figure of the
-page, whose cell has the tag `opening`, shown once more in small, with a line that leads to it. Where an instrument is in
-the head, it is the picture, and its code is in the fold, too.
+page, whose cell has the tag `opening`, shown once more in small, with a line that leads to it. Where an instrument is
+in the head, it is the picture, and its code is in the fold, too.
 
 Code that draws a figure is behind the word *code* at the end of its caption, with what the cell prints: a number that a
 reader needs is in the caption or the text.
