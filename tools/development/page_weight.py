@@ -27,9 +27,9 @@ from urllib.parse import unquote, urlsplit
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from tools import ROOT
 from tools.pages import chromium
 
-ROOT = Path(__file__).resolve().parents[2]
 HTML = ROOT / "_build/html"
 SAMPLE = (
     "chapters/index",

@@ -21,10 +21,10 @@ from pathlib import Path
 
 import pytest
 
+from tools import ROOT
 from tools.development import affected
 from tools.pages import build
 
-ROOT = Path(__file__).resolve().parents[2]
 EVERYTHING = ("requirements.txt", "pyproject.toml")  # no name in the code leads to them
 BUILT = "_build/html/chapters/page.html"  # any built page
 TEXT = (  # tests with a case for each page, which read its source and execute nothing

@@ -22,6 +22,7 @@ from bs4 import Tag
 from playwright.sync_api import Page, sync_playwright
 
 import mhalib
+from tools import ROOT
 from tools.editions import single_page
 from tools.editions.single_page import Leaf
 from tools.pages import chromium, downloads
@@ -79,7 +80,7 @@ def named_pages(leaves: Sequence[Leaf]) -> str:
 
 
 def cover(book: dict[str, str], edition: str) -> str:
-    logo = single_page.ROOT / "chapters/_static/logo.svg"
+    logo = ROOT / "chapters/_static/logo.svg"
     title, _, rest = book["title"].partition(", ")
     return (
         f'<section id="cover">{logo.read_text(encoding="utf-8")}'
@@ -145,7 +146,7 @@ def edition() -> str:
 
 
 def make(
-    target: Path, folder: Path = single_page.HTML, only: Sequence[str] = (), toc: Path = single_page.ROOT / "_toc.yml"
+    target: Path, folder: Path = single_page.HTML, only: Sequence[str] = (), toc: Path = ROOT / "_toc.yml"
 ) -> list[str]:
     """Print the pages in `folder` to `target`; what is wider than the page is returned, in words."""
     leaves = single_page.read(folder, toc, only)
@@ -227,7 +228,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=(), metavar="NAME", help="pages, such as 07_per_head_heatmaps")
     parser.add_argument("--html", type=Path, default=single_page.HTML, help="the built pages")
-    parser.add_argument("--toc", type=Path, default=single_page.ROOT / "_toc.yml", help="their order and titles")
+    parser.add_argument("--toc", type=Path, default=ROOT / "_toc.yml", help="their order and titles")
     parser.add_argument("--to", type=Path, help="the file to write")
     chosen = parser.parse_args()
     target = chosen.to or chosen.html / downloads.PDF

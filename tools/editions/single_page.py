@@ -19,7 +19,8 @@ from urllib.parse import unquote, urlsplit
 import yaml
 from bs4 import BeautifulSoup, Tag
 
-ROOT = Path(__file__).resolve().parents[2]
+from tools import ROOT
+
 HTML = ROOT / "_build/html"
 SCREEN_ONLY = (
     "a.headerlink, p.downloads, figure.opening, div.tag_set-up, a.front-start, button.copybtn, noscript, img.only-dark"

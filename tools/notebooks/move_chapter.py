@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mhalib._write import write_whole
-from tools.notebooks import notebooks
+from tools import ROOT
 
 ENTRY = re.compile(r"^ *- file: chapters/(?P<stem>(?P<number>\d\d)_\w+)\n *title: .*\n", re.MULTILINE)
 KEPT = (  # of the past, of other books, and examples
@@ -145,7 +145,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("to", type=int, help="the number that it shall have")
     chosen = parser.parse_args(arguments)
     try:
-        left = move(notebooks.ROOT, chosen.moved, chosen.to)
+        left = move(ROOT, chosen.moved, chosen.to)
     except ValueError as error:
         parser.error(str(error))
     print(
