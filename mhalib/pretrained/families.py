@@ -42,7 +42,7 @@ from ..models import BERT, GPT, Transformer
 from . import encoder_decoder_settings as both
 from . import settings
 from .config import Config
-from .tensors import Change, Origin, Told, unchanged
+from .tensors import Change, Origin, Told, as_origin, unchanged
 
 Parts = Mapping[str, str | Origin]
 """Our names -> theirs, or where ours come from if it is not just theirs."""
@@ -91,12 +91,8 @@ class Family:
         stack, _, number, rest = own.split(".", 3)
         layers, parts = self.stacks[stack]
         part, dot, kind = (rest, "", "") if rest in parts else rest.rpartition(".")
-        theirs = _as_origin(parts[part])
+        theirs = as_origin(parts[part])
         return theirs._replace(names=tuple(f"{layers}.{number}.{name}{dot}{kind}" for name in theirs.names))
-
-
-def _as_origin(told: str | Origin) -> Origin:
-    return Origin((told,)) if isinstance(told, str) else told
 
 
 def _transposed(tensor: Tensor, layer: MultiHeadAttention) -> Tensor:
@@ -220,7 +216,7 @@ def _with_norms(family: Family, change: Change) -> Family:
 
     def changed(parts: Mapping[str, str | Origin], ending: str) -> dict[str, Any]:
         return {
-            own: _as_origin(theirs)._replace(change=change) if own.endswith(ending) else theirs
+            own: as_origin(theirs)._replace(change=change) if own.endswith(ending) else theirs
             for own, theirs in parts.items()
         }
 

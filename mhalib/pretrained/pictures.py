@@ -24,7 +24,7 @@ from ..attention import MultiHeadAttention
 from ..models import CLIP, ViT
 from . import settings
 from .config import Config
-from .tensors import Origin, Source, Told, as_source
+from .tensors import Origin, Told, as_origin
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Tower:
     unused: patterns of tensors that our model leaves out.
     """
 
-    names: Mapping[str, str | Source]
+    names: Mapping[str, str | Origin]
     layers: str
     parts: Mapping[str, str]
     class_tokens: tuple[str, ...] = ()
@@ -49,15 +49,14 @@ class Tower:
     def origin(self, own: str) -> Origin:
         """Where a tensor of ours comes from."""
         if own in self.names:
-            name, change = as_source(self.names[own])
-            return Origin((name,), change)
+            return as_origin(self.names[own])
         if own.startswith("encoder.layers."):
             number, rest = own.removeprefix("encoder.layers.").split(".", 1)
             part, kind = rest.rsplit(".", 1)
             return Origin((f"{self.layers}.{number}.{self.parts[part]}.{kind}",))
         part, kind = own.rsplit(".", 1)
-        name, change = as_source(self.names[part])
-        return Origin((f"{name}.{kind}",), change)
+        theirs = as_origin(self.names[part])
+        return theirs._replace(names=(f"{theirs.names[0]}.{kind}",))
 
     def with_positions(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The class tokens, each with its position added, under the name of the first."""
@@ -111,9 +110,9 @@ def _vit_tower(prefix: str, is_distilled: bool) -> Tower:
     positions = f"{prefix}embeddings.position_embeddings"
     return Tower(
         {
-            "class_token": (class_tokens[0], _tokens),
-            "patches.embedding": (f"{prefix}embeddings.patch_embeddings.projection", _flat),
-            "patches.positions.table": (positions, _rest(len(tokens))),
+            "class_token": Origin((class_tokens[0],), _tokens),
+            "patches.embedding": Origin((f"{prefix}embeddings.patch_embeddings.projection",), _flat),
+            "patches.positions.table": Origin((positions,), _rest(len(tokens))),
             "encoder.norm": f"{prefix}layernorm",
             "readout": "cls_classifier" if is_distilled else "classifier",
             "second_readout": "distillation_classifier",
@@ -128,9 +127,9 @@ def _vit_tower(prefix: str, is_distilled: bool) -> Tower:
 
 _CLIP_PICTURES = Tower(
     {
-        "class_token": ("vision_model.embeddings.class_embedding", _tokens),
-        "patches.embedding": ("vision_model.embeddings.patch_embedding", _flat),
-        "patches.positions.table": ("vision_model.embeddings.position_embedding.weight", _rest(1)),
+        "class_token": Origin(("vision_model.embeddings.class_embedding",), _tokens),
+        "patches.embedding": Origin(("vision_model.embeddings.patch_embedding",), _flat),
+        "patches.positions.table": Origin(("vision_model.embeddings.position_embedding.weight",), _rest(1)),
         "norm": "vision_model.pre_layrnorm",
         "encoder.norm": "vision_model.post_layernorm",
         "readout": "visual_projection",

@@ -15,7 +15,6 @@ from ..models import Model
 
 Change = Callable[[Tensor, MultiHeadAttention], Tensor]
 """Makes our tensor of theirs, told the layer that it may belong to."""
-Source = tuple[str, Change]
 Made = TypeVar("Made", bound=Model)
 
 
@@ -48,9 +47,9 @@ class Told(NamedTuple):
     unused: tuple[str, ...]
 
 
-def as_source(told: str | Source) -> Source:
-    """Their name, and how ours is made; without a word about that, it is theirs."""
-    return (told, unchanged) if isinstance(told, str) else told
+def as_origin(told: str | Origin) -> Origin:
+    """Where ours comes from; without a word about how it is made, it is theirs."""
+    return Origin((told,)) if isinstance(told, str) else told
 
 
 def filled(
