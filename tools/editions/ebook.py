@@ -13,7 +13,6 @@ of each pair are shown, folds stay closed, and links go to `.html`.
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import html
 import os
@@ -222,8 +221,8 @@ def now() -> datetime.datetime:
 
 def make(
     target: Path, folder: Path = single_page.HTML, only: Sequence[str] = (), toc: Path = ROOT / "_toc.yml"
-) -> None:
-    """Write the pages in `folder` as an EPUB to `target`."""
+) -> list[str]:
+    """Write the pages in `folder` as an EPUB to `target`; there is nothing to say of it."""
     leaves = single_page.read(folder, toc, only)
     single_page.with_own_ids(leaves, lambda page, name: f"{page}.xhtml#{name}" if name else f"{page}.xhtml")
     pictures: dict[str, Path] = {}
@@ -256,23 +255,8 @@ def make(
             write(f"EPUB/{leaf.name}.xhtml", xhtml(leaf.title, leaf.article.decode(formatter=PLAIN)))
         for name, source in sorted(pictures.items()):
             write(f"EPUB/images/{name}", picture_bytes(source))
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", default=(), metavar="NAME", help="pages, such as 07_per_head_heatmaps")
-    parser.add_argument("--html", type=Path, default=single_page.HTML, help="the built pages")
-    parser.add_argument("--toc", type=Path, default=ROOT / "_toc.yml", help="their order and titles")
-    parser.add_argument("--to", type=Path, help="the file to write")
-    chosen = parser.parse_args()
-    target = chosen.to or chosen.html / downloads.EPUB
-    started = time.monotonic()
-    make(target, chosen.html, chosen.only, chosen.toc)
-    if target == chosen.html / downloads.EPUB:
-        downloads.update(chosen.html)
-    print(f"{target}: {target.stat().st_size / 1e6:.1f} MB, {time.monotonic() - started:.0f} s")
-    return 0
+    return []
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(single_page.main(str(__doc__), downloads.EPUB, make))
