@@ -1,6 +1,6 @@
 """Give a chapter another number: rename its files and those of the chapters between, and mend what names them.
 
-    python -m tools.notebooks.move_chapter 7 12
+    make move FROM=7 TO=12  # or python -m tools.notebooks.move_chapter 7 12
 
 Chapter 7 becomes chapter 12, and 8 to 12 become 7 to 11. In all files that git does not ignore, but the changelog, it
 mends
