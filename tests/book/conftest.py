@@ -13,16 +13,13 @@ from urllib.parse import urlsplit
 import pytest
 from js_coverage import COVERAGE
 from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, sync_playwright
-from served import HTML, StrictHandler, serving
+from served import HTML, StrictHandler
 
 from mhalib import saved, widgets
+from tools.pages import chromium
 
-NO_BROWSER = (
-    "NO BROWSER: the built pages were NOT tested. Install Chromium (Debian: apt-get install chromium; "
-    "elsewhere: python -m playwright install chromium), or name one with CHROMIUM=/path/to/it"
-)
+NO_BROWSER = f"The built pages were NOT tested: {chromium.NO_BROWSER}"
 FLAGS = (
-    "--disable-gpu",
     "--disable-quic",
     "--disable-sync",
     "--no-first-run",
@@ -31,26 +28,15 @@ FLAGS = (
 )
 
 
-def find_chromium() -> str | None:
-    """The browser named by CHROMIUM, or one on the path; `None` leaves Playwright's own, if it has one.
-
-    Chromium without its windows draws the same pages in less time.
-    """
-    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
-
-
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        path = find_chromium()
-        if path is None and not Path(playwright.chromium.executable_path).exists():
+        try:
+            browser = chromium.launch(playwright, FLAGS)
+        except SystemExit:
             (pytest.fail if os.environ.get("CI") else pytest.skip)(NO_BROWSER)
-        as_root = hasattr(os, "geteuid") and os.geteuid() == 0
-        flags = [*FLAGS, "--no-sandbox"] if as_root else [*FLAGS]
-        chromium = playwright.chromium.launch(executable_path=path, args=flags)
-        yield chromium
-        chromium.close()
+        yield browser
+        browser.close()
 
 
 @pytest.fixture(scope="session")
@@ -61,7 +47,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("server")
     (folder / "some").mkdir()
     (folder / "some/path").symlink_to(HTML, target_is_directory=True)
-    with serving(folder) as address:
+    with chromium.serving(folder) as address:
         yield f"{address}some/path/"
 
 
@@ -76,7 +62,7 @@ class Instruments:
 
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
-    with serving(tmp_path, StrictHandler) as found:
+    with chromium.serving(tmp_path, StrictHandler) as found:
         yield found
 
 

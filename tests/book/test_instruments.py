@@ -11,7 +11,7 @@ import nbformat
 import pytest
 import torch
 from playwright.sync_api import Browser, expect
-from served import HTML, StrictHandler, serving
+from served import HTML, StrictHandler
 
 from mhalib import widgets
 from mhalib.widgets import (
@@ -25,6 +25,7 @@ from mhalib.widgets import (
     scripts,
 )
 from tools.notebooks import notebooks
+from tools.pages import chromium
 
 WOKEN = re.compile(r'data-script="(\w+)"')
 
@@ -107,7 +108,7 @@ def test_stored_instruments_exist() -> None:
 @pytest.fixture(scope="module")
 def strict_site() -> Iterator[str]:
     """The built book under `script-src 'self'`."""
-    with serving(HTML, StrictHandler) as address:
+    with chromium.serving(HTML, StrictHandler) as address:
         yield address
 
 

@@ -33,11 +33,11 @@ import nbformat
 from nbformat import NotebookNode
 
 from mhalib._write import write_whole
+from tools import ROOT
 from tools.notebooks import notebooks, statements
 from tools.teaching import exercises
 
-ROOT = Path(__file__).resolve().parents[2]
-FOLDER = notebooks.ROOT / "mhalib/results"
+FOLDER = ROOT / "mhalib/results"
 KEY = "results"
 NUM_SEEDS = 5
 LEFT_OUT = {"set-up", exercises.EXERCISE, exercises.SETUP, statements.TIMING, "remove-cell"}

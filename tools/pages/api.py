@@ -23,6 +23,7 @@ from sphinx.pycode import ModuleAnalyzer
 
 import mhalib
 from mhalib.attention.heads import HeadsOfLayer
+from tools import ROOT
 from tools.notebooks import notebooks
 
 EXERCISES = "mhalib_classroom.checks"
@@ -272,7 +273,7 @@ def where(full: str) -> str:
     module, _, name = full.rpartition(".")
     page, _ = PAGE_OF[full]
     value = getattr(importlib.import_module(module), name)
-    file = path_of(value, module, name).relative_to(notebooks.ROOT).as_posix()
+    file = path_of(value, module, name).relative_to(ROOT).as_posix()
     url, branch = notebooks.repository()
     link = f"``{file}``" if notebooks.is_placeholder() else f"`{file} <{url}/blob/{branch}/{file}>`__"
     number = f"Chapter {int(page[:2])}: " if page[:2].isdigit() else "Page: "

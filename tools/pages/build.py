@@ -22,9 +22,8 @@ from pathlib import Path
 
 import yaml
 
-from tools import PACKAGES
+from tools import PACKAGES, ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SHARED = (  # besides the pages themselves
     "_config.yml",
     "_toc.yml",
