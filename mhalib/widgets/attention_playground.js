@@ -11,7 +11,7 @@ import { arrows, choice, classes, freshId, inSentence, labelled, legible, listen
  * @param {T.PlaneOptions} options
  */
 export function planeOf({ title, css, count, bound, moved }) {
-  const [SIDE, MARGIN, GRIP] = [320, 26, 14];
+  const [SIDE, MARGIN, TOP, GRIP] = [320, 26, 12, 14]; // above TOP, the drawing is cut
   const REACHES = [[3, 1], [4, 1], [6, 2], [10, 2], [20, 5], [50, 10], [100, 20]]; // from the middle to an edge, and between two lines
   let [[reach, step], current] = [REACHES[0], 0];
   /** @type {{ i: number, off: number[] } | null} */
@@ -24,13 +24,14 @@ export function planeOf({ title, css, count, bound, moved }) {
   const handles = range(0, count).map((i) =>
     svg("g", { class: css("handle"), role: "slider", "aria-roledescription": "point", tabindex: i ? -1 : 0, "data-point": i }, svg("circle", { r: GRIP }), svg("circle", { r: 4.5, class: css("dot") })),
   );
-  const picture = svg("svg", { viewBox: `0 0 ${SIDE} ${SIDE}`, role: "group", "aria-label": title, "data-lm-suppress-shortcuts": "" }, grid, below, ...handles, above);
+  const picture = svg("svg", { viewBox: `0 ${TOP} ${SIDE} ${SIDE - TOP}`, role: "group", "aria-label": title }, grid, below, ...handles, above);
 
   /** Where a pointer is, in the numbers of the plane. @type {(event: PointerEvent) => number[]} */
   function under(event) {
     const box = picture.getBoundingClientRect();
-    const along = (/** @type {number} */ share) => ((share - 0.5) * SIDE * reach) / (SIDE / 2 - MARGIN);
-    return [along((event.clientX - box.left) / box.width), -along((event.clientY - box.top) / box.height)];
+    const along = (/** @type {number} */ pixels) => ((pixels - SIDE / 2) * reach) / (SIDE / 2 - MARGIN);
+    const pixel = SIDE / box.width;
+    return [along((event.clientX - box.left) * pixel), -along(TOP + (event.clientY - box.top) * pixel)];
   }
   /** @type {(i: number, wanted: number[], most: number, digits: number) => void} */
   function move(i, wanted, most, digits) {

@@ -232,9 +232,8 @@ def _vector(numbers: Sequence[float]) -> str:
 
 
 def _in_digits(number: float) -> str:
-    """As the page writes it: two digits behind the point, none from 100 on."""
-    size = abs(number)
-    text = f"{size:.1e}" if size >= 1e5 else f"{size:.0f}" if size >= 100 else f"{size:.2f}"
+    """A number up to BOUND as the page writes it: with two digits behind the point, but 100 has none."""
+    text = f"{abs(number):.{0 if abs(number) >= BOUND else 2}f}"
     return f"−{text}" if number < 0 and float(text) != 0 else text
 
 

@@ -298,6 +298,7 @@ def test_playground_both_ways(lab: Lab) -> None:
     expect(view.get_by_label("q of down, channel 1")).to_have_value("6")
     expect(view.get_by_label("mask", exact=True)).to_have_value("causal")
     expect(lab.voice("playground")).to_contain_text("query sat: ")
+    view.get_by_text("all numbers, as tables").click()
     view.get_by_label("v of the, channel 0").fill("2.5")
     view.get_by_label("divide by √d").uncheck()
     view.get_by_label("temperature").fill("0.5")
@@ -317,6 +318,17 @@ def test_playground_both_ways(lab: Lab) -> None:
     torch.testing.assert_close(torch.tensor(shown).double(), expected.output.flatten(), atol=1e-6, rtol=0)
     view.get_by_role("button", name="reset").click()
     lab.expect_python("playground.v[0], playground.scale, playground.mask", "[1.0, 1.0] True none")
+
+
+def test_keys_that_move_a_point_are_not_the_labs(lab: Lab) -> None:
+    """Shift and an arrow select cells there."""
+    point = lab.instrument("playground").get_by_role("slider", name="key of cat", exact=True)
+    point.focus()
+    for key in ("Shift+ArrowDown", "Shift+ArrowUp", "Shift+ArrowRight", "ArrowUp", "PageDown"):
+        lab.page.keyboard.press(key)
+    expect(lab.instrument("playground").get_by_role("slider", name="key of sat", exact=True)).to_be_focused()
+    assert lab.page.locator(".jp-Cell.jp-mod-multiSelected").count() == 0
+    lab.expect_python("[round(x, 6) for x in playground.k[1]]", "[3.0, -0.4]")
 
 
 def rounded(output: torch.Tensor) -> str:

@@ -230,6 +230,8 @@ def test_results_of_instruments_are_the_same_in_the_browser(read: Callable) -> N
     vectors = [[-3.0, 0.004], [100.0, -99.0], [0.0, -0.001]]
     makes = [
         lambda: AttentionPlayground(list("abc"), vectors, vectors, [[-2000.0 / 21, 0.0], [1.0, 100.0], [-0.001, 5.0]]),
+        lambda: AttentionPlayground(list("ab"), [[0, 0]] * 2, [[0, 0]] * 2, [[-0.001, -0.006]] * 2),
+        lambda: CostCalculator(8, 1, num_tokens=707),  # its scores have 999,698 bytes
         lambda: CostCalculator(12_288, 96, num_layers=96, num_tokens=2048),
         lambda: CostCalculator(8, 2, num_layers=1, num_tokens=3, bytes_per_number=1),
         lambda: CostCalculator(65_536, 1024, num_layers=1000, num_tokens=10_000_000, batch_size=1_000_000),
