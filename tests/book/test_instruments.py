@@ -42,8 +42,8 @@ PAGES = {path.stem: found for path in sorted(notebooks.CHAPTERS.glob("*.ipynb"))
 
 
 def test_scripts_are_small_and_plain() -> None:
-    """All pages load the six together; 90 kB did, until the wall of heads and the planes came. A page with a live model loads its
-    script, too: the engine and the instrument, and once more what all share."""
+    """All pages load the six together; 90 kB did, until the wall of heads and the planes came. A page with a live model
+    loads its script, too: the engine and the instrument, and once more what all share."""
     six = [script_file(script) for script in Instrument.known if not Instrument.needed[script]]
     assert len(six) == 6
     assert sum(len(file.read_bytes()) for file in six) < 124_000
