@@ -6,7 +6,7 @@ PORT   ?= 8000
 # LANGUAGE=fr as make was told it: systems have a variable of this name, too
 IN     := $(if $(findstring command,$(origin LANGUAGE)),$(strip $(LANGUAGE)))
 
-.PHONY: help book pdf epub offline catalogues test quick look serve notebooks rehearse results exercises mutants chapter address bench frameworks lab lint
+.PHONY: help book pdf epub offline catalogues test quick look serve notebooks rehearse results exercises mutants chapter move address bench frameworks lab lint
 .PHONY: javascript clean
 .DELETE_ON_ERROR:
 
@@ -86,6 +86,9 @@ mutants: $(READY) ## hold the exercises' checkers against solutions with one sma
 
 chapter: $(READY) ## begin a chapter: make chapter NAME=rotary_positions TITLE="Rotary positions"
 	@$(BIN)/python -m tools.notebooks.chapter -- '$(subst ','\'',$(NAME))' '$(subst ','\'',$(TITLE))'
+
+move: $(READY) ## give a chapter another number, and mend what names it: make move FROM=9 TO=12
+	@$(BIN)/python -m tools.notebooks.move_chapter '$(subst ','\'',$(FROM))' '$(subst ','\'',$(TO))'
 
 address: $(READY) ## say where the book is: make address REPO=owner/name, and PAGES=url where it is not read at GitHub
 	@$(BIN)/python -m tools.notebooks.address '$(subst ','\'',$(REPO))' $(if $(PAGES),--pages '$(PAGES)') $(if $(BRANCH),--branch '$(BRANCH)')

@@ -8,17 +8,18 @@ import threading
 from pathlib import Path
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, content: str | bytes) -> None:
     """Write all or nothing: a full disk or a kill leaves what was there, also where another process writes the same.
 
     Args:
         path: of the file; a link is written through.
-        text: in UTF-8, with its own ends of lines. Half a letter, which no file can hold, is written as JSON does it.
+        content: bytes, or text, which is written in UTF-8 with its own ends of lines. Half a letter, which no file can
+            hold, is written as JSON does it.
     """
     path = path.resolve()
     beside = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:
-        beside.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
+        beside.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace"))
         if path.exists():
             shutil.copymode(path, beside)
         os.replace(beside, path)

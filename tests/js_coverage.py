@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 
 FLOOR = 95  # percent of each file's lines
-SCRIPT = "/instruments.js"
+SCRIPTS: dict[str, tuple[str, ...]] = {"instruments.js": (), "live.js": ("LiveModel",)}
+"""By file: the instruments that `page_script` is given for it."""
 TESTS = (
     "attention_playground",
     "cost_calculator",
     "head_explorer",
     "head_wall",
+    "live_model",
     "playground_planes",
     "reshape_stepper",
     "roofline",
@@ -56,7 +58,7 @@ class Coverage:
         return {"run": f"{self.run:x}", "called": self.called}
 
 
-COVERAGE = Coverage()
+COVERAGE = {name: Coverage() for name in SCRIPTS}
 
 
 @dataclass
@@ -77,12 +79,16 @@ class Report:
 def reports() -> Iterator[Report]:
     from mhalib.widgets import joinable, page_script, scripts
 
-    whole = page_script()
-    for file in scripts():
-        text = joinable(file)
+    of_files = [(script, file) for script, names in SCRIPTS.items() for file in scripts(*names)]
+    of_files = [
+        one for one in of_files if one[1].parent.name == "widgets"
+    ]  # the engine of live models is tested in node
+    first_in = {file: script for script, file in reversed(of_files)}  # what several scripts hold is told once
+    for file, script in reversed(first_in.items()):
+        whole, coverage, text = page_script(*SCRIPTS[script]), COVERAGE[script], joinable(file)
         first = whole.index(text)
         code = COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
-        run = (COVERAGE.run >> (8 * first)).to_bytes(len(whole) + 1, "little")
+        run = (coverage.run >> (8 * first)).to_bytes(len(whole) + 1, "little")
         lines = [found for found in re.finditer(r"[^\n]+", code) if re.search(r"\w", found[0])]
         missed = [
             text.count("\n", 0, found.start()) + 1
@@ -90,10 +96,15 @@ def reports() -> Iterator[Report]:
             if any(not run[at] for at in range(*found.span()) if not code[at].isspace())
         ]
         own = {
-            name: called for name, called in COVERAGE.called.items() if 0 <= int(name.split()[0]) - first < len(text)
+            name: called for name, called in coverage.called.items() if 0 <= int(name.split()[0]) - first < len(text)
         }
         uncalled = [name.partition(" ")[2] or f"at {name}" for name, called in own.items() if not called]
         yield Report(file.name, len(lines), missed, len(own), uncalled)
+
+
+def ran() -> bool:
+    """Whether any test opened an instrument."""
+    return any(one.run for one in COVERAGE.values())
 
 
 def complete(reporter: pytest.TerminalReporter) -> bool:
@@ -113,20 +124,21 @@ def complete(reporter: pytest.TerminalReporter) -> bool:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["js_coverage"] = COVERAGE.as_dict()
+        session.config.workeroutput["js_coverage"] = {name: one.as_dict() for name, one in COVERAGE.items()}
         return
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if COVERAGE.run and complete(reporter) and any(report.percent < FLOOR for report in reports()):
+    if ran() and complete(reporter) and any(report.percent < FLOOR for report in reports()):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    COVERAGE.join(getattr(node, "workeroutput", {}).get("js_coverage", Coverage().as_dict()))
+    for name, one in getattr(node, "workeroutput", {}).get("js_coverage", {}).items():
+        COVERAGE[name].join(one)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if not COVERAGE.run:
+    if not ran():
         return
     terminalreporter.section("JavaScript of the instruments that these tests ran")
     all_ran = complete(terminalreporter)

@@ -1,8 +1,8 @@
 """Trained models that run in a page: the engine in JavaScript, and what Python hands over to it.
 
-`engine.js` runs `GPT`, `Transformer` and `ViT` from the bytes that `mhalib.saved.write` has written, and changes heads
-while they run: off, replaced by their mean, frozen, with rows of weights set, patched, without positions. `deeds.js`
-says what each of these means.
+`engine.js` runs `GPT`, `Transformer`, `ViT` and `SentenceReader` from the bytes that `mhalib.saved.write` has written,
+and changes heads while they run: off, replaced by their mean, frozen, with rows of weights set, patched, without
+positions. `deeds.js` says what each of these means.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FOLDER = Path(__file__).parent
 
 def scripts() -> list[Path]:
     """The engine's modules, each after those that it imports."""
-    return [_FOLDER / name for name in ("tensors.js", "deeds.js", "attention.js", "settings.js", "engine.js")]
+    return [_FOLDER / f"{name}.js" for name in ("tensors", "deeds", "attention", "settings", "embed", "engine")]
 
 
 def described(model: Model) -> dict[str, Any]:

@@ -11,8 +11,8 @@
  *   2. `frozen`: the row of another run, where that run had this query;
  *   3. the head's own, by softmax; with talking heads, after both mixings, so that it is what multiplies the values.
  * A key that a row does not reach has weight 0, and so has one that the mask hides. What is left is divided by its sum,
- * so that it sums to 1; where that sum is 1e-9 or less, the row gives nothing, and the next in this list counts. A frozen
- * row of a layer whose rows need not sum to 1 (talking heads) is taken as it is, and not divided.
+ * so that it sums to 1. Where that sum is 1e-9 or less, a row that is set is refused, and of a frozen one the head's own
+ * counts. A frozen row of a layer whose rows need not sum to 1 (talking heads) is taken as it is, and not divided.
  *
  * Then the output is made:
  *   4. the average of the values by these weights;
@@ -40,7 +40,7 @@
  * @typedef {{ numQueries: number, numKeys: number, start: number, isCausal: boolean }} Reach
  */
 
-const SMALLEST_SUM = 1e-9;
+export const SMALLEST_SUM = 1e-9;
 const HEAD_DEEDS = ["rows", "frozen", "patch", "mean", "gate"];
 const MODEL_DEEDS = ["heads", "positions"];
 
@@ -69,8 +69,11 @@ function requireHeadDeed(head, deed, headDim) {
   if (mean) requireLength(`${head}: mean`, mean, headDim);
   if (frozen) requireLength(`${head}: frozen.weights`, frozen.weights, frozen.nq * frozen.nk);
   if (patch) requireLength(`${head}: patch.values`, patch.values, patch.nq * headDim);
-  for (const query of Object.keys(rows)) {
+  for (const [query, row] of Object.entries(rows)) {
     if (!/^\d+$/.test(query)) throw new RangeError(`${head}: rows has ${query}, which is no query`);
+    const weights = Array.from(row);
+    if (weights.every((weight) => Number.isFinite(weight) && weight >= 0) && weights.some((weight) => weight > 0)) continue;
+    throw new RangeError(`${head}: rows of query ${query}=${weights} must be finite, at least 0, and not 0 everywhere`);
   }
 }
 
@@ -80,16 +83,20 @@ function requireLength(name, numbers, length) {
 }
 
 /**
- * Steps 1 to 3: a head's own weights (Q, K), changed in place into those that count.
- * @type {(weights: Float64Array, deed: HeadDeed, reach: Reach, rowsSumToOne: boolean) => void}
+ * Steps 1 to 3: a head's own weights (Q, K), changed in place into those that count. Raises if a row that is set has no
+ * weight on a key that its query may see.
+ * @type {(weights: Float64Array, deed: HeadDeed, reach: Reach, rowsSumToOne: boolean, head: string) => void}
  */
-export function changeWeights(weights, deed, reach, rowsSumToOne) {
+export function changeWeights(weights, deed, reach, rowsSumToOne, head) {
   const { rows = {}, frozen } = deed;
   for (let i = 0; i < reach.numQueries; i += 1) {
     const query = reach.start + i;
     const row = weights.subarray(i * reach.numKeys, (i + 1) * reach.numKeys);
     const seen = keysSeen(reach, i);
-    if (rows[query] && setRow(row, seen, rows[query], 0, rows[query].length, true)) continue;
+    if (rows[query]) {
+      if (setRow(row, seen, rows[query], 0, rows[query].length, true)) continue;
+      throw new RangeError(`${head}: rows of query ${query} has no weight on a key that the query may see`);
+    }
     if (frozen && query < frozen.nq) setRow(row, seen, frozen.weights, query * frozen.nk, frozen.nk, rowsSumToOne);
   }
 }

@@ -1,14 +1,15 @@
 // @ts-check
-/* The book's trained models in plain JavaScript, one sequence at a time and without padding: `GPT`, `Transformer`
- * and `ViT` of mhalib.models, from the bytes of their safetensors. Each head's weights can be read, and each head can be changed
+/* The book's trained models in plain JavaScript, one sequence at a time and without padding: `GPT`, `Transformer`,
+ * `ViT` and `SentenceReader` of mhalib.models, from the bytes of their safetensors. Each head's weights can be read, and each head can be changed
  * while the model runs: deeds.js says how. */
 /** @import { Mixing } from "./attention.js" */
 /** @import { Deeds, HeadRecord } from "./deeds.js" */
 /** @import { Described } from "./settings.js" */
 import { average, ownWeights } from "./attention.js";
 import { changeOutput, changeWeights, requireDeeds } from "./deeds.js";
+import { embedPatches, embedTokens } from "./embed.js";
 import { attentionOf, requireKnown } from "./settings.js";
-import { addInPlace, concatenated, gelu, layerNorm, linear, readTensors, rotateInPlace, sinusoids } from "./tensors.js";
+import { addInPlace, atMoment, concatenated, gelu, layerNorm, linear, readTensors, rotateInPlace } from "./tensors.js";
 
 /** @typedef {"encoder self" | "decoder self" | "cross"} Kind */
 /** n vectors, (n, D). @typedef {{ data: Float64Array, n: number }} Vectors */
@@ -17,7 +18,12 @@ import { addInPlace, concatenated, gelu, layerNorm, linear, readTensors, rotateI
 /** What a run is told besides its tokens. A `log` is filled with what each head did. @typedef {{ deeds?: Deeds, log?: Record<string, HeadRecord>, cache?: Cache }} Run */
 
 /** The kinds of attention that a model has. @type {Record<string, Kind[]>} */
-const KINDS = { GPT: ["decoder self"], Transformer: ["encoder self", "decoder self", "cross"], ViT: ["encoder self"] };
+const KINDS = {
+  GPT: ["decoder self"],
+  Transformer: ["encoder self", "decoder self", "cross"],
+  ViT: ["encoder self"],
+  SentenceReader: ["encoder self"],
+};
 
 /** A cache that has seen nothing. @type {() => Cache} */
 export const newCache = () => ({ start: 0, layers: {} });
@@ -29,35 +35,43 @@ export function indexOfLargest(numbers, from, width) {
   return best;
 }
 
-export class LiveModel {
+export class Engine {
   /**
    * @param {Uint8Array} bytes of a file that mhalib.saved has written
    * @param {Described} described its class and all its settings, from mhalib.live.described
+   * @param {number} [moment] of a file of mhalib.moments, counted from 0
    */
-  constructor(bytes, described) {
+  constructor(bytes, described, moment) {
     requireKnown(described);
     this.kind = described.model;
     this.settings = described.settings;
-    this.tensors = readTensors(bytes);
-    const { num_hiddens, num_heads, num_layers, attention } = this.settings;
+    this.stored = readTensors(bytes);
+    this.tensors = moment === undefined ? this.stored : atMoment(this.stored, moment);
+    const { num_hiddens, num_heads, attention } = this.settings;
+    /** A reader has one layer, and no setting for it. */
+    this.numLayers = this.settings.num_layers ?? 1;
     this.attention = attentionOf(attention);
     this.headDim = num_hiddens / num_heads; // d
     this.sizes = { numHeads: num_heads, numKvHeads: this.attention.num_kv_heads ?? num_heads, headDim: this.headDim };
     const kinds = KINDS[this.kind];
     /** The names of all heads, as deeds and logs have them. */
     this.heads = kinds.flatMap((kind) =>
-      Array.from({ length: num_layers * num_heads }, (_, i) => `${kind} ${Math.floor(i / num_heads)} ${i % num_heads}`),
+      Array.from({ length: this.numLayers * num_heads }, (_, i) => `${kind} ${Math.floor(i / num_heads)} ${i % num_heads}`),
     );
     this.requireSizes(kinds);
   }
 
+  /** From now on the model is as it was at another moment of its training. @param {number} moment */
+  goTo(moment) {
+    this.tensors = atMoment(this.stored, moment);
+  }
+
   /** Raises unless all heads are there: deeds count heads as they were made, and a pruned model has fewer. @param {Kind[]} kinds */
   requireSizes(kinds) {
-    const { num_hiddens, num_layers } = this.settings;
     for (const kind of kinds) {
-      for (let layer = 0; layer < num_layers; layer += 1) {
-        for (const [name, rows] of Object.entries({ W_q: num_hiddens, W_k: this.sizes.numKvHeads * this.headDim })) {
-          const path = `${pathOf(kind, layer)}.${name}.weight`;
+      for (let layer = 0; layer < this.numLayers; layer += 1) {
+        for (const [name, rows] of Object.entries({ W_q: this.settings.num_hiddens, W_k: this.sizes.numKvHeads * this.headDim })) {
+          const path = `${this.attentionPath(kind, layer)}.${name}.weight`;
           const { shape } = this.tensor(path);
           if (shape[0] !== rows) throw new RangeError(`${path} has ${shape[0]} rows, not ${rows}: were heads removed?`);
         }
@@ -69,6 +83,12 @@ export class LiveModel {
   tensor(name) {
     if (!Object.hasOwn(this.tensors, name)) throw new RangeError(`the file has no ${name}`);
     return this.tensors[name];
+  }
+
+  /** What the names of an attention's tensors begin with. @param {Kind} kind @param {number} layer */
+  attentionPath(kind, layer) {
+    if (this.kind === "SentenceReader") return "attention";
+    return `${layerPath(kind, layer)}.${kind === "cross" ? "cross_attention" : "attention"}`;
   }
 
   /** The linear map of that path: (n, inputs) -> (n, outputs). @param {string} path @param {Float64Array} x @param {number} n */
@@ -89,7 +109,7 @@ export class LiveModel {
   read(ids, run = {}) {
     this.requireModel("GPT");
     requireDeeds(run.deeds ?? {}, this.heads, this.headDim);
-    return this.runDecoder(this.embed("tokens", ids, run), null, run);
+    return this.runDecoder(embedTokens(this, "tokens", ids, run), null, run);
   }
 
   /**
@@ -101,7 +121,7 @@ export class LiveModel {
   encode(ids, run = {}) {
     this.requireModel("Transformer");
     requireDeeds(run.deeds ?? {}, this.heads, this.headDim);
-    return this.runEncoder(this.embed("source", ids, { ...run, cache: undefined }), run);
+    return this.runEncoder(embedTokens(this, "source", ids, { ...run, cache: undefined }), run);
   }
 
   /**
@@ -114,30 +134,22 @@ export class LiveModel {
     requireDeeds(run.deeds ?? {}, this.heads, this.headDim);
     const { height, width } = this.settings;
     if (pixels.length !== height * width) throw new RangeError(`pixels has ${pixels.length} numbers, not ${height} times ${width}`);
-    const patches = this.embedPatches(pixels, run);
+    const patches = embedPatches(this, pixels, run);
     const tokens = concatenated(this.tensor("class_token").data, patches.data); // the class token is the first
     const { data } = this.runEncoder({ data: tokens, n: 1 + patches.n }, run);
     return this.map("readout", data.subarray(0, this.settings.num_hiddens), 1);
   }
 
   /**
-   * A vector for each patch of a picture, row after row, plus its position's: (N, D).
-   * @param {ArrayLike<number>} pixels
-   * @param {Run} run
-   * @returns {Vectors}
+   * A SentenceReader answers its questions about each word: scores (n, num_questions, words).
+   * @param {number[]} ids
+   * @param {Run} [run]
    */
-  embedPatches(pixels, { deeds }) {
-    const { height, width, patch_size } = this.settings;
-    const n = (height * width) / patch_size ** 2;
-    const perRow = width / patch_size;
-    const patches = Float64Array.from({ length: height * width }, (_, i) => {
-      const [patch, pixel] = [Math.floor(i / patch_size ** 2), i % patch_size ** 2];
-      const row = Math.floor(patch / perRow) * patch_size + Math.floor(pixel / patch_size);
-      const column = (patch % perRow) * patch_size + (pixel % patch_size);
-      return pixels[row * width + column];
-    });
-    const data = this.map("patches.embedding", patches, n);
-    return { data: deeds?.positions === false ? data : addInPlace(data, this.tensor("patches.positions.table").data), n };
+  answer(ids, run = {}) {
+    this.requireModel("SentenceReader");
+    requireDeeds(run.deeds ?? {}, this.heads, this.headDim);
+    const words = embedTokens(this, "tokens", ids, { ...run, cache: undefined });
+    return this.map("readout", this.attend("encoder self", 0, words, words, run), words.n);
   }
 
   /**
@@ -148,7 +160,7 @@ export class LiveModel {
    */
   runEncoder({ data, n }, run) {
     let x = data;
-    for (let layer = 0; layer < this.settings.num_layers; layer += 1) {
+    for (let layer = 0; layer < this.numLayers; layer += 1) {
       x = this.attendAndSkip("encoder self", layer, { data: x, n }, null, run);
       x = this.feedForward(`encoder.layers.${layer}`, x, n);
     }
@@ -164,7 +176,7 @@ export class LiveModel {
   decode(ids, memory, run = {}) {
     this.requireModel("Transformer");
     requireDeeds(run.deeds ?? {}, this.heads, this.headDim);
-    return this.runDecoder(this.embed("target", ids, run), memory, run);
+    return this.runDecoder(embedTokens(this, "target", ids, run), memory, run);
   }
 
   /**
@@ -195,36 +207,6 @@ export class LiveModel {
   }
 
   /**
-   * A vector for each token, times a scale, plus its position's, where positions act on vectors: (n, D).
-   * @param {string} side
-   * @param {number[]} ids
-   * @param {Run} run
-   * @returns {Vectors}
-   */
-  embed(side, ids, { deeds, cache }) {
-    const { num_hiddens, embedding_scale } = this.settings;
-    const { shape, data } = this.tensor(`${side}.embedding.weight`);
-    const x = new Float64Array(ids.length * num_hiddens);
-    ids.forEach((id, i) => {
-      if (!(Number.isInteger(id) && id >= 0 && id < shape[0])) throw new RangeError(`${side} holds ${id}, but ids go from 0 to ${shape[0] - 1}`);
-      const position = deeds?.positions === false ? null : this.positionOf(side, (cache?.start ?? 0) + i);
-      for (let channel = 0; channel < num_hiddens; channel += 1) {
-        x[i * num_hiddens + channel] = data[id * num_hiddens + channel] * embedding_scale + (position?.[channel] ?? 0);
-      }
-    });
-    return { data: x, n: ids.length };
-  }
-
-  /** What is added to the token at a place, (D,), or null. @param {string} side @param {number} place */
-  positionOf(side, place) {
-    const { positions, num_hiddens, max_tokens } = this.settings;
-    if (positions === "sinusoidal") return sinusoids(place, num_hiddens);
-    if (positions !== "learned") return null;
-    if (place >= max_tokens) throw new RangeError(`${place + 1} tokens, but the model has only max_tokens=${max_tokens} positions`);
-    return this.tensor(`${side}.positions.table`).data.subarray(place * num_hiddens, (place + 1) * num_hiddens);
-  }
-
-  /**
    * The decoder's layers, and the readout: (n, D) -> logits (n, words).
    * @param {Vectors} vectors
    * @param {Vectors | null} memory
@@ -232,7 +214,7 @@ export class LiveModel {
    */
   runDecoder({ data, n }, memory, run) {
     let x = data;
-    for (let layer = 0; layer < this.settings.num_layers; layer += 1) {
+    for (let layer = 0; layer < this.numLayers; layer += 1) {
       x = this.attendAndSkip("decoder self", layer, { data: x, n }, null, run);
       if (memory) x = this.attendAndSkip("cross", layer, { data: x, n }, memory, run);
       x = this.feedForward(`decoder.layers.${layer}`, x, n);
@@ -290,7 +272,7 @@ export class LiveModel {
    * @param {Run} run
    */
   attend(kind, layer, queries, keys, run) {
-    const path = pathOf(kind, layer);
+    const path = this.attentionPath(kind, layer);
     const { num_hiddens, num_heads } = this.settings;
     const start = kind === "encoder self" ? 0 : (run.cache?.start ?? 0);
     const turns = this.settings.positions === "rotary" && kind !== "cross" && run.deeds?.positions !== false;
@@ -307,7 +289,7 @@ export class LiveModel {
       const deed = run.deeds?.heads?.[name] ?? {};
       const ofHead = weights.subarray(head * queries.n * numKeys, (head + 1) * queries.n * numKeys);
       // 3. what is done to its weights (Q, K), the average of its values (Q, d), and what is done to that
-      changeWeights(ofHead, deed, reach, this.attention.name !== "talking");
+      changeWeights(ofHead, deed, reach, this.attention.name !== "talking", name);
       const output = average(ofHead, v, head, this.sizes, reach);
       changeOutput(output, deed, reach, this.headDim);
       if (run.log) run.log[name] = { nq: queries.n, nk: numKeys, weights: ofHead, values: output };
@@ -350,6 +332,3 @@ export class LiveModel {
 
 /** What the names of a layer's tensors begin with. @type {(kind: Kind, layer: number) => string} */
 const layerPath = (kind, layer) => `${kind === "encoder self" ? "encoder" : "decoder"}.layers.${layer}`;
-
-/** What the names of an attention's tensors begin with. @type {(kind: Kind, layer: number) => string} */
-const pathOf = (kind, layer) => `${layerPath(kind, layer)}.${kind === "cross" ? "cross_attention" : "attention"}`;

@@ -8,14 +8,14 @@
  * @typedef {object} Settings
  * @property {number} num_hiddens D
  * @property {number} num_heads h
- * @property {number} num_layers
+ * @property {number} [num_layers] a reader has one
  * @property {number} ffn_num_hiddens 0 means that there are no feed-forward networks
  * @property {number} max_tokens
  * @property {number} norm_eps
  * @property {string} norm
  * @property {string} positions
  * @property {string | Attention} attention
- * @property {number} embedding_scale
+ * @property {number} [embedding_scale]
  * @property {number} height of a ViT's pictures, in pixels
  * @property {number} width
  * @property {number} patch_size
@@ -57,11 +57,16 @@ const MODELS = {
     choices: { channels: [null], patch_bias: [true, false], readout_bias: [true, false], norm_tokens: [false], distilled: [false] },
     fixed: ["positions", "max_tokens"],
   },
+  SentenceReader: {
+    numbers: ["vocab_size", "num_questions"],
+    choices: {},
+    fixed: ["num_layers", "ffn_num_hiddens", "dropout", "norm", "norm_kind", "norm_eps", "ffn_kind", "ffn_bias", "parallel", "cross"],
+  },
 };
 
 const ATTENTIONS = ["multi-head", "talking"];
-/** Settings of an attention layer; `init` is how talking heads began. */
-const ATTENTION_SETTINGS = ["name", "num_kv_heads", "init"];
+/** Settings of an attention layer; `init` is how talking heads began, and which biases there are, the file says. */
+const ATTENTION_SETTINGS = ["name", "num_kv_heads", "init", "bias", "out_bias"];
 
 /** Raises unless the engine knows the model and each of its settings, and all are given. @type {(described: Described) => void} */
 export function requireKnown({ model, settings }) {

@@ -18,7 +18,7 @@ export function fromFloat16(bits) {
 }
 
 /**
- * The tensors of a safetensors file by their names. All must be float16, as mhalib.saved writes them.
+ * The tensors of a safetensors file by their names: float16, as mhalib.saved writes them, or bytes, of mhalib.moments.
  * The file: 8 bytes with the length of a header, the header as JSON, then the numbers of each tensor where it says.
  * @param {Uint8Array} bytes
  * @returns {Record<string, Tensor>}
@@ -31,13 +31,37 @@ export function readTensors(bytes) {
   const tensors = {};
   for (const [name, { dtype, shape, data_offsets }] of Object.entries(header)) {
     if (name === "__metadata__") continue;
-    if (dtype !== "F16") throw new TypeError(`${name} is ${dtype}, not F16`);
+    if (!["F16", "I8"].includes(dtype)) throw new TypeError(`${name} is ${dtype}, not F16 or I8`);
     const count = shape.reduce((/** @type {number} */ product, /** @type {number} */ size) => product * size, 1);
     const from = numbersFrom + data_offsets[0];
-    const data = Float64Array.from({ length: count }, (_, i) => fromFloat16(view.getUint16(from + 2 * i, true)));
-    tensors[name] = { shape, data };
+    const read = (/** @type {number} */ i) => (dtype === "I8" ? view.getInt8(from + i) : fromFloat16(view.getUint16(from + 2 * i, true)));
+    tensors[name] = { shape, data: Float64Array.from({ length: count }, (_, i) => read(i)) };
   }
   return tensors;
+}
+
+/**
+ * A model's tensors at one moment of its training, from a file of mhalib.moments: its tensors are (moments, ...), and
+ * where there is a `name.scale`, (moments, rows, 1), each row is multiplied by its number.
+ * @param {Record<string, Tensor>} tensors
+ * @param {number} moment counted from 0
+ * @returns {Record<string, Tensor>}
+ */
+export function atMoment(tensors, moment) {
+  const names = Object.keys(tensors).filter((name) => !name.endsWith(".scale"));
+  const part = (/** @type {Tensor} */ { shape, data }) => {
+    const size = data.length / shape[0];
+    return data.slice(moment * size, (moment + 1) * size);
+  };
+  return Object.fromEntries(
+    names.map((name) => {
+      const [tensor, scales] = [tensors[name], tensors[`${name}.scale`]];
+      const [data, scale] = [part(tensor), scales && part(scales)];
+      const width = tensor.shape.at(-1) ?? 1;
+      if (scale) data.forEach((number, i) => { data[i] = Math.fround(number * scale[Math.floor(i / width)]); });
+      return [name, { shape: tensor.shape.slice(1), data }];
+    }),
+  );
 }
 
 /** The sum of x[xFrom + i] * y[yFrom + i] over `length` numbers. @type {(x: Float64Array, xFrom: number, y: Float64Array, yFrom: number, length: number) => number} */

@@ -12,10 +12,11 @@ from .clip import CLIP
 from .description import Description
 from .gpt import GPT
 from .pictures import Captioner, PictureReader, ViT, patches
+from .reader import SentenceReader
 from .recompose import recomposed
 from .transformer import Transformer
 
-MODELS = {kind.__name__: kind for kind in (Transformer, GPT, BERT, ViT, Captioner, PictureReader, CLIP)}
+MODELS = {kind.__name__: kind for kind in (Transformer, GPT, BERT, ViT, Captioner, PictureReader, CLIP, SentenceReader)}
 """Every model by the name of its class, as a file of weights names it."""
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "FeedForward",
     "Model",
     "PictureReader",
+    "SentenceReader",
     "SkipConnection",
     "Transformer",
     "ViT",

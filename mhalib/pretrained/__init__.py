@@ -1,6 +1,7 @@
 """Real models: their weights in our layers, and the attention maps of one of them, which come with the package."""
 
-from .convert import FAMILIES, UNREAD, supported
+from .convert import UNREAD, supported
+from .encoders import FAMILIES
 from .families import DECODERS, ENCODER_DECODERS
 from .files import FILES, INDEX, MINILM, PINS, PREPARATION, Pin
 from .load import Pretrained, load

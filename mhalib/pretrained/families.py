@@ -30,20 +30,19 @@ mBART and Pegasus, too, config.json may scale the vectors, and of all it names t
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..attention import MultiHeadAttention
-from ..models import GPT, Transformer
+from ..models import BERT, GPT, Transformer
 from . import encoder_decoder_settings as both
 from . import settings
-from .config import ELSEWHERE, Config
-from .tensors import Change, Origin, filled, unchanged
+from .config import Config
+from .tensors import Change, Origin, Told, as_origin, unchanged
 
 Parts = Mapping[str, str | Origin]
 """Our names -> theirs, or where ours come from if it is not just theirs."""
@@ -53,22 +52,37 @@ Parts = Mapping[str, str | Origin]
 class Family:
     """How one kind of model names its parts. Names of single tensors are whole; of parts they lack `.weight`.
 
-    model: `GPT` or `Transformer`.
+    model: `GPT`, `Transformer` or `BERT`.
     settings: from a config.json to what the model is made with.
     stacks: "encoder", "decoder" -> what stands before the number of its layers, and what a layer's parts are called.
     others: of what is in no layer, our tensors -> where they come from.
     prefix: what stands before every name but those of `outside`; some checkpoints leave it out.
     outside: names that have no prefix.
     unused: patterns of tensors that hold nothing learned.
+    instead: told config.json, our model, the tensors and what stands before their names: what a checkpoint need not
+        hold, or holds in another form, by their names.
     """
 
-    model: type[GPT] | type[Transformer]
+    model: type[GPT] | type[Transformer] | type[BERT]
     settings: Callable[[Config], dict[str, Any]]
     stacks: Mapping[str, tuple[str, Parts]]
     others: Mapping[str, Origin]
     prefix: str = ""
     outside: tuple[str, ...] = ("lm_head.weight", "final_logits_bias")
     unused: tuple[str, ...] = ()
+    instead: Callable[[Config, Any, Mapping[str, Tensor], str], dict[str, Tensor]] = lambda *_: {}
+
+    def told(self, config: Config, model: Any, tensors: Mapping[str, Tensor]) -> Told:
+        """Where each of our model's tensors is in this checkpoint."""
+        anchor = self.origin(f"{next(iter(self.stacks))}.layers.0.attention.W_q.weight").names[0]
+        prefix = next((key.removesuffix(anchor) for key in tensors if key.endswith(anchor)), self.prefix)
+
+        def origin(own: str) -> Origin:
+            theirs = self.origin(own)
+            names = (name if name in self.outside else prefix + name for name in theirs.names)
+            return theirs._replace(names=tuple(names))
+
+        return Told(origin, self.instead(config, model, tensors, prefix), self.unused)
 
     def origin(self, own: str) -> Origin:
         """Where a tensor of ours comes from, without the prefix."""
@@ -77,12 +91,8 @@ class Family:
         stack, _, number, rest = own.split(".", 3)
         layers, parts = self.stacks[stack]
         part, dot, kind = (rest, "", "") if rest in parts else rest.rpartition(".")
-        theirs = _as_origin(parts[part])
+        theirs = as_origin(parts[part])
         return theirs._replace(names=tuple(f"{layers}.{number}.{name}{dot}{kind}" for name in theirs.names))
-
-
-def _as_origin(told: str | Origin) -> Origin:
-    return Origin((told,)) if isinstance(told, str) else told
 
 
 def _transposed(tensor: Tensor, layer: MultiHeadAttention) -> Tensor:
@@ -193,7 +203,7 @@ def _decoder(
         **{f"decoder.norm.{kind}": Origin((f"{norm}.{kind}",)) for kind in ("weight", "bias")},
     }
     outside, stacks = (f"{readout}.weight",), {"decoder": (layers, parts)}
-    return Family(GPT, told, stacks, others, prefix, outside, (unused,))
+    return Family(GPT, told, stacks, others, prefix, outside, (unused, rf"^{readout}\.weight$"))  # a tied one
 
 
 def _with_positions(family: Family, name: str, change: Change = unchanged) -> Family:
@@ -206,7 +216,7 @@ def _with_norms(family: Family, change: Change) -> Family:
 
     def changed(parts: Mapping[str, str | Origin], ending: str) -> dict[str, Any]:
         return {
-            own: _as_origin(theirs)._replace(change=change) if own.endswith(ending) else theirs
+            own: as_origin(theirs)._replace(change=change) if own.endswith(ending) else theirs
             for own, theirs in parts.items()
         }
 
@@ -273,16 +283,29 @@ _T5_OTHERS = {
 }
 
 
+def _left_out(config: Config, model: Transformer, tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """What a checkpoint need not hold. Without biases, BART's logits have none but 0. Without a readout of its own, a
+    T5 reads logits out by its tokens' vectors, and its config.json does not say so."""
+    result = {}
+    if model.readout.bias is not None and "final_logits_bias" not in tensors:
+        result["final_logits_bias"] = torch.zeros(1, model.target.vocab_size)
+    shared = f"{prefix}shared.weight"
+    if not model.is_tied and "lm_head.weight" not in tensors and shared in tensors:
+        result["lm_head.weight"] = tensors[shared]
+    return result
+
+
 def _as_bart(told: Callable[[Config], dict[str, Any]], *unused: str) -> Family:
     stacks = {"encoder": ("encoder.layers", _BART_PARTS), "decoder": ("decoder.layers", {**_BART_PARTS, **_BART_CROSS})}
     unused = (r"^(model\.)?(en|de)coder\.version$", *unused)
-    return Family(Transformer, told, stacks, _BART_OTHERS, "model.", unused=unused)
+    return Family(Transformer, told, stacks, _BART_OTHERS, "model.", unused=unused, instead=_left_out)
 
 
 def _as_t5(told: Callable[[Config], dict[str, Any]]) -> Family:
     decoder = {**_t5_parts("layer.2"), **_T5_CROSS}
     stacks = {"encoder": ("encoder.block", _t5_parts("layer.1")), "decoder": ("decoder.block", decoder)}
-    return Family(Transformer, told, stacks, _T5_OTHERS, unused=(r"EncDecAttention\.relative_attention_bias\.weight$",))
+    unused = (r"EncDecAttention\.relative_attention_bias\.weight$",)
+    return Family(Transformer, told, stacks, _T5_OTHERS, unused=unused, instead=_left_out)
 
 
 ENCODER_DECODERS = {
@@ -294,95 +317,3 @@ ENCODER_DECODERS = {
     "mt5": _as_t5(both.mt5),
 }
 """The encoder-decoders that are read, by the `model_type` of their config.json."""
-
-
-def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What a `GPT` or a `Transformer` is made with so that it computes what the model of this config.json does.
-
-    Raises:
-        KeyError: the family is in neither list.
-        ValueError: an entry is missing or wrong, or our blocks do not have what it asks for.
-    """
-    require_plain(config)
-    return _family(config).settings(Config(config))
-
-
-def without_weights(config: Mapping[str, Any]) -> GPT | Transformer:
-    """Our model of a config.json on the device "meta", where it takes no memory.
-
-    Raises:
-        KeyError, ValueError: as `settings_of`.
-    """
-    with torch.device("meta"):
-        return _family(config).model(**settings_of(config))
-
-
-def require_plain(config: Mapping[str, Any]) -> None:
-    """Raise ValueError if the weights are quantised."""
-    if config.get("quantization_config"):
-        raise ValueError(
-            f"quantization_config in config.json: our blocks need weights that are not quantised; {ELSEWHERE}"
-        )
-
-
-def with_weights(
-    config: Mapping[str, Any],
-    tensors: Mapping[str, Tensor],
-    dtype: torch.dtype = torch.float32,
-    device: torch.device | str = "cpu",
-) -> GPT | Transformer:
-    """Our model with a checkpoint's weights, in evaluation mode. One tensor after the other is read.
-
-    Args:
-        config: what config.json says.
-        tensors: what the files of weights hold. Without `final_logits_bias`, it is 0.
-        dtype: of the model.
-        device: where it is put.
-
-    Raises:
-        ValueError: as `settings_of`; or a tensor is missing, has another shape than the config says, or belongs to
-            nothing that the config speaks of; or tensors that are one have different numbers.
-    """
-    family, model = _family(config), without_weights(config)
-    prefix, unused = _prefix(family, tensors), family.unused
-    if isinstance(model, Transformer):
-        tensors = ChainMap(_left_out(model, tensors, prefix), cast("dict[str, Tensor]", tensors))  # only read
-    elif model.readout is None:
-        unused = (*unused, rf"^{family.outside[0]}$")
-
-    def origin(own: str) -> Origin:
-        theirs = family.origin(own)
-        return theirs._replace(names=tuple(name if name in family.outside else prefix + name for name in theirs.names))
-
-    return filled(
-        model,
-        origin,
-        tensors,
-        what="encoder-decoder" if isinstance(model, Transformer) else "decoder",
-        layer=(model.encoder if isinstance(model, Transformer) else model.decoder).self_attention[0],
-        unused=unused,
-        dtype=dtype,
-        device=device,
-    )
-
-
-def _family(config: Mapping[str, Any]) -> Family:
-    return {**DECODERS, **ENCODER_DECODERS}[str(config["model_type"])]
-
-
-def _prefix(family: Family, tensors: Mapping[str, Tensor]) -> str:
-    """What stands before their names in this checkpoint."""
-    anchor = family.origin(f"{next(iter(family.stacks))}.layers.0.attention.W_q.weight").names[0]
-    return next((key.removesuffix(anchor) for key in tensors if key.endswith(anchor)), family.prefix)
-
-
-def _left_out(model: Transformer, tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """What a checkpoint need not hold. Without biases, BART's logits have none but 0. Without a readout of its own, a
-    T5 reads logits out by its tokens' vectors, and its config.json does not say so."""
-    result = {}
-    if model.readout.bias is not None and "final_logits_bias" not in tensors:
-        result["final_logits_bias"] = torch.zeros(1, model.target.vocab_size)
-    shared = f"{prefix}shared.weight"
-    if not model.is_tied and "lm_head.weight" not in tensors and shared in tensors:
-        result["lm_head.weight"] = tensors[shared]
-    return result

@@ -11,16 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from .._validate import require_choice, require_count, require_device, require_flag, require_kind
-from ..models import CLIP, Transformer, ViT
+from ..models import BERT, CLIP, Model, Transformer, ViT
 from ..models._base import CROSS, DECODER, ENCODER
 from .config import Config, read_config
-from .convert import build, require_known, token_without_position
-from .families import DECODERS, ENCODER_DECODERS, with_weights
+from .convert import require_known, with_weights
+from .encoders import token_without_position
 from .files import CONFIG, MINILM, PREPARATION, TOKENIZER, Checkpoint, Place, optional, sha256_of
 from .header_check import require_held
 from .maps import PairReading, Reading
 from .memory_estimate import on_meta, require_dtype, require_room
-from .pictures import PICTURES, build_pictures
+from .pictures import PICTURES
 from .preparation import Preparation, preparation_of
 from .subwords import pieces
 
@@ -203,25 +203,25 @@ def load(
         names = paths[0].name if len(paths) == 1 else f"the {len(paths)} files of weights"
         raise ValueError(f"{names} of {str(source)!r} is not what was asked for: sha256 is {found}, not {place.sha256}")
     tokenizer = _tokenizer(place.path(TOKENIZER)) if TOKENIZER in needed else None
-    if PREPARATION in needed:
-        prepare = preparation_of(read_config(place.path(PREPARATION)), str(kind))
-        return _of_pictures(build_pictures(config, Checkpoint(paths), dtype, device), tokenizer, found, prepare)
-    if through == "mhalib":
-        model, run = _own(config, Checkpoint(paths), dtype, device)
-    else:
+    if through == "transformers":
         model, run = _foreign(paths[0].parent, config, dtype)
+        return Pretrained(model.to(device), tokenizer, found, run)
+    prepare = preparation_of(read_config(place.path(PREPARATION)), str(kind)) if PREPARATION in needed else None
+    own = with_weights(config, Checkpoint(paths), dtype, device)
+    if prepare is not None:
+        return _of_pictures(own, tokenizer, found, prepare)
     start = Config(config).get("decoder_start_token_id")
-    return Pretrained(model.to(device), tokenizer, found, run, start if isinstance(start, int) else None)
+    return Pretrained(own, tokenizer, found, _run_of(own, config), start if isinstance(start, int) else None)
 
 
 def _needed(kind: object) -> tuple[str, ...]:
     """The files besides config.json and weights that a model needs."""
     if not isinstance(kind, str) or kind not in PICTURES:
         return (TOKENIZER,)
-    return (TOKENIZER, PREPARATION) if PICTURES[kind][0] is CLIP else (PREPARATION,)
+    return (TOKENIZER, PREPARATION) if PICTURES[kind].model is CLIP else (PREPARATION,)
 
 
-def _of_pictures(model: ViT | CLIP, tokenizer: Any, sha256: str, prepare: Preparation) -> Pretrained:
+def _of_pictures(model: Model, tokenizer: Any, sha256: str, prepare: Preparation) -> Pretrained:
     pictures = model.read_pictures if isinstance(model, CLIP) else model
     texts = model.read_texts if isinstance(model, CLIP) else model
     return Pretrained(
@@ -245,14 +245,11 @@ def _tokenizer(path: Path) -> Any:
     return tokenizer
 
 
-def _own(
-    config: dict[str, Any], tensors: Checkpoint, dtype: torch.dtype, device: torch.device | str
-) -> tuple[nn.Module, _Run]:
-    if config["model_type"] in {*DECODERS, *ENCODER_DECODERS}:
-        made = with_weights(config, tensors, dtype, device)
-        return made, lambda ids: _encode(made, ids) if isinstance(made, Transformer) else _read(made, ids)
-    model = build(config, tensors).to(dtype)
-    uncounted = token_without_position(config)
+def _run_of(model: Model, config: dict[str, Any]) -> _Run:
+    """How a model of ours reads a text."""
+    if isinstance(model, Transformer):
+        return lambda ids: _encode(model, ids)
+    uncounted = token_without_position(Config(config)) if isinstance(model, BERT) else None
 
     def run(ids: Tensor) -> tuple[Tensor, Tensor]:
         if uncounted is not None and (ids == uncounted).any():
@@ -262,7 +259,7 @@ def _own(
             )
         return _read(model, ids)
 
-    return model, run
+    return run
 
 
 def _read(model: Callable[..., tuple[Tensor, Any]], ids: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,11 +12,9 @@ import torch
 from .._validate import require_count
 from ..models import CLIP, GPT, Model, Transformer, ViT
 from ..models._base import CROSS, DECODER, ENCODER
-from .convert import encoder, require_known
-from .families import DECODERS, ENCODER_DECODERS, without_weights
+from .convert import require_known, without_weights
 from .files import Place
 from .header_check import whole_numbers
-from .pictures import PICTURES, picture_model
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
@@ -110,16 +108,10 @@ def on_meta(config: Mapping[str, Any]) -> Model:
     """
     require_known(config)
     try:
-        return _on_meta(config, config["model_type"])
+        return without_weights(config)
     except RuntimeError as error:
         sizes = ", ".join(f"{key}={value}" for key, value in whole_numbers(config))
         raise ValueError(f"the sizes in config.json make tensors too large to be counted: {sizes}; {error}") from error
-
-
-def _on_meta(config: Mapping[str, Any], kind: str) -> Model:
-    if kind in PICTURES:
-        return picture_model(config)
-    return without_weights(config) if kind in {*DECODERS, *ENCODER_DECODERS} else encoder(config)
 
 
 def require_dtype(name: str, dtype: object) -> None:

@@ -13,7 +13,6 @@ and its position are one vector: in the first layer, nothing but the sum of both
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,11 +21,10 @@ import torch
 from torch import Tensor
 
 from ..attention import MultiHeadAttention
-from ..models import CLIP, Model, ViT
+from ..models import CLIP, ViT
 from . import settings
 from .config import Config
-from .families import require_plain
-from .tensors import Origin, Source, as_source, filled
+from .tensors import Origin, Told, as_origin
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Tower:
     unused: patterns of tensors that our model leaves out.
     """
 
-    names: Mapping[str, str | Source]
+    names: Mapping[str, str | Origin]
     layers: str
     parts: Mapping[str, str]
     class_tokens: tuple[str, ...] = ()
@@ -51,26 +49,25 @@ class Tower:
     def origin(self, own: str) -> Origin:
         """Where a tensor of ours comes from."""
         if own in self.names:
-            name, change = as_source(self.names[own])
-            return Origin((name,), change)
+            return as_origin(self.names[own])
         if own.startswith("encoder.layers."):
             number, rest = own.removeprefix("encoder.layers.").split(".", 1)
             part, kind = rest.rsplit(".", 1)
             return Origin((f"{self.layers}.{number}.{self.parts[part]}.{kind}",))
         part, kind = own.rsplit(".", 1)
-        name, change = as_source(self.names[part])
-        return Origin((f"{name}.{kind}",), change)
+        theirs = as_origin(self.names[part])
+        return theirs._replace(names=(f"{theirs.names[0]}.{kind}",))
 
-    def with_positions(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """The checkpoint, with the class tokens, each with its position added, under the name of the first."""
+    def with_positions(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The class tokens, each with its position added, under the name of the first."""
         if not self.class_tokens or not {*self.class_tokens, self.positions} <= tensors.keys():
-            return tensors  # what is missing is named when it is looked for
+            return {}  # what is missing is named when it is looked for
         tokens = [tensors[name].double().flatten() for name in self.class_tokens]
         table = tensors[self.positions].double()
         rows = table.reshape(-1, table.shape[-1])[: len(tokens)]
         if {one.shape for one in tokens} != {table.shape[-1:]} or len(rows) < len(tokens):
-            return tensors
-        return ChainMap({self.class_tokens[0]: torch.stack(tokens) + rows}, tensors)  # type: ignore[arg-type]
+            return {}
+        return {self.class_tokens[0]: torch.stack(tokens) + rows}
 
 
 def _flat(tensor: Tensor, layer: MultiHeadAttention) -> Tensor:
@@ -113,9 +110,9 @@ def _vit_tower(prefix: str, is_distilled: bool) -> Tower:
     positions = f"{prefix}embeddings.position_embeddings"
     return Tower(
         {
-            "class_token": (class_tokens[0], _tokens),
-            "patches.embedding": (f"{prefix}embeddings.patch_embeddings.projection", _flat),
-            "patches.positions.table": (positions, _rest(len(tokens))),
+            "class_token": Origin((class_tokens[0],), _tokens),
+            "patches.embedding": Origin((f"{prefix}embeddings.patch_embeddings.projection",), _flat),
+            "patches.positions.table": Origin((positions,), _rest(len(tokens))),
             "encoder.norm": f"{prefix}layernorm",
             "readout": "cls_classifier" if is_distilled else "classifier",
             "second_readout": "distillation_classifier",
@@ -130,9 +127,9 @@ def _vit_tower(prefix: str, is_distilled: bool) -> Tower:
 
 _CLIP_PICTURES = Tower(
     {
-        "class_token": ("vision_model.embeddings.class_embedding", _tokens),
-        "patches.embedding": ("vision_model.embeddings.patch_embedding", _flat),
-        "patches.positions.table": ("vision_model.embeddings.position_embedding.weight", _rest(1)),
+        "class_token": Origin(("vision_model.embeddings.class_embedding",), _tokens),
+        "patches.embedding": Origin(("vision_model.embeddings.patch_embedding",), _flat),
+        "patches.positions.table": Origin(("vision_model.embeddings.position_embedding.weight",), _rest(1)),
         "norm": "vision_model.pre_layrnorm",
         "encoder.norm": "vision_model.post_layernorm",
         "readout": "visual_projection",
@@ -236,68 +233,44 @@ def clip(config: Config) -> dict[str, Any]:
     }
 
 
-PICTURES: dict[str, tuple[type[ViT] | type[CLIP], Callable[[Config], dict[str, Any]]]] = {
-    "vit": (ViT, vit),
-    "deit": (ViT, deit),
-    "clip": (CLIP, clip),
+def _vit_towers(config: Config, tensors: Mapping[str, Tensor]) -> dict[str, Tower]:
+    anchor = "embeddings.cls_token"
+    prefix = next((key.removesuffix(anchor) for key in tensors if key.endswith(anchor)), "")
+    return {"": _vit_tower(prefix, config.get("model_type") == "deit")}
+
+
+def _clip_towers(config: Config, tensors: Mapping[str, Tensor]) -> dict[str, Tower]:
+    return {"pictures.": _CLIP_PICTURES, "": _CLIP_TEXTS}
+
+
+@dataclass(frozen=True)
+class PictureFamily:
+    """How one kind of model that reads pictures names its parts. A ViT's pooler is left out.
+
+    model: `ViT` or `CLIP`.
+    settings: from a config.json to what the model is made with.
+    towers: told config.json and the tensors: what the names of a stack's tensors begin with in our model -> the stack.
+    """
+
+    model: type[ViT] | type[CLIP]
+    settings: Callable[[Config], dict[str, Any]]
+    towers: Callable[[Config, Mapping[str, Tensor]], dict[str, Tower]]
+
+    def told(self, config: Config, model: Any, tensors: Mapping[str, Tensor]) -> Told:
+        """Where each of our model's tensors is in this checkpoint."""
+        towers = self.towers(config, tensors)
+
+        def origin(own: str) -> Origin:
+            begins = next(begins for begins in towers if own.startswith(begins))
+            return towers[begins].origin(own.removeprefix(begins))
+
+        instead = {name: one for tower in towers.values() for name, one in tower.with_positions(tensors).items()}
+        return Told(origin, instead, tuple(pattern for tower in towers.values() for pattern in tower.unused))
+
+
+PICTURES = {
+    "vit": PictureFamily(ViT, vit, _vit_towers),
+    "deit": PictureFamily(ViT, deit, _vit_towers),
+    "clip": PictureFamily(CLIP, clip, _clip_towers),
 }
-"""The models of pictures that are read, by the `model_type` of their config.json: our class, and its settings."""
-
-
-def picture_model(config: Mapping[str, Any]) -> Model:
-    """Our model of such a config.json on the device "meta", where it takes no memory.
-
-    Raises:
-        KeyError: the family is not in `PICTURES`.
-        ValueError: an entry is missing or wrong, or our blocks do not have what it asks for.
-    """
-    require_plain(config)
-    kind, told = PICTURES[str(config["model_type"])]
-    with torch.device("meta"):
-        return kind(**told(Config(config)))
-
-
-def build_pictures(
-    config: Mapping[str, Any],
-    tensors: Mapping[str, Tensor],
-    dtype: torch.dtype = torch.float32,
-    device: torch.device | str = "cpu",
-) -> ViT | CLIP:
-    """Our model with a checkpoint's weights, in evaluation mode. One tensor after the other is read; a ViT's pooler is
-    left out.
-
-    Args:
-        config: what config.json says.
-        tensors: what the files of weights hold.
-        dtype: of the model.
-        device: where it is put.
-
-    Raises:
-        ValueError: as `picture_model`; or a tensor is missing, has another shape than the config says, or belongs to
-            nothing that the config speaks of.
-    """
-    model = picture_model(config)
-    assert isinstance(model, (ViT, CLIP))
-    if isinstance(model, CLIP):
-        towers = {"pictures.": _CLIP_PICTURES, "": _CLIP_TEXTS}
-    else:
-        anchor = "embeddings.cls_token"
-        prefix = next((key.removesuffix(anchor) for key in tensors if key.endswith(anchor)), "")
-        towers = {"": _vit_tower(prefix, config["model_type"] == "deit")}
-    for tower in towers.values():
-        tensors = tower.with_positions(tensors)
-
-    def origin(own: str) -> Origin:
-        place = next(place for place in towers if own.startswith(place))
-        return towers[place].origin(own.removeprefix(place))
-
-    return filled(
-        model,
-        origin,
-        tensors,
-        what="model of pictures",
-        layer=next(iter(model.attention_layers().values()))[0],
-        unused=tuple(pattern for tower in towers.values() for pattern in tower.unused),
-        dtype=dtype,
-        device=device,
-    )
+"""The models of pictures that are read, by the `model_type` of their config.json."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -14,7 +15,6 @@ from ..models import Model
 
 Change = Callable[[Tensor, MultiHeadAttention], Tensor]
 """Makes our tensor of theirs, told the layer that it may belong to."""
-Source = tuple[str, Change]
 Made = TypeVar("Made", bound=Model)
 
 
@@ -34,31 +34,33 @@ class Origin(NamedTuple):
     change: Change = unchanged
 
 
-def as_source(told: str | Source) -> Source:
-    """Their name, and how ours is made; without a word about that, it is theirs."""
-    return (told, unchanged) if isinstance(told, str) else told
+class Told(NamedTuple):
+    """What a family says of one checkpoint.
+
+    origin: where one of our tensors, by its name, comes from. Those that are one parameter have all their names.
+    instead: tensors that stand for those of the checkpoint, by their names there.
+    unused: patterns of tensors that hold nothing learned.
+    """
+
+    origin: Callable[[str], Origin]
+    instead: dict[str, Tensor]
+    unused: tuple[str, ...]
+
+
+def as_origin(told: str | Origin) -> Origin:
+    """Where ours comes from; without a word about how it is made, it is theirs."""
+    return Origin((told,)) if isinstance(told, str) else told
 
 
 def filled(
-    model: Made,
-    origin: Callable[[str], Origin],
-    tensors: Mapping[str, Tensor],
-    *,
-    what: str,
-    layer: MultiHeadAttention,
-    unused: tuple[str, ...] = (),
-    dtype: torch.dtype = torch.float32,
-    device: torch.device | str = "cpu",
+    model: Made, told: Told, tensors: Mapping[str, Tensor], dtype: torch.dtype, device: torch.device | str
 ) -> Made:
     """The model with a checkpoint's weights, in evaluation mode. One tensor after the other is read.
 
     Args:
         model: on the device "meta", without memory.
-        origin: where one of our tensors, by its name, comes from. Those that are one parameter have all their names.
+        told: where our tensors come from.
         tensors: what the files of weights hold.
-        what: is called so in errors.
-        layer: what a `Change` is told.
-        unused: patterns of tensors that hold nothing learned.
         dtype: of the model.
         device: where it is put.
 
@@ -66,13 +68,14 @@ def filled(
         ValueError: a tensor is missing, has another shape than the config says, or belongs to nothing that the config
             speaks of; or what is one parameter has two values.
     """
-    origins = _by_parameter(model, origin)
+    tensors = ChainMap(told.instead, cast("dict[str, Tensor]", tensors))  # only read
+    origins, layer = _by_parameter(model, told.origin), next(iter(model.attention_layers().values()))[0]
     found = {own: [name for name in one.names if name in tensors] for own, one in origins.items()}
     missing = sorted(origins[own].names[0] for own, names in found.items() if not names)
     if missing:
-        raise ValueError(f"the checkpoint lacks {len(missing)} tensors of the {what}, such as {missing[:3]}")
+        raise ValueError(f"the checkpoint lacks {len(missing)} tensors of the model, such as {missing[:3]}")
     others = sorted(tensors.keys() - {name for names in found.values() for name in names})
-    others = [key for key in others if not any(re.search(pattern, key) for pattern in unused)]
+    others = [key for key in others if not any(re.search(pattern, key) for pattern in told.unused)]
     if others:
         raise ValueError(
             f"the checkpoint holds {len(others)} tensors that the model of config.json has no place for, such as "

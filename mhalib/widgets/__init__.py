@@ -13,6 +13,7 @@ from .attention_playground import AttentionPlayground
 from .cost_calculator import CostCalculator
 from .head_explorer import HeadExplorer
 from .head_wall import HeadWall
+from .live_model import LiveModel, live_names, weights_script
 from .reshape_stepper import ReshapeStepper
 from .roofline import Roofline
 
@@ -23,11 +24,14 @@ __all__ = [
     "HeadExplorer",
     "HeadWall",
     "Instrument",
+    "LiveModel",
     "ReshapeStepper",
     "Roofline",
     "joinable",
+    "live_names",
     "page_script",
     "script_file",
     "scripts",
     "source",
+    "weights_script",
 ]

@@ -34,17 +34,23 @@ h1 { font-size: 1.2rem; }
 .mhalib-instrument { overflow-x: auto; }
 """
 """What a page of its own has beside the style of the instruments: the system's colours, and a margin."""
+COMMENT = re.compile(r"^[ \t]*/\*(?:(?!\*/).)*\*/[ \t]*$|^// @ts-check$", re.DOTALL | re.MULTILINE)
+"""Comments and types that have lines of their own."""
 
 
 class Instrument(anywidget.AnyWidget):
     """Base of the instruments. A subclass names its JavaScript function and says what its table holds."""
 
     script: ClassVar[str] = ""
+    needs: ClassVar[tuple[Path, ...]] = ()
+    """Files of JavaScript that only this instrument needs. A page loads such an instrument as a script of its own."""
     known: ClassVar[list[str]] = []
+    needed: ClassVar[dict[str, tuple[Path, ...]]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         if "script" in cls.__dict__:  # not the class that ipywidgets makes of each instance
             Instrument.known.append(cls.script)
+            Instrument.needed[cls.script] = cls.needs
             cls._esm = source(cls.script) + f"\nexport default {{ render: {cls.script} }};\n"
             cls._css = STYLE.read_text(encoding="utf-8")
         super().__init_subclass__(**kwargs)
@@ -95,8 +101,12 @@ class Instrument(anywidget.AnyWidget):
         require_title(title)
         if path.is_dir() or not path.parent.is_dir():
             raise ValueError(f"path={str(path)!r} is a folder, or in one that does not exist")
-        text = whole_page(self._html(), self.script, title or self._described())
+        text = whole_page(self._html() + self._beside(), self.script, title or self._described())
         write_whole(path, text)
+
+    def _beside(self) -> str:
+        """What a file of its own must hold beside the instrument, as HTML."""
+        return ""
 
     def _described(self) -> str:
         return f"{type(self).__name__}: {self.table()[0]}"
@@ -128,43 +138,52 @@ def script_file(script: str) -> Path:
     return FOLDER / f"{re.sub('(?<=.)(?=[A-Z])', '_', script).lower()}.js"
 
 
-def scripts() -> list[Path]:
-    """All files of JavaScript, in the order in which a page needs them."""
-    return [SHARED, *map(script_file, Instrument.known), HOST, SENTENCES]
+def scripts(*names: str) -> list[Path]:
+    """The files of one script, in the order in which a page needs them: of these instruments, or of those in the script
+    that all pages load."""
+    needed = [file for name in names or common() for file in (*Instrument.needed[name], script_file(name))]
+    return [SHARED, *dict.fromkeys(needed), HOST, *([] if names else [SENTENCES])]
+
+
+def common() -> list[str]:
+    """The instruments in the script that all pages load. The others are a script of their own, for their pages."""
+    return [name for name in Instrument.known if not Instrument.needed[name]]
 
 
 def joinable(file: Path) -> str:
-    """A module's JavaScript as it stands in one scope with the others: without `import` and `export`, line by line.
+    """A module's JavaScript as it stands in one scope with the others, line by line: without `import`, `export` and the
+    comments that have lines of their own, which no browser needs.
 
     The files are ES modules, for the tools that check them. A page that is opened from a disk loads no modules, and
     anywidget wants one text. So they are joined here, which needs no Node, and their top names must differ.
 
     Raises:
-        ValueError: a line imports or exports in another way than `import { a, b } from "./file.js";` and `export` in
-            front of a function or a constant.
+        ValueError: a line imports or exports in another way than `import { a, b } from "./file.js";`, or from
+            "../live/file.js", and `export` in front of a function, a constant or a class.
     """
-    text = re.sub(
-        r'^import \{ \w+(?:, \w+)* \} from "\./\w+\.js";$', "", file.read_text(encoding="utf-8"), flags=re.MULTILINE
-    )
-    text = re.sub(r"^export (?=(?:function|const) )", "", text, flags=re.MULTILINE)
+    imported = r'^import \{ \w+(?:, \w+)* \} from "(?:\.|\.\./live)/\w+\.js";$'
+    text = re.sub(imported, "", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    text = re.sub(r"^export (?=(?:function|const|class) )", "", text, flags=re.MULTILINE)
+    text = COMMENT.sub(lambda found: "\n" * found[0].count("\n"), text)
     if wrong := re.search(r"^(?:import|export)\b.*", text, re.MULTILINE):
         raise ValueError(
             f"{file.name} cannot be joined with the others because of {wrong[0]!r}: write "
-            'import { a, b } from "./file.js"; in one line, or export in front of a function or const'
+            'import { a, b } from "./file.js"; in one line, or export in front of a function, const or class'
         )
     return text
 
 
 def source(script: str) -> str:
     """The shared functions and those of one instrument, as one piece of JavaScript."""
-    return _joined([SHARED, script_file(script)])
+    return _joined(scripts(script)[:-1])
 
 
 def page_script(*names: str) -> str:
     """The one script of a static page: shared functions, instruments, and the host that wakes them.
 
     Args:
-        names: of the instruments, such as "HeadExplorer"; without one, all, and the numbers in the page's sentences.
+        names: of the instruments, such as "HeadExplorer"; without one, those that need no file of their own, and the
+            numbers in the page's sentences.
 
     Raises:
         TypeError: a name is no string.
@@ -174,10 +193,9 @@ def page_script(*names: str) -> str:
         require_text("each name", name)
         if name not in Instrument.known:
             raise ValueError(f"names has {name!r}, but the instruments are {', '.join(Instrument.known)}")
-    files = [SHARED, *map(script_file, names), HOST] if names else scripts()
-    woken = f"wake({{ {', '.join(names or Instrument.known)} }})"
+    woken = f"wake({{ {', '.join(names or common())} }})"
     call = woken if names else f"wakeSentences({woken})"
-    return f'(() => {{\n"use strict";\n{_joined(files)}\n{call};\n}})();\n'
+    return f'(() => {{\n"use strict";\n{_joined(scripts(*names))}\n{call};\n}})();\n'
 
 
 def whole_page(body: str, script: str, title: str) -> str:

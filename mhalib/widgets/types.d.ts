@@ -321,3 +321,126 @@ export interface Wall {
 export type Block = (index: number, r: number, c: number) => number;
 export type PaintWall = (canvas: HTMLCanvasElement, heads: Ints, perRow: number, across: number, down: number, gap: number, read: Block) => void;
 export type Detail = (q: number) => { keys: number[][]; share: number } | null;
+
+/* The live model. */
+export interface Live {
+  model_name: string;
+  input: string;
+  deeds: LiveDeeds;
+  head: string;
+  query: number;
+  moment: number;
+  quests: { name: string; text: string; input: string; goal: Goal }[];
+  compact: boolean;
+}
+/** What a page needs of a stored model: from the kernel as bytes, from a script in base64. */
+export interface Carried {
+  weights: string | DataView;
+  facts: LiveFacts;
+}
+export interface LiveFacts {
+  name: string;
+  described: import("../live/settings.js").Described;
+  what: "words" | "symbols";
+  says: "sentence" | "symbols" | "answers";
+  longest: number;
+  known: string[];
+  others: [string, string[]][];
+  means: Record<string, number[]>;
+  ramps: string[][];
+  written?: string[];
+  begin?: number;
+  end?: number;
+  most?: number;
+  ways?: Record<string, string>;
+  menus?: string[][];
+  nouns?: string[];
+  plurals?: string[];
+  questions?: string[];
+  steps?: number[];
+  right?: number[];
+}
+/** What is done to a head; other inputs are named by their text. */
+export interface LiveDeed {
+  off?: true | "mean";
+  rows?: Record<string, number[]>;
+  frozen?: string;
+  patch?: string;
+}
+export type LiveDeeds = Record<string, LiveDeed | false>;
+export interface LiveState {
+  input: string;
+  deeds: LiveDeeds;
+  head: string;
+  query: number;
+  moment: number;
+}
+export interface Goal {
+  says?: string;
+  unchanged?: boolean;
+  least_off?: number;
+  most_off?: number;
+  most_rows?: number;
+  others_right_at_most?: number;
+  wrong_at_least?: number;
+}
+type Records = Record<string, import("../live/deeds.js").HeadRecord>;
+type EngineDeeds = import("../live/deeds.js").Deeds;
+export type Memory = { data: Float64Array; n: number };
+/** A run of a live model: what it said, and what its heads did. */
+export interface Ran {
+  answer: string[];
+  log: Records;
+}
+/** The run of the moment, with what was said as trained, and the logarithm of that answer's probability now. */
+export interface Now extends Ran {
+  units: string[];
+  plain: string[];
+  logP: number;
+}
+export interface Task {
+  engine: import("../live/engine.js").Engine;
+  facts: LiveFacts;
+  units: (text: string) => string[];
+  joined: (units: string[]) => string;
+  counted: (units: string[], answer: string[]) => number[];
+  numWrong: (units: string[], answer: string[], plain: string[]) => number;
+  answer: (units: string[], deeds: EngineDeeds) => string[];
+  run: (units: string[], deeds: EngineDeeds) => Ran;
+  logP: (units: string[], plain: string[], deeds: EngineDeeds) => number;
+  labels: (kind: string, units: string[], answer: string[]) => { queries: string[]; keys: string[] };
+}
+export interface Palette {
+  refresh: () => void;
+  hue: (head: string) => string;
+  colour: (head: string, weight: number) => number[];
+}
+export interface Tile {
+  canvas: HTMLCanvasElement;
+  button: HTMLButtonElement;
+  bar: HTMLElement;
+  power: HTMLButtonElement;
+  whole: HTMLElement;
+}
+export interface LargeActs {
+  power: (value: string) => void;
+  patch: (text: string) => void;
+  freeze: () => void;
+  query: (query: number) => void;
+  put: (query: number, key: number) => void;
+  pull: (query: number, key: number, weight: number) => void;
+  release: (query: number) => void;
+}
+export interface Drawn {
+  head: string;
+  record: import("../live/deeds.js").HeadRecord;
+  queries: string[];
+  keys: string[];
+  deed: LiveDeed;
+  query: number;
+}
+export interface InputActs {
+  take: (units: string[]) => void;
+  menu: (units: string[], i: number) => string[];
+  replace: (i: number, unit: string) => void;
+}

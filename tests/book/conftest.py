@@ -11,18 +11,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from js_coverage import COVERAGE, SCRIPT
+from js_coverage import COVERAGE
 from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, sync_playwright
-from served import HTML, StrictHandler, serving
+from served import HTML, StrictHandler
 
-from mhalib import widgets
+from mhalib import saved, widgets
+from tools.pages import chromium
 
-NO_BROWSER = (
-    "NO BROWSER: the built pages were NOT tested. Install Chromium (Debian: apt-get install chromium; "
-    "elsewhere: python -m playwright install chromium), or name one with CHROMIUM=/path/to/it"
-)
+NO_BROWSER = f"The built pages were NOT tested: {chromium.NO_BROWSER}"
 FLAGS = (
-    "--disable-gpu",
     "--disable-quic",
     "--disable-sync",
     "--no-first-run",
@@ -31,26 +28,15 @@ FLAGS = (
 )
 
 
-def find_chromium() -> str | None:
-    """The browser named by CHROMIUM, or one on the path; `None` leaves Playwright's own, if it has one.
-
-    Chromium without its windows draws the same pages in less time.
-    """
-    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
-
-
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        path = find_chromium()
-        if path is None and not Path(playwright.chromium.executable_path).exists():
+        try:
+            browser = chromium.launch(playwright, FLAGS)
+        except SystemExit:
             (pytest.fail if os.environ.get("CI") else pytest.skip)(NO_BROWSER)
-        as_root = hasattr(os, "geteuid") and os.geteuid() == 0
-        flags = [*FLAGS, "--no-sandbox"] if as_root else [*FLAGS]
-        chromium = playwright.chromium.launch(executable_path=path, args=flags)
-        yield chromium
-        chromium.close()
+        yield browser
+        browser.close()
 
 
 @pytest.fixture(scope="session")
@@ -61,7 +47,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("server")
     (folder / "some").mkdir()
     (folder / "some/path").symlink_to(HTML, target_is_directory=True)
-    with serving(folder) as address:
+    with chromium.serving(folder) as address:
         yield f"{address}some/path/"
 
 
@@ -76,7 +62,7 @@ class Instruments:
 
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
-    with serving(tmp_path, StrictHandler) as found:
+    with chromium.serving(tmp_path, StrictHandler) as found:
         yield found
 
 
@@ -89,12 +75,19 @@ def show(browser: Browser, address: str, tmp_path: Path) -> Iterator[Callable[..
         bodies = "".join(one._repr_mimebundle_()[0]["text/html"] for one in instruments)
         (tmp_path / "instruments.js").write_text(widgets.page_script(), encoding="utf-8")
         shutil.copy(widgets.STYLE, tmp_path / "instruments.css")
+        more = ""
+        if 'data-script="LiveModel"' in bodies:  # as the book's pages have them
+            (tmp_path / "live.js").write_text(widgets.page_script("LiveModel"), encoding="utf-8")
+            (tmp_path / "live").mkdir(exist_ok=True)
+            for name in saved.names():
+                (tmp_path / f"live/{name}.js").write_text(widgets.weights_script(name), encoding="utf-8")
+            more = '<script defer src="live.js"></script>'
         (tmp_path / "favicon.ico").touch()
         (tmp_path / "index.html").write_text(
             '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Instruments</title>'
             '<meta name="viewport" content="width=device-width">'
             '<link rel="stylesheet" href="instruments.css">'
-            '<script defer src="instruments.js"></script></head>'
+            f'<script defer src="instruments.js"></script>{more}</head>'
             f"<body><main><h1>Instruments</h1>{bodies}</main></body></html>",
             encoding="utf-8",
         )
@@ -113,8 +106,8 @@ def show(browser: Browser, address: str, tmp_path: Path) -> Iterator[Callable[..
     yield open_page
     for context, profiler in contexts:
         for script in profiler.send("Profiler.takePreciseCoverage")["result"]:
-            if script["url"].endswith(SCRIPT):
-                COVERAGE.add(script["functions"])
+            if coverage := COVERAGE.get(script["url"].rpartition("/")[2]):
+                coverage.add(script["functions"])
         context.close()
 
 

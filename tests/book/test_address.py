@@ -14,13 +14,12 @@ import nbformat
 import pytest
 from bs4 import BeautifulSoup, SoupStrainer
 from playwright.sync_api import Browser, expect
-from served import serving
 from sphinx.config import Config
 
 from tools.development import links
 from tools.editions import versions
 from tools.notebooks import address, notebooks
-from tools.pages import book_extension, book_online
+from tools.pages import book_extension, book_online, chromium
 
 HERE = address.stored((notebooks.ROOT / "_config.yml").read_text(encoding="utf-8"))
 HTML = notebooks.ROOT / "_build/html/chapters"
@@ -237,7 +236,7 @@ def test_the_site_s_own_page_leads_on_under_its_policy(tmp_path: Path, browser: 
     versions.put(tmp_path / "site", "latest", build(tmp_path / "pages", "<title>The book</title>"), "https://a.b/c/")
     page, said = browser.new_page(), []
     page.on("console", lambda message: said.append(message.text))
-    with serving(tmp_path / "site") as address:
+    with chromium.serving(tmp_path / "site") as address:
         page.goto(address)
         page.wait_for_url(f"{address}latest/")
         expect(page).to_have_title("The book")

@@ -93,7 +93,8 @@ def test_a_refusal_names_the_file_and_the_remedy(name: str, title: str, said: st
 @pytest.mark.parametrize("name", ["_toc.yml", "chapters/index.md"])
 def test_a_list_without_chapters_is_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "chapters").mkdir()
-    monkeypatch.setattr(notebooks, "ROOT", tmp_path)
+    for module in (notebooks, chapter):
+        monkeypatch.setattr(module, "ROOT", tmp_path)
     monkeypatch.setattr(notebooks, "CHAPTERS", tmp_path / "chapters")
     for each in ("_toc.yml", "chapters/index.md"):
         shutil.copy(Path(chapter.__file__).parents[2] / each, tmp_path / each)

@@ -11,11 +11,21 @@ import nbformat
 import pytest
 import torch
 from playwright.sync_api import Browser, expect
-from served import HTML, StrictHandler, serving
+from served import HTML, StrictHandler
 
 from mhalib import widgets
-from mhalib.widgets import CostCalculator, HeadExplorer, HeadWall, Instrument, page_script, script_file
+from mhalib.widgets import (
+    CostCalculator,
+    HeadExplorer,
+    HeadWall,
+    Instrument,
+    joinable,
+    page_script,
+    script_file,
+    scripts,
+)
 from tools.notebooks import notebooks
+from tools.pages import chromium
 
 WOKEN = re.compile(r'data-script="(\w+)"')
 
@@ -32,9 +42,14 @@ PAGES = {path.stem: found for path in sorted(notebooks.CHAPTERS.glob("*.ipynb"))
 
 
 def test_scripts_are_small_and_plain() -> None:
-    text = page_script()
-    sizes = [len(script_file(script).read_bytes()) for script in Instrument.known]
-    assert sum(sizes) < 124_000  # a page loads them all; 90 kB did, until the wall of heads and the planes came
+    """All pages load the six together; 90 kB did, until the wall of heads and the planes came. A page with a live model
+    loads its script, too: the engine and the instrument, and once more what all share."""
+    six = [script_file(script) for script in Instrument.known if not Instrument.needed[script]]
+    assert len(six) == 6
+    assert sum(len(file.read_bytes()) for file in six) < 124_000
+    live = [joinable(file) for file in scripts("LiveModel")[1:-1]]
+    assert sum(len(text.encode()) for text in live) < 80_000
+    text = page_script() + page_script("LiveModel")
     for forbidden in (
         "innerHTML",
         "outerHTML",
@@ -67,6 +82,8 @@ def test_tab_reaches_every_control_and_shows_where_it_is(show: Callable, name: s
     of_weights = {"HeadExplorer": HeadExplorer, "HeadWall": HeadWall}
     made = of_weights[name]([weights[:1]] * 2) if name in of_weights else getattr(widgets, name)()
     page = show(made, forced_colors=colours).page
+    if name == "LiveModel":
+        page.wait_for_selector("[data-settled]")
     wanted = page.locator(".mhalib :is(button, select, input, summary, [tabindex='0'])").evaluate_all(
         "all => all.filter((one) => one.tabIndex >= 0 && one.checkVisibility())"
         ".filter((one) => one.type !== 'radio' || one.checked)"
@@ -91,7 +108,7 @@ def test_stored_instruments_exist() -> None:
 @pytest.fixture(scope="module")
 def strict_site() -> Iterator[str]:
     """The built book under `script-src 'self'`."""
-    with serving(HTML, StrictHandler) as address:
+    with chromium.serving(HTML, StrictHandler) as address:
         yield address
 
 

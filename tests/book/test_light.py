@@ -26,7 +26,7 @@ from served import HTML
 from tools import PACKAGES
 from tools.development import page_weight
 from tools.editions import offline
-from tools.pages import finish, icons, theme_words
+from tools.pages import chromium, finish, icons, theme_words
 
 CHAPTER = "chapters/07_per_head_heatmaps"
 FORMULAS = "chapters/04_mathematics"
@@ -44,7 +44,7 @@ def built() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def packing() -> Iterator[str]:
-    with page_weight.packing_server(HTML) as address:
+    with chromium.serving(HTML, page_weight.PackingHandler) as address:
         yield address
 
 

@@ -21,13 +21,12 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 from playwright.sync_api import Browser
-from served import serving
 
 from tools.development import look_figures, look_lettering, quick
 from tools.development.look_browser import DESKTOP, NIGHT, PHONE, Mode
 from tools.development.look_figures import Finding
 from tools.notebooks import notebooks
-from tools.pages import build
+from tools.pages import build, chromium
 
 pytestmark = pytest.mark.browser
 
@@ -75,7 +74,7 @@ def found(browser: Browser, tmp_path: Path) -> Made:
         head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><style>{STYLE}{style}</style>'
         html = f'<!doctype html><html lang="en"><head>{head}</head><body><article>{article}</article></body></html>'
         (tmp_path / "page.html").write_text(html, encoding="utf-8")
-        with serving(tmp_path) as site:
+        with chromium.serving(tmp_path) as site:
             seen = look_figures.look_at(browser, f"{site}page.html", "page", modes)
         assert {one.figure for one in seen.findings} <= {"Figure 3.1"}
         return {(one.check, str(one.mode)) for one in seen.findings}
@@ -278,7 +277,7 @@ def test_what_slides_when_the_window_changes_is_waited_for(found: Made, tmp_path
 
 
 def test_a_page_that_is_not_there_is_refused(browser: Browser, tmp_path: Path) -> None:
-    with serving(tmp_path) as site, pytest.raises(ValueError, match=r"none\.html: the server answers 404"):
+    with chromium.serving(tmp_path) as site, pytest.raises(ValueError, match=r"none\.html: the server answers 404"):
         look_figures.look_at(browser, f"{site}none.html", "none")
 
 

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from PIL import Image
 from playwright.sync_api import Browser
-from served import serving
 
 from tools.development import look, look_changed, look_pages, look_pixels, look_sheets
 from tools.development.look_browser import opened, resize
 from tools.development.look_sheets import Tile
+from tools.pages import chromium
 
 pytestmark = pytest.mark.tool
 
@@ -96,7 +96,10 @@ def build(folder: Path, *, image: str = "one", style: str = "", names: str = "in
 def test_a_page_is_told_in_numbers(browser: Browser, tmp_path: Path) -> None:
     top = look_pages.Top("chapters/01_a")
     style = "@media (max-width: 500px) { h1 { width: 450px; } }"
-    with serving(build(tmp_path, style=style)) as site, opened(browser, f"{site}chapters/01_a.html", "light") as page:
+    with (
+        chromium.serving(build(tmp_path, style=style)) as site,
+        opened(browser, f"{site}chapters/01_a.html", "light") as page,
+    ):
         for width in (1280, 390):
             resize(page, width)
             look_pages.see(page, width, top)

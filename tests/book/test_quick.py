@@ -158,7 +158,7 @@ def test_a_change_is_commits_and_edits_and_new_files(tmp_path: Path) -> None:
     write(there, ".gitignore", "ignored")
     git(there, "add", "-A")
     git(there, "commit", "-qm", "first")
-    assert quick.changed_files(there) == []
+    assert quick.changed_files(there) == []  # there is no commit before
     git(tmp_path, "clone", "-q", "there", "here")
     write(there, "later", "new")  # what others did since is no change of mine
     git(there, "commit", "-qam", "second")
@@ -173,6 +173,30 @@ def test_a_change_is_commits_and_edits_and_new_files(tmp_path: Path) -> None:
     assert quick.changed_files(here, "HEAD") == ["a name", "added", "edited", "removed"]
     with pytest.raises(ValueError, match="merge-base no-such-thing HEAD"):
         quick.changed_files(here, "no-such-thing")
+
+
+@pytest.mark.parametrize("arguments", [(), ("--depth", "2")], ids=["whole", "as a workflow clones"])
+def test_in_a_fresh_clone_the_change_is_that_of_the_last_commit(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    there.mkdir()
+    git(there, "init", "-q", "-b", "main")
+    for name in ("first", "second", "main"):
+        write(there, name, "new")
+        git(there, "add", "-A")
+        git(there, "commit", "-qm", name)
+        if name == "first":
+            git(there, "branch", "mine")
+    git(there, "checkout", "-q", "mine")
+    write(there, "third", "new")
+    git(there, "add", "-A")
+    git(there, "commit", "-qm", "third")
+    git(there, "checkout", "-q", "main")
+    git(there, "merge", "-q", "--no-ff", "-m", "merge", "mine")
+    git(tmp_path, "clone", "-q", *arguments, there.as_uri(), "here")
+    assert quick.changed_files(here) == ["third"]  # what the merge brought to main
+    assert quick.changed_files(here, "HEAD") == []
+    write(here, "mine", "new")
+    assert quick.changed_files(here) == ["mine"]
 
 
 EACH_PAGE = """

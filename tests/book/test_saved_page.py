@@ -20,6 +20,7 @@ from mhalib.widgets import (
     HeadExplorer,
     HeadWall,
     Instrument,
+    LiveModel,
     ReshapeStepper,
     Roofline,
 )
@@ -43,6 +44,7 @@ def make(name: str) -> Instrument:
         "CostCalculator": CostCalculator,
         "HeadExplorer": lambda: HeadExplorer(WEIGHTS, HOSTILE),
         "HeadWall": lambda: HeadWall([WEIGHTS] * 2, HOSTILE, numbers={HOSTILE[0]: torch.rand(2, 4)}),
+        "LiveModel": lambda: LiveModel("reader"),
         "ReshapeStepper": ReshapeStepper,
         "Roofline": Roofline,
     }[name]()

@@ -20,10 +20,9 @@ from mhalib import Head, gated, heads_of, ledger, pretrained, saved, switched_of
 from mhalib.decoding import sample
 from mhalib.measures import head_importance, head_roles, induction_score, prune_heads
 from mhalib.models import GPT
-from mhalib.pretrained import DECODERS, PICTURES
+from mhalib.pretrained import DECODERS, FAMILIES, PICTURES, UNREAD
 from mhalib.pretrained import memory as count
-from mhalib.pretrained.convert import FAMILIES, UNREAD
-from mhalib.pretrained.families import settings_of, with_weights
+from mhalib.pretrained.convert import settings_of, with_weights
 from mhalib.pretrained.memory_estimate import on_meta
 
 theirs = pytest.importorskip("decoders_of_transformers")
@@ -534,15 +533,15 @@ def test_free_memory_is_what_the_machine_says():
         ("llama", {"rope_parameters": {"rope_type": "linear"}}, "factor=0.0 in config.json must be a positive number"),
         ("llama", {"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor=0.5 in config.json: our"),
         ("llama, scaled", {"rope_parameters": {**theirs.ROPE_3, "low_freq_factor": 5}}, "low_freq_factor below its hi"),
-        ("llama", {"tie_word_embeddings": True, "attention_bias": True}, "lacks 8 tensors of the decoder, such as"),
+        ("llama", {"tie_word_embeddings": True, "attention_bias": True}, "lacks 8 tensors of the model, such as"),
         ("llama, biases", {"attention_bias": False}, "holds 8 tensors that the model of config.json has no place for"),
         ("llama", {"num_hidden_layers": 1}, "holds 9 tensors that the model of config.json has no place for, such as "),
-        ("llama", {"num_hidden_layers": 3}, "lacks 9 tensors of the decoder, such as ['model.layers.2.input_layern"),
+        ("llama", {"num_hidden_layers": 3}, "lacks 9 tensors of the model, such as ['model.layers.2.input_layern"),
         ("llama", {"intermediate_size": 38}, "with shape (37, 36), of which config.json does not make 'decoder.layers"),
         ("gpt2", {"scale_attn_weights": False}, "scale_attn_weights=False in config.json: our blocks need True"),
         ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx=True in config.json: our"),
         ("gpt2", {"add_cross_attention": True}, "add_cross_attention=True in config.json: our blocks need False"),
-        ("gpt2", {"tie_word_embeddings": False}, "lacks 1 tensors of the decoder, such as ['lm_head.weight']"),
+        ("gpt2", {"tie_word_embeddings": False}, "lacks 1 tensors of the model, such as ['lm_head.weight']"),
         ("gpt2", {"n_embd": 18}, "of which config.json does not make"),
         ("opt", {"word_embed_proj_dim": 7}, "word_embed_proj_dim=7 in config.json: our blocks need 15"),
         ("opt", {"layer_norm_elementwise_affine": False}, "layer_norm_elementwise_affine=False in config.json"),

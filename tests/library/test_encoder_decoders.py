@@ -19,7 +19,7 @@ from mhalib.measures import head_importance, prune_heads
 from mhalib.models import Transformer
 from mhalib.pretrained import ENCODER_DECODERS
 from mhalib.pretrained import memory as count
-from mhalib.pretrained.families import settings_of, with_weights
+from mhalib.pretrained.convert import settings_of, with_weights
 from mhalib.pretrained.memory_estimate import on_meta
 
 theirs = pytest.importorskip("encoder_decoders_of_transformers")
@@ -449,10 +449,10 @@ def test_what_files_may_leave_out_or_hold_twice(stored, ours):
         ("bart", {"tie_word_embeddings": False}, "tie_word_embeddings=False in config.json: our blocks need True"),
         ("bart", {"activation_function": "mish"}, "activation_function='mish' in config.json is none of"),
         ("bart", {"encoder_layers": 1}, "holds 16 tensors that the model of config.json has no place for"),
-        ("bart", {"decoder_layers": 4}, "lacks 26 tensors of the encoder-decoder, such as ['model.decoder.layers.3"),
+        ("bart", {"decoder_layers": 4}, "lacks 26 tensors of the model, such as ['model.decoder.layers.3"),
         ("bart", {"d_model": 18}, "of which config.json does not make"),
         ("bart", {"quantization_config": {"bits": 4}}, "our blocks need weights that are not quantised"),
-        ("t5", {"feed_forward_proj": "gated-silu"}, "lacks 5 tensors of the encoder-decoder, such as ['decoder.b"),
+        ("t5", {"feed_forward_proj": "gated-silu"}, "lacks 5 tensors of the model, such as ['decoder.b"),
         ("t5", {"feed_forward_proj": "gated-mish"}, "feed_forward_proj='mish' in config.json is none of"),
         ("t5", {"relative_attention_num_buckets": 7}, "num_buckets=7 must be even"),
         ("t5", {"relative_attention_max_distance": 2}, "max_distance=2 must be above 2, the buckets of a"),

@@ -625,6 +625,17 @@ PLACES = {
         lambda **a: models.PictureReader(7, 3, 4, 4, 2, 12, 3, 1, 8)(**a),
         lambda: {"images": torch.rand(2, 4, 4), "questions": _ids(), "question_lens": torch.tensor([5, 3])},
     ),
+    "models.SentenceReader": (
+        models.SentenceReader,
+        lambda: (
+            {"vocab_size": 7, "num_questions": 3, "num_hiddens": 12, "num_heads": 3, "max_tokens": 8}
+            | {"positions": "rotary", "attention": "multi-head"}
+        ),
+    ),
+    "models.SentenceReader.forward": (
+        lambda **a: models.SentenceReader(7, 3, 12, 3)(**a),
+        lambda: {"tokens": _ids(), "valid_lens": torch.tensor([5, 3]), "need_weights": True},
+    ),
     "models.patches": (models.patches, lambda: {"images": torch.rand(2, 4, 4), "patch_size": 2}),
     "models.patches of colours": (models.patches, lambda: {"images": torch.rand(2, 3, 4, 4), "patch_size": 2}),
     "models.Description": (models.Description, lambda: {**SIZES, **OPTIONS, **LATER}),

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from mhalib import Head, KeyValueCache, MultiHeadAttention, gated, heads_of, switched_off
 from mhalib.decoding import greedy, sample
 from mhalib.measures import layers_of, prune_heads, removed_heads
-from mhalib.models import GPT, Captioner, PictureReader, Transformer, ViT
+from mhalib.models import GPT, Captioner, PictureReader, SentenceReader, Transformer, ViT
 from mhalib.saved import About, read, write
 
 EXACT = {"rtol": 0, "atol": 1e-10}
@@ -37,6 +37,7 @@ MODELS = {
         PictureReader(9, 4, 4, 4, 2, 12, 3),
         (torch.randn(3, 4, 4), torch.randint(9, (3, 5)), torch.tensor([5, 1, 3])),
     ),
+    "sentences": lambda: (SentenceReader(9, 4, 12, 3), (torch.randint(9, (3, 5)), torch.tensor([5, 1, 3]))),
 }
 EVERY = pytest.mark.parametrize("name", MODELS)
 

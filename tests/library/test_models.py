@@ -8,7 +8,7 @@ from torch import nn
 
 from mhalib import MultiHeadAttention
 from mhalib.attention import KeyValueCache, sinusoidal_positions
-from mhalib.models import CLIP, GPT, MODELS, Captioner, PictureReader, Transformer, ViT
+from mhalib.models import CLIP, GPT, MODELS, Captioner, PictureReader, SentenceReader, Transformer, ViT
 
 D, H, F = 20, 2, 11  # hiddens, heads, width of the feed-forward networks
 NORMS = pytest.mark.parametrize("norm", ["pre", "post"])
@@ -57,6 +57,12 @@ def _clip(device="cpu"):
     return _shaken(model), (torch.randn(2, 3, 6, 4, device=device), tokens, torch.tensor([5, 2, 1, 4], device=device))
 
 
+def _sentence_reader(device="cpu"):
+    torch.manual_seed(0)
+    model = SentenceReader(7, 5, D, H, max_tokens=11).to(device).eval()
+    return _shaken(model), (torch.randint(7, (3, 6), device=device), torch.tensor([6, 2, 1], device=device))
+
+
 ALL = {
     "Transformer": _transformer,
     "GPT": _gpt,
@@ -64,6 +70,7 @@ ALL = {
     "Captioner": _captioner,
     "PictureReader": _reader,
     "CLIP": _clip,
+    "SentenceReader": _sentence_reader,
 }
 
 
@@ -328,6 +335,7 @@ SHAPES = {
     "Captioner": {"encoder self": (3, H, 6, 6), "decoder self": (3, H, 5, 5), "cross": (3, H, 5, 6)},
     "PictureReader": {"encoder self": (3, H, 6, 6), "decoder self": (3, H, 5, 5), "cross": (3, H, 5, 6)},
     "CLIP": {"encoder self": (2, 3, 7, 7), "decoder self": (4, H, 5, 5)},
+    "SentenceReader": {"encoder self": (3, H, 6, 6)},
 }
 
 
@@ -339,9 +347,9 @@ def test_weights_have_the_documented_places(name, device):
     layers = model.attention_layers()
     assert list(weights) == list(layers) == list(SHAPES[name])
     for kind, of_kind in weights.items():
-        number = 1 if name == "PictureReader" and kind != "encoder self" else 3
+        is_single = name == "SentenceReader" or (name == "PictureReader" and kind != "encoder self")
         assert isinstance(of_kind, list)
-        assert len(of_kind) == len(layers[kind]) == number
+        assert len(of_kind) == len(layers[kind]) == (1 if is_single else 3)
         for each in of_kind:
             assert tuple(each.shape) == SHAPES[name][kind]
             torch.testing.assert_close(each.sum(-1), torch.ones_like(each[..., 0]))

@@ -357,18 +357,25 @@ def test_a_damaged_file_is_named(checkpoint, name, message):
         ({"is_decoder": True}, "is_decoder=True in config.json: our blocks need False"),
         ({"embedding_size": 5}, "embedding_size=5 in config.json: our blocks need 15"),
         ({"num_hidden_layers": None}, "num_hidden_layers=None in config.json must be an integer of at least 1"),
-        ({"num_hidden_layers": 1}, "model.safetensors holds 2 layers, but config.json has only 1"),
+        (
+            {"num_hidden_layers": 1},
+            "holds 16 tensors that the model of config.json has no place for, such as ['en",
+        ),
+        ({"quantization_config": {"bits": 4}}, "our blocks need weights that are not quantised"),
         ({"layer_norm_eps": -1.0}, "layer_norm_eps=-1.0 in config.json must be a positive number"),
         ({"layer_norm_eps": float("nan")}, "layer_norm_eps=nan in config.json must be a positive number"),
         ({"num_attention_heads": 4}, "num_hiddens=15 is not divisible by num_heads=4"),
-        ({"num_hidden_layers": 3}, "lacks 16 tensors of the encoder, such as ['encoder.layer.2.attention.self.query"),
+        (
+            {"num_hidden_layers": 3},
+            "lacks 16 tensors of the model, such as ['encoder.layer.2.attention.output",
+        ),
         (
             {"intermediate_size": 23},
-            "holds 'encoder.layer.0.intermediate.dense.weight' with shape (22, 15), but config.json makes it (23, 15)",
+            "holds 'encoder.layer.0.intermediate.dense.weight' with shape (22, 15), of which config.json does not make",
         ),
         (
             {"max_position_embeddings": 7},
-            "holds 'embeddings.position_embeddings.weight' with shape (11, 15), but config.json makes it (7, 15)",
+            "holds 'embeddings.position_embeddings.weight' with shape (11, 15), of which config.json does not",
         ),
     ],
 )
@@ -457,7 +464,7 @@ def test_a_config_must_be_an_object(checkpoint):
 def test_missing_tensors_are_named(checkpoint, name):
     del checkpoint.tensors[name]
     checkpoint.write()
-    with pytest.raises(ValueError, match=re.escape(f"lacks 1 tensors of the encoder, such as ['{name}']")):
+    with pytest.raises(ValueError, match=re.escape(f"lacks 1 tensors of the model, such as ['{name}']")):
         pretrained.load(checkpoint.folder)
 
 

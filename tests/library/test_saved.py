@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from mhalib import saved
-from mhalib.models import CLIP, GPT, MODELS, Captioner, PictureReader, Transformer, ViT
+from mhalib.models import CLIP, GPT, MODELS, Captioner, PictureReader, SentenceReader, Transformer, ViT
 
 ABOUT = saved.About("a task", ("exact match", 0.75), "python -m tools.evidence.train some_name")
 
@@ -43,6 +43,10 @@ EXAMPLES = {
     "CLIP": (
         lambda: CLIP(5, 6, 10, 2, 2, 7, max_tokens=4, pictures={"norm_tokens": True, "num_heads": 8}),
         lambda: (torch.randn(2, 3, 8, 8), _tokens(5, 3, 4), torch.tensor([4, 1, 2])),
+    ),
+    "SentenceReader": (
+        lambda: SentenceReader(7, 3, 12, 2, max_tokens=5, positions="rotary"),
+        lambda: (_tokens(7, 3, 6), torch.tensor([6, 1, 3])),
     ),
 }
 

@@ -19,10 +19,10 @@ from PIL import Image
 from playwright.sync_api import Page
 from scipy import ndimage
 
+from tools import ROOT
 from tools.pages.math_font import FONT
 from tools.pages.mathml import mathml
 
-ROOT = Path(__file__).resolve().parents[2]
 STYLE = ROOT / "chapters/_static/book.css"
 MATHJAX = ROOT / "node_modules/@mathjax/mathjax-stix2-font"
 EM = 40  # pixels

@@ -19,7 +19,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tools import ROOT
+
 REMEDY = "run  make javascript  (it downloads Node and two tools, about 100 MB)"
 PROGRAMS = {  # the package, its program, and how it is called
     "@biomejs/biome": ("bin/biome", ["lint", "--error-on-warnings"]),

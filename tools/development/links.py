@@ -16,7 +16,8 @@ from urllib.parse import unquote, urlsplit
 
 from tqdm import tqdm
 
-ROOT = Path(__file__).resolve().parents[2]
+from tools import ROOT
+
 NOT_READ = ("_static", "_sources")  # no pages of ours
 
 

@@ -28,7 +28,7 @@ from tools.development.look_changed import Look
 from tools.development.look_figures import Seen
 from tools.development.look_pages import Top
 from tools.development.look_sheets import Tile
-from tools.development.page_weight import HTML, packing_server
+from tools.development.page_weight import HTML, PackingHandler
 from tools.pages import chromium
 
 OUT = HTML.parent / "look"
@@ -86,7 +86,7 @@ def sheets(look: Look, out: Path) -> None:
 def look_through(browser: Browser, html: Path, pages: Iterable[str], out: Path) -> tuple[list[str], list[str]]:
     """Look at pages and write their sheets; the findings, and the lines of the table."""
     findings, lines = [], [look_pages.HEAD]
-    with packing_server(html) as site:
+    with chromium.serving(html, PackingHandler) as site:
         for page in tqdm(list(pages), unit="page", disable=None):
             look = look_at(browser, site, page)
             sheets(look, out)
@@ -100,7 +100,7 @@ def look_for_changes(browser: Browser, before: Path, html: Path, pages: Sequence
     found = []
     differ = look_changed.that_differ(before, html, list(pages))
     print(f"{len(differ)} of {len(pages)} pages are not byte by byte as they were")
-    with packing_server(before) as old_site, packing_server(html) as site:
+    with chromium.serving(before, PackingHandler) as old_site, chromium.serving(html, PackingHandler) as site:
         for page in tqdm(differ, unit="page", disable=None):
             known = (before / f"{page}.html").is_file()
             old = look_at(browser, old_site, page) if known else None

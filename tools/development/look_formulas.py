@@ -24,12 +24,12 @@ from PIL import Image, ImageDraw, ImageFont
 from playwright.sync_api import sync_playwright
 from scipy.optimize import linear_sum_assignment
 
+from tools import ROOT
 from tools.development import formula_ink
 from tools.development.formula_ink import Drawing, Pair, Part
 from tools.editions import single_page
 from tools.pages import chromium
 
-ROOT = Path(__file__).resolve().parents[2]
 SHEETS = ROOT / "_build/look/formulas"
 FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+?)\$", re.DOTALL)
 NO_FORMULA = re.compile(r"^(`{3,}).*?^\1|`[^`\n]*`", re.MULTILINE | re.DOTALL)

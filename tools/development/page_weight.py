@@ -11,25 +11,21 @@ each page is asked by tests/book/test_pages.py. Seconds say something on a machi
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
 import gzip
-import http.server
 import mimetypes
 import os
 import statistics
 import sys
-import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from tools import ROOT
 from tools.pages import chromium
 
-ROOT = Path(__file__).resolve().parents[2]
 HTML = ROOT / "_build/html"
 SAMPLE = (
     "chapters/index",
@@ -60,15 +56,12 @@ FOCUS = f"""() => {{
 }}"""
 
 
-class PackingHandler(http.server.SimpleHTTPRequestHandler):
+class PackingHandler(chromium.QuietHandler):
     """A static server that sends text packed, as GitHub Pages does."""
 
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, *_: object) -> None:
-        pass
-
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         path = Path(self.directory) / unquote(urlsplit(self.path).path).lstrip("/")
         if path.is_dir():
             path /= "index.html"
@@ -94,19 +87,6 @@ class PackingHandler(http.server.SimpleHTTPRequestHandler):
 @functools.lru_cache(maxsize=256)
 def packed_bytes(path: Path, changed: int) -> bytes:
     return gzip.compress(path.read_bytes(), compresslevel=6, mtime=0)
-
-
-@contextlib.contextmanager
-def packing_server(folder: Path) -> Iterator[str]:
-    """The address of such a server."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(PackingHandler, directory=folder))
-    server.daemon_threads = True  # a browser keeps its connections open
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/"
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @dataclass
@@ -225,7 +205,7 @@ def main() -> int:
         sys.exit(f"{asked.html} has no built book: run  make book  first")
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     print(f"{'page':34} {'bytes':>10} {'req':>4} {'hosts':>3} {'DOM':>6} {'skip':>5} {'tabs':>5}   errors")
-    with packing_server(asked.html) as site, sync_playwright() as playwright:
+    with chromium.serving(asked.html, PackingHandler) as site, sync_playwright() as playwright:
         browser = chromium.launch(playwright)
         for name in asked.pages:
             print(measured(browser, site, name, asked.times), flush=True)

@@ -3,10 +3,11 @@
     python -m tools.development.quick [--text] [--base REV] [--list]
 
 A change is what differs from where your branch left REV: commits, the working tree, new files. REV is what main
-follows in the repository it came from, or, where it follows nothing, the last commit. affected.py finds out what
-that affects. Of a test that is affected by pages alone, only what its name says is about those pages is run, and
-nothing that is marked `tool`: such a test makes its own pages. `--text` runs only what reads the words of the changed
-pages, which needs no built book and takes seconds: `make quick` begins with it.
+follows in the repository it came from, or, where it follows nothing, the last commit. Where nothing differs, as in a
+fresh clone of main, the change is that of the last commit. affected.py finds out what that affects. Of a test that is
+affected by pages alone, only what its name says is about those pages is run, and nothing that is marked `tool`: such a
+test makes its own pages. `--text` runs only what reads the words of the changed pages, which needs no built book and
+takes seconds: `make quick` begins with it.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from pathlib import Path
 
 import pytest
 
+from tools import ROOT
 from tools.development import affected
 from tools.pages import build
 
-ROOT = Path(__file__).resolve().parents[2]
 EVERYTHING = ("requirements.txt", "pyproject.toml")  # no name in the code leads to them
 BUILT = "_build/html/chapters/page.html"  # any built page
 TEXT = (  # tests with a case for each page, which read its source and execute nothing
@@ -45,8 +46,12 @@ def git(root: Path, *arguments: str) -> str:
 
 
 def changed_files(root: Path, base: str = "") -> list[str]:
-    """What differs from where HEAD left `base`, in commits, in the working tree and in files that git does not know."""
-    if not base:
+    """What differs from where HEAD left `base`, in commits, in the working tree and in files that git does not know.
+
+    Without a `base`, and where nothing differs, it is what the last commit changed, and a merge brought to its branch.
+    """
+    last = not base
+    if last:
         try:
             base = git(root, "rev-parse", "--abbrev-ref", "main@{upstream}").strip()
         except ValueError:
@@ -54,6 +59,8 @@ def changed_files(root: Path, base: str = "") -> list[str]:
     start = git(root, "merge-base", base, "HEAD").strip()
     listed = git(root, "diff", "--name-only", "--no-renames", "-z", start)
     listed += git(root, "ls-files", "--others", "--exclude-standard", "-z")
+    if not listed and last and git(root, "rev-list", "--max-count=2", "HEAD").count("\n") == 2:
+        listed = git(root, "diff", "--name-only", "--no-renames", "-z", "HEAD^")
     return sorted(set(filter(None, listed.split("\0"))))
 
 

@@ -13,7 +13,6 @@ of each pair are shown, folds stay closed, and links go to `.html`.
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import html
 import os
@@ -30,12 +29,13 @@ from bs4.formatter import HTMLFormatter
 from playwright.sync_api import sync_playwright
 
 import mhalib
+from tools import ROOT
 from tools.editions import single_page
 from tools.editions.single_page import Leaf
 from tools.pages import chromium, downloads
 
 STYLE = Path(__file__).with_name("ebook.css")
-FONT = single_page.ROOT / "chapters/_static/stix-two-math.woff2"  # its brackets grow: a book's own do not
+FONT = ROOT / "chapters/_static/stix-two-math.woff2"  # its brackets grow: a book's own do not
 COVER = (1200, 1697)  # pixels
 STYLED = {"k", "kn", "kc", "kd", "c", "c1", "cm", "sd"}  # what ebook.css sets apart in code
 OF_SVG = {"viewbox": "viewBox", "preserveaspectratio": "preserveAspectRatio"}  # the parser of HTML knows no capitals
@@ -112,7 +112,7 @@ def cover_page(inline: bool) -> str:
     if not inline:
         alt = html.escape(f"Cover: {book['title']}", quote=True)
         return xhtml("Cover", f'<p class="cover"><img src="cover.png" alt="{alt}"/></p>', ' epub:type="cover"')
-    logo = (single_page.ROOT / "chapters/_static/logo.svg").read_text(encoding="utf-8")
+    logo = (ROOT / "chapters/_static/logo.svg").read_text(encoding="utf-8")
     title, _, rest = book["title"].partition(", ")
     return (
         '<!doctype html><body style="margin: 0; background: #12395b; color: #fff; font-family: sans-serif">'
@@ -220,9 +220,9 @@ def now() -> datetime.datetime:
 
 
 def make(
-    target: Path, folder: Path = single_page.HTML, only: Sequence[str] = (), toc: Path = single_page.ROOT / "_toc.yml"
-) -> None:
-    """Write the pages in `folder` as an EPUB to `target`."""
+    target: Path, folder: Path = single_page.HTML, only: Sequence[str] = (), toc: Path = ROOT / "_toc.yml"
+) -> list[str]:
+    """Write the pages in `folder` as an EPUB to `target`; there is nothing to say of it."""
     leaves = single_page.read(folder, toc, only)
     single_page.with_own_ids(leaves, lambda page, name: f"{page}.xhtml#{name}" if name else f"{page}.xhtml")
     pictures: dict[str, Path] = {}
@@ -255,23 +255,8 @@ def make(
             write(f"EPUB/{leaf.name}.xhtml", xhtml(leaf.title, leaf.article.decode(formatter=PLAIN)))
         for name, source in sorted(pictures.items()):
             write(f"EPUB/images/{name}", picture_bytes(source))
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", default=(), metavar="NAME", help="pages, such as 07_per_head_heatmaps")
-    parser.add_argument("--html", type=Path, default=single_page.HTML, help="the built pages")
-    parser.add_argument("--toc", type=Path, default=single_page.ROOT / "_toc.yml", help="their order and titles")
-    parser.add_argument("--to", type=Path, help="the file to write")
-    chosen = parser.parse_args()
-    target = chosen.to or chosen.html / downloads.EPUB
-    started = time.monotonic()
-    make(target, chosen.html, chosen.only, chosen.toc)
-    if target == chosen.html / downloads.EPUB:
-        downloads.update(chosen.html)
-    print(f"{target}: {target.stat().st_size / 1e6:.1f} MB, {time.monotonic() - started:.0f} s")
-    return 0
+    return []
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(single_page.main(str(__doc__), downloads.EPUB, make))

@@ -16,10 +16,9 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools import PACKAGES
+from tools import PACKAGES, ROOT
 from tools.notebooks import notebooks
 
-ROOT = Path(__file__).resolve().parents[2]
 HTML = ROOT / "_build/html"
 NAME = "attention-head-by-head"
 NOTEBOOKS = (

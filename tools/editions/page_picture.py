@@ -19,11 +19,12 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from playwright.sync_api import sync_playwright
 
+from tools import ROOT
 from tools.notebooks import notebooks
 from tools.pages import book_extension, chromium
 
-PICTURE = notebooks.ROOT / ".github/page.png"
-CONTENTS = notebooks.ROOT / "_toc.yml"
+PICTURE = ROOT / ".github/page.png"
+CONTENTS = ROOT / "_toc.yml"
 CHAPTER = notebooks.CHAPTERS / "07_per_head_heatmaps.ipynb"
 FIGURE = f"{int(CHAPTER.stem[:2])}.3"
 WIDTH, HEIGHT, DENSITY = 1280, 860, 2  # in the pixels of a page, and how many of the picture's are in one
@@ -78,7 +79,7 @@ def photograph(html: Path) -> Image.Image:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--html", type=Path, default=notebooks.ROOT / "_build/html", help="where the pages are built")
+    parser.add_argument("--html", type=Path, default=ROOT / "_build/html", help="where the pages are built")
     arguments = parser.parse_args()
     try:
         image = photograph(arguments.html)

@@ -9,10 +9,8 @@ read from a first print, and set into the second; lines leave room for them, so 
 
 from __future__ import annotations
 
-import argparse
 import html
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote
@@ -22,6 +20,7 @@ from bs4 import Tag
 from playwright.sync_api import Page, sync_playwright
 
 import mhalib
+from tools import ROOT
 from tools.editions import single_page
 from tools.editions.single_page import Leaf
 from tools.pages import chromium, downloads
@@ -79,7 +78,7 @@ def named_pages(leaves: Sequence[Leaf]) -> str:
 
 
 def cover(book: dict[str, str], edition: str) -> str:
-    logo = single_page.ROOT / "chapters/_static/logo.svg"
+    logo = ROOT / "chapters/_static/logo.svg"
     title, _, rest = book["title"].partition(", ")
     return (
         f'<section id="cover">{logo.read_text(encoding="utf-8")}'
@@ -145,7 +144,7 @@ def edition() -> str:
 
 
 def make(
-    target: Path, folder: Path = single_page.HTML, only: Sequence[str] = (), toc: Path = single_page.ROOT / "_toc.yml"
+    target: Path, folder: Path = single_page.HTML, only: Sequence[str] = (), toc: Path = ROOT / "_toc.yml"
 ) -> list[str]:
     """Print the pages in `folder` to `target`; what is wider than the page is returned, in words."""
     leaves = single_page.read(folder, toc, only)
@@ -178,7 +177,7 @@ def make(
             )
         browser.close()
     finish(printed, target, leaves)
-    return wide
+    return [f"wider than the page: {one}" for one in wide]
 
 
 def show(picture: Tag, folder: Path) -> None:
@@ -223,25 +222,5 @@ def entries(above: pikepdf.Object, depth: int = 0) -> Iterator[tuple[pikepdf.Obj
         entry = entry.get("/Next")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", default=(), metavar="NAME", help="pages, such as 07_per_head_heatmaps")
-    parser.add_argument("--html", type=Path, default=single_page.HTML, help="the built pages")
-    parser.add_argument("--toc", type=Path, default=single_page.ROOT / "_toc.yml", help="their order and titles")
-    parser.add_argument("--to", type=Path, help="the file to write")
-    chosen = parser.parse_args()
-    target = chosen.to or chosen.html / downloads.PDF
-    started = time.monotonic()
-    wide = make(target, chosen.html, chosen.only, chosen.toc)
-    if target == chosen.html / downloads.PDF:
-        downloads.update(chosen.html)
-    for one in wide:
-        print("wider than the page:", one)
-    with pikepdf.open(target) as pdf:
-        pages = len(pdf.pages)
-    print(f"{target}: {pages} pages, {target.stat().st_size / 1e6:.1f} MB, {time.monotonic() - started:.0f} s")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(single_page.main(str(__doc__), downloads.PDF, make))

@@ -16,7 +16,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tools import ROOT
+
 CHANGELOG, PACKAGE = "CHANGELOG.md", "mhalib/__init__.py"
 TITLE, UNRELEASED = "# Changes\n", "Unreleased"
 HEADING = re.compile(r"(?P<version>\d+\.\d+\.\d+), (?P<date>\d{4}-\d\d-\d\d)")

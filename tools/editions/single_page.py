@@ -8,10 +8,12 @@ leaves links to it.
 
 from __future__ import annotations
 
+import argparse
 import copy
 import posixpath
 import re
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -19,7 +21,9 @@ from urllib.parse import unquote, urlsplit
 import yaml
 from bs4 import BeautifulSoup, Tag
 
-ROOT = Path(__file__).resolve().parents[2]
+from tools import ROOT
+from tools.pages import downloads
+
 HTML = ROOT / "_build/html"
 SCREEN_ONLY = (
     "a.headerlink, p.downloads, figure.opening, div.tag_set-up, a.front-start, button.copybtn, noscript, img.only-dark"
@@ -258,3 +262,28 @@ def element(name: str, text: str = "", attributes: dict[str, str] | None = None)
     if text:
         made.string = text
     return made
+
+
+def main(about: str, name: str, make: Callable[[Path, Path, Sequence[str], Path], list[str]]) -> int:
+    """The command of a tool that makes one file of the built pages.
+
+    Args:
+        about: the tool's docstring.
+        name: of the file, in the folder of the pages.
+        make: told the file, the folder of the pages, the names of those that are wanted, and the file of their order;
+            returns what is to be said of them.
+    """
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", default=(), metavar="NAME", help="pages, such as 07_per_head_heatmaps")
+    parser.add_argument("--html", type=Path, default=HTML, help="the built pages")
+    parser.add_argument("--toc", type=Path, default=ROOT / "_toc.yml", help="their order and titles")
+    parser.add_argument("--to", type=Path, help="the file to write")
+    chosen = parser.parse_args()
+    target = chosen.to or chosen.html / name
+    started = time.monotonic()
+    for line in make(target, chosen.html, chosen.only, chosen.toc):
+        print(line)
+    if target == chosen.html / name:
+        downloads.update(chosen.html)
+    print(f"{target}: {downloads.megabytes(target)}, {time.monotonic() - started:.0f} s")
+    return 0

@@ -16,6 +16,7 @@ import shutil
 from pathlib import Path
 from urllib.parse import urljoin
 
+from tools import ROOT
 from tools.notebooks import notebooks
 from tools.notebooks.address import stored
 from tools.pages.book_online import VERSIONS
@@ -90,13 +91,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("site", type=Path)
     parser.add_argument("version")
-    parser.add_argument("--pages", type=Path, default=notebooks.ROOT / "_build/html")
+    parser.add_argument("--pages", type=Path, default=ROOT / "_build/html")
     parser.add_argument("--say", action="store_true", help="only print the folder that search engines shall show")
     arguments = parser.parse_args()
     if arguments.say:
         print(canonical(arguments.site, arguments.version))
         return
-    address = stored((notebooks.ROOT / "_config.yml").read_text(encoding="utf-8")).pages
+    address = stored((ROOT / "_config.yml").read_text(encoding="utf-8")).pages
     try:
         first = put(arguments.site, arguments.version, arguments.pages, address)
     except ValueError as error:

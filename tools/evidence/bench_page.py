@@ -21,9 +21,9 @@ from mhalib._write import write_whole
 from mhalib.bench import Machine
 from mhalib.costs import Sizes
 from mhalib.roofline import step_costs
+from tools import ROOT
 from tools.evidence.bench_case import AGAIN, FUSED, MASKS, OURS, OURS_WEIGHTS, PASSES, TORCH, TORCH_WEIGHTS, Case, Size
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "chapters/speed.md"
 PLOT = ROOT / "chapters/_static/speed.svg"
 BEGIN, END = "<!-- make bench writes from here -->", "<!-- make bench writes to here -->"

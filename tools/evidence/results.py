@@ -33,17 +33,17 @@ import nbformat
 from nbformat import NotebookNode
 
 from mhalib._write import write_whole
+from tools import ROOT
 from tools.notebooks import notebooks, statements
 from tools.teaching import exercises
 
-ROOT = Path(__file__).resolve().parents[2]
-FOLDER = notebooks.ROOT / "mhalib/results"
+FOLDER = ROOT / "mhalib/results"
 KEY = "results"
 NUM_SEEDS = 5
 LEFT_OUT = {"set-up", exercises.EXERCISE, exercises.SETUP, statements.TIMING, "remove-cell"}
 READS = "mhalib.results"
-DRAWS = {"ax", "axes", "figure", "plt", "sns"}
-"""Names by which a statement of a chapter draws."""
+DRAWS = {"ax", "axes", "figure", "plt", "sns", "LiveModel"}
+"""Names by which a statement of a chapter draws, or shows a model that was trained elsewhere."""
 DIGITS = 6
 
 

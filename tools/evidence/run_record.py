@@ -26,10 +26,10 @@ import mhalib
 from mhalib import reference
 from mhalib._write import write_whole
 from mhalib_classroom import checks
+from tools import ROOT
 from tools.evidence import bench_page, run_recorder
 from tools.notebooks import statements
 
-ROOT = Path(__file__).resolve().parents[2]
 RECORDS = ROOT / "tools/evidence/records"
 PAGE = ROOT / "chapters/how_we_know.md"
 RESULTS = ROOT / "mhalib/results"

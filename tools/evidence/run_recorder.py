@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tools import ROOT
+
 RECORD = ROOT / "_build/record.json"
 KINDS: dict[str, tuple[str, ...]] = {  # in the order of the page; a test is of the first kind that fits
     "cells": ("chapters/",),

@@ -32,10 +32,10 @@ from nbclient import NotebookClient
 from mhalib import MultiHeadAttention
 from mhalib._write import write_whole
 from mhalib.reference import to_arrays
+from tools import ROOT
 from tools.evidence.frameworks.__main__ import KERNELS, QUIET
 from tools.notebooks import statements
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "chapters/29_four_frameworks.ipynb"
 ELSEWHERE = ("tensorflow", "mxnet")  # whose environments the book's tests do not have
 FRAMEWORKS = ("pytorch", "jax", "keras", *ELSEWHERE, "einops")

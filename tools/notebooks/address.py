@@ -20,6 +20,7 @@ import nbformat
 import yaml
 
 from mhalib._write import write_whole
+from tools import ROOT
 from tools.notebooks import notebooks
 
 GITHUB = "https://github.com/"
@@ -114,9 +115,9 @@ OWN_WAY: dict[str, Callable[[str, Address, Address], str]] = {"_config.yml": mov
 
 def files() -> list[Path]:
     """The texts of the repository that may hold the address."""
-    listing = subprocess.run(["git", "ls-files", "-z"], cwd=notebooks.ROOT, capture_output=True, check=True)
+    listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
     names = [name for name in listing.stdout.decode().split("\0") if name and not name.startswith(LEFT_OUT)]
-    return [path for path in map(notebooks.ROOT.joinpath, names) if path.suffix in TEXT and path.is_file()]
+    return [path for path in map(ROOT.joinpath, names) if path.suffix in TEXT and path.is_file()]
 
 
 def move(paths: Iterable[Path], old: Address, new: Address) -> list[str]:
@@ -144,7 +145,7 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         new = wanted(arguments.repository, arguments.pages, arguments.branch)
-        changed = move(files(), stored((notebooks.ROOT / "_config.yml").read_text(encoding="utf-8")), new)
+        changed = move(files(), stored((ROOT / "_config.yml").read_text(encoding="utf-8")), new)
     except ValueError as error:
         parser.exit(2, f"{error}\n")
     print(f"{GITHUB}{new.slug}, branch {new.branch}; pages at {new.pages}: {len(changed)} files changed")

@@ -19,6 +19,7 @@ import yaml
 from nbformat import NotebookNode
 
 from mhalib._write import write_whole
+from tools import ROOT
 from tools.notebooks import notebooks
 
 TO_WRITE = "TO WRITE"
@@ -184,7 +185,7 @@ def with_line(path: Path, pattern: re.Pattern[str], line: str, text: str | None 
     text = path.read_text(encoding="utf-8") if text is None else text
     places = list(pattern.finditer(text))
     if not places:
-        where = path.relative_to(notebooks.ROOT).as_posix()
+        where = path.relative_to(ROOT).as_posix()
         raise ValueError(f"{where} lists no chapter with a number: put one back, as  git checkout {where}  does")
     last = places[-1]
     return text[: last.end()] + line.format(**last.groupdict()) + text[last.end() :]
@@ -205,7 +206,7 @@ def make(name: str, title: str) -> Path:
         raise ValueError(said)
     number = next_number()
     stem = f"{number:02d}_{name}"
-    toc, index = notebooks.ROOT / "_toc.yml", notebooks.CHAPTERS / "index.md"
+    toc, index = ROOT / "_toc.yml", notebooks.CHAPTERS / "index.md"
     entry = in_yaml(f"{number} · {title}").replace("{", "{{").replace("}", "}}")
     listed = with_line(toc, IN_TOC, f"{{indent}}- file: chapters/{stem}\n{{indent}}  title: {entry}\n")
     shown = title.replace("{", "{{").replace("}", "}}")
@@ -229,7 +230,7 @@ def main() -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    where = path.relative_to(notebooks.ROOT).as_posix()
+    where = path.relative_to(ROOT).as_posix()
     print(f"{where}, listed in _toc.yml and chapters/index.md. Write it, then  make notebooks  and  make quick")
     return 0
 

@@ -1,6 +1,6 @@
 """Give a chapter another number: rename its files and those of the chapters between, and mend what names them.
 
-    python -m tools.notebooks.move_chapter 7 12
+    make move FROM=7 TO=12  # or python -m tools.notebooks.move_chapter 7 12
 
 Chapter 7 becomes chapter 12, and 8 to 12 become 7 to 11. In all files that git does not ignore, but the changelog, it
 mends
@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mhalib._write import write_whole
-from tools.notebooks import notebooks
+from tools import ROOT
 
 ENTRY = re.compile(r"^ *- file: chapters/(?P<stem>(?P<number>\d\d)_\w+)\n *title: .*\n", re.MULTILINE)
 KEPT = (  # of the past, of other books, and examples
@@ -145,7 +145,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("to", type=int, help="the number that it shall have")
     chosen = parser.parse_args(arguments)
     try:
-        left = move(notebooks.ROOT, chosen.moved, chosen.to)
+        left = move(ROOT, chosen.moved, chosen.to)
     except ValueError as error:
         parser.error(str(error))
     print(

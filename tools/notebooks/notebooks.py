@@ -34,10 +34,9 @@ from nbformat import NotebookNode
 from tqdm import tqdm
 
 from mhalib._write import write_whole
-from tools import PACKAGES
+from tools import PACKAGES, ROOT
 from tools.notebooks import statements
 
-ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = ROOT / "chapters"
 CELL_TIMEOUT = 300  # seconds
 PACKAGE_FILES = (".py", ".md", ".js", ".css", ".json", ".npz", ".txt", ".safetensors")
@@ -75,6 +74,7 @@ NEEDS = ("torch", "numpy", "matplotlib", "seaborn", "safetensors", "tqdm")  # wh
 OWN_NEEDS = {  # what one chapter needs beyond that
     **dict.fromkeys(
         (
+            "00_take_a_model_apart",
             "01_weighted_average",
             "02_scale_masks_dropout",
             "04_mathematics",

@@ -35,6 +35,7 @@ from typing import Any
 
 import pytest
 
+from tools import ROOT
 from tools.notebooks import notebooks
 
 ARITHMETIC = Path(__file__).with_name("other_arithmetic.py")
@@ -118,7 +119,7 @@ def run(path: Path, name: str) -> Run:
         code = f"exec(compile({source}, 'other_arithmetic', 'exec'), {{'__name__': 'other'}})"
         start_up.write_text(code, encoding="utf-8")
         command = [sys.executable, "-m", "tools.notebooks.rehearse", "--one", str(path), str(answer)]
-        done = subprocess.run(command, cwd=notebooks.ROOT, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
         if not answer.exists() or not report.exists():
             raise RuntimeError(f"{path.stem} did not run in {name}:\n{done.stdout}{done.stderr}")
         found, machine = (json.loads(file.read_text(encoding="utf-8")) for file in (answer, report))
@@ -174,7 +175,7 @@ def _first_difference(lines: Sequence[str]) -> str:
 def one(path: Path, answer: Path) -> None:
     """The run, in the interpreter that `run` started for it."""
     recorder = Recorder()
-    root = ["-c", str(notebooks.ROOT / "pyproject.toml"), "--rootdir", str(notebooks.ROOT)]
+    root = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT)]
     plugins = ["-p", "tools.notebooks.nbval_statements", "-p", "no:cacheprovider"]
     status = pytest.main(["--nbval", "--nbval-current-env", *root, *plugins, str(path)], plugins=[recorder])
     if status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and recorder.cells:

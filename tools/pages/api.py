@@ -23,6 +23,7 @@ from sphinx.pycode import ModuleAnalyzer
 
 import mhalib
 from mhalib.attention.heads import HeadsOfLayer
+from tools import ROOT
 from tools.notebooks import notebooks
 
 EXERCISES = "mhalib_classroom.checks"
@@ -63,6 +64,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "notation": "to_arrays from_arrays Arrays=arrays deviations times",
     },
     "mhalib.models": {
+        "07_per_head_heatmaps": "SentenceReader=Reader",
         "08_three_uses": (
             "EncoderLayer DecoderLayer SkipConnection FeedForward Transformer Description=norm Model=model "
             "Weights=weights recomposed=layer"
@@ -91,6 +93,9 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     "mhalib.saved": {
         "11_translator": "load about names=stored read=stored write=stored FOLDER=stored HASHES=stored KEY=stored",
         "18_which_heads_matter": "About",
+    },
+    "mhalib.moments": {
+        "12_small_gpt": "load=moments names=moments write=moments FOLDER=moments SCALE=moments SMALLEST=moments"
     },
     "mhalib.live": {"instruments": "described=instruments scripts=instruments"},
     "mhalib.pretrained": {
@@ -146,7 +151,8 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "24_counting": "Roofline",
         "instruments": (
             "HeadWall Instrument=instruments page_script=instruments script_file=instruments scripts=instruments "
-            "source=instruments STYLE=instruments joinable=instruments"
+            "source=instruments STYLE=instruments joinable=instruments LiveModel=instruments "
+            "weights_script=instruments live_names=instruments"
         ),
     },
     "mhalib.data": {
@@ -267,7 +273,7 @@ def where(full: str) -> str:
     module, _, name = full.rpartition(".")
     page, _ = PAGE_OF[full]
     value = getattr(importlib.import_module(module), name)
-    file = path_of(value, module, name).relative_to(notebooks.ROOT).as_posix()
+    file = path_of(value, module, name).relative_to(ROOT).as_posix()
     url, branch = notebooks.repository()
     link = f"``{file}``" if notebooks.is_placeholder() else f"`{file} <{url}/blob/{branch}/{file}>`__"
     number = f"Chapter {int(page[:2])}: " if page[:2].isdigit() else "Page: "

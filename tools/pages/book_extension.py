@@ -15,12 +15,12 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
 
-from mhalib.widgets import STYLE, page_script
+from mhalib.widgets import STYLE, live_names, page_script, weights_script
 from tools.notebooks import statements
 from tools.pages import downloads, page_head, theme_words
 from tools.teaching import exercises
 
-INSTRUMENTS = "instruments"
+INSTRUMENTS, LIVE = "instruments", "live"
 OF_THIS_RUN = '<p class="statement of-this-run">From this run. Yours will differ.</p>'
 CAPTION = re.compile(r"Figure (\d+\.\d+)\.")
 FIGURE = re.compile(r"Figure[ \u00a0]\d+\.\d+")
@@ -39,6 +39,16 @@ def write_instruments(app: Sphinx) -> None:
     shutil.copy2(STYLE, (folder / INSTRUMENTS).with_suffix(".css"))
     app.add_js_file(f"{INSTRUMENTS}.js", loading_method="defer")
     app.add_css_file(f"{INSTRUMENTS}.css")
+    (folder / LIVE).with_suffix(".js").write_text(page_script("LiveModel"), encoding="utf-8")
+    (folder / LIVE).mkdir(exist_ok=True)
+    for name in live_names():
+        (folder / LIVE / f"{name}.js").write_text(weights_script(name), encoding="utf-8")
+
+
+def load_live_models(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """The script that runs models, on the pages that have one. It loads their weights itself, when they come near."""
+    if 'data-script="LiveModel"' in context.get("body", ""):
+        app.add_js_file(f"{LIVE}.js", loading_method="defer")
 
 
 def write_title(app: Sphinx, config: Config) -> None:
@@ -229,4 +239,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("html-page-context", mend_roles)
     app.connect("html-page-context", number_chapter)
     app.connect("html-page-context", link_downloads)
+    app.connect("html-page-context", load_live_models)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -25,6 +25,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from tools import ROOT
 from tools.notebooks import notebooks
 
 FRONT_INSTRUMENT = "front-instrument"
@@ -61,7 +62,7 @@ def stations(lines: list[str]) -> dict[int, Station]:
 
 def chapters() -> dict[int, tuple[int, str, str]]:
     """Of every chapter: its part, counted from 1, its file's name and its title."""
-    listed = yaml.safe_load((notebooks.ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    listed = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
     found = {}
     for part, one in enumerate(listed["parts"], 1):
         for chapter in one["chapters"]:
@@ -109,7 +110,7 @@ class BookMap(SphinxDirective):
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        self.env.note_dependency(str(notebooks.ROOT / "_toc.yml"))
+        self.env.note_dependency(str(ROOT / "_toc.yml"))
         try:
             made = drawn(stations(list(self.content)), self.arguments[0])
         except ValueError as error:

@@ -22,9 +22,8 @@ from pathlib import Path
 
 import yaml
 
-from tools import PACKAGES
+from tools import PACKAGES, ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SHARED = (  # besides the pages themselves
     "_config.yml",
     "_toc.yml",
@@ -35,6 +34,8 @@ SHARED = (  # besides the pages themselves
     "tools/pages/*.js",
     "tools/pages/templates/*",
     "mhalib/widgets/*",
+    "mhalib/live/*.js",
+    "mhalib/weights/*",
 )
 PAGES = ("chapters/*.ipynb", "chapters/*.md")
 API_PAGES = ("chapters/api*.md",)

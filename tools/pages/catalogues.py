@@ -27,9 +27,9 @@ from babel.messages.catalog import Catalog
 from babel.messages.pofile import read_po
 from sphinx_intl.basic import update
 
+from tools import ROOT
 from tools.pages import sphinx_book
 
-ROOT = Path(__file__).resolve().parents[2]
 LOCALE = ROOT / "locale"
 FURNITURE = "book"  # the catalogue of what the book's own tools write on every page
 LAUNCHES = {"launch", "exercise-launch"}  # tags of cells that hold the repository's address: no catalogue holds it

@@ -25,9 +25,9 @@ from pathlib import Path
 from fontTools import subset
 from fontTools.ttLib import TTFont
 
+from tools import ROOT
 from tools.pages import mathml
 
-ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "node_modules/@fontsource/stix-two-math/files/stix-two-math-latin-400-normal.woff2"
 FONT = ROOT / "chapters/_static/stix-two-math.woff2"
 SQUARE_ROOT, PRIME = "√", "′"

@@ -28,10 +28,11 @@ from nbformat import NotebookNode
 
 from mhalib._write import write_whole
 from mhalib_classroom import checks
+from tools import ROOT
 from tools.notebooks import notebooks
 from tools.teaching import exercises
 
-FOLDER = notebooks.ROOT / "nbgrader"
+FOLDER = ROOT / "nbgrader"
 SEED_FILE, SETTINGS_FILE = "seed.txt", "nbgrader_config.py"
 SETTINGS = '''"""nbgrader's settings of this course; yours to change, it is not written again."""
 

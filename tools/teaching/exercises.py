@@ -31,11 +31,12 @@ from nbformat import NotebookNode
 from mhalib._write import write_whole
 from mhalib_classroom.checks._chapters import STEMS
 from mhalib_classroom.checks._given import HASHES, fingerprint
+from tools import ROOT
 from tools.notebooks import notebooks
 
-GIVEN = notebooks.ROOT / "mhalib_classroom/checks" / HASHES.name
+GIVEN = ROOT / "mhalib_classroom/checks" / HASHES.name
 NAMES = GIVEN.with_name(STEMS.name)
-FOLDER = notebooks.ROOT / "exercises"
+FOLDER = ROOT / "exercises"
 TABLE = notebooks.CHAPTERS / "teaching.md"
 TABLE_BEGIN, TABLE_END = "<!-- written by tools/teaching/exercises.py -->\n", "<!-- end -->"
 HEAD = re.compile(

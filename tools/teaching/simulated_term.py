@@ -32,6 +32,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from mhalib_classroom import checks
+from tools import ROOT
 from tools.notebooks import notebooks
 from tools.teaching import exercises
 
@@ -202,7 +203,7 @@ def _push(folder: Path, works: list[Work], others: set[int]) -> None:
     """The book's own repository, as a student pushes it: chapters, all exercises, and this week's work done."""
     for room in ("chapters", "exercises"):
         (folder / room).mkdir(parents=True)
-        for path in sorted((notebooks.ROOT / room).glob("[0-9]*.ipynb")):
+        for path in sorted((ROOT / room).glob("[0-9]*.ipynb")):
             if int(path.name[:2]) in others:
                 shutil.copy(path, folder / room)
     for work in works:
@@ -258,7 +259,7 @@ def play(folder: Path, week: int, chapters: list[int], more: list[str]) -> list[
         stderr=subprocess.PIPE,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(notebooks.ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     seconds = time.monotonic() - start
     if ran.returncode:

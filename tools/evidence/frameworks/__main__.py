@@ -33,11 +33,11 @@ from mhalib import Band, MultiHeadAttention
 from mhalib._write import write_whole
 from mhalib.reference import deviations, multi_head_attention_loops, times, to_arrays
 from mhalib.reference.stored import FILE, TIMES
+from tools import ROOT
 from tools.evidence.frameworks import RUNS, TIMED, names_of
 from tools.evidence.frameworks.expected import unexpected
 from tools.evidence.frameworks.measure import DTYPES, NAN, UNABLE
 
-ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / ".frameworks"
 B, Q, K, h, d = 2, 4, 7, 3, 5
 D = h * d

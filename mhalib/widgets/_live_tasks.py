@@ -1,0 +1,444 @@
+"""What the stored models of the book read and say, for `LiveModel`: the same in Python as in `live_tasks.js`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .. import data, moments, saved, style
+from .._validate import require_text
+from ..data import (
+    BEGIN,
+    END,
+    ENGLISH,
+    FRENCH,
+    MAX_WORDS,
+    QUESTIONS,
+    VOCABULARY,
+    WORD_IDS,
+    repeats,
+    sentences,
+    translations,
+)
+from ..data._lexicon import ADVERBS, AUXILIARIES, MANNERS, NEGATIONS, NOUNS, PREPOSITIONS, RANKS, VERBS
+from ..data._translation import MAX_SOURCE, MAX_TARGET
+from ..decoding import greedy
+from ..evaluation import next_token_accuracy
+from ..live import described
+from ..measures import head_means, head_outputs, heads_of
+from ..models import Model
+
+SYMBOLS = "abcdefghijklmnopqrstuvwxyz012345"
+"""The letters and digits that stand for the 32 symbols of `mhalib.data.repeats`."""
+MEAN_OF = 200
+"""Over how many examples a head's mean is taken."""
+GROWTH = "repeater"
+"""The training of `mhalib.moments` that `Growth` shows."""
+
+
+class Run(NamedTuple):
+    """What a model did with one input.
+
+    answer: what it says, word for word or symbol for symbol.
+    weights: by kind of attention, one tensor for each layer, (1, h, Q, K).
+    outputs: what heads gave to W_o, by kind, one tensor for each layer, (1, h, Q, d).
+    """
+
+    answer: list[str]
+    weights: dict[str, list[Tensor]]
+    outputs: dict[str, list[Tensor]]
+
+
+class Task:
+    """A stored model at its work."""
+
+    what = ""
+    """What its input is made of, in errors."""
+    says = ""
+    """What its answer is: a "sentence", "symbols" or "answers"."""
+    longest = 0
+    """How many words or symbols an input has at most."""
+    start = ""
+    """The input that is shown first."""
+    others: tuple[str, ...] = ()
+    """Twelve other inputs, all of which the trained model gets right."""
+    steps: tuple[int, ...] = ()
+    """After how many steps of training its moments are, where it has moments."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.model: Model = saved.load(name)
+
+    def weights(self) -> bytes:
+        """The file of its weights."""
+        return (saved.FOLDER / f"{self.name}.safetensors").read_bytes()
+
+    def units(self, text: str) -> list[str]:
+        """The words or symbols of a text; `ValueError` if it cannot be read, with what can."""
+        require_text("input", text)
+        units = self.split(text)
+        known = self.known()
+        if unknown := [unit for unit in units if unit not in known]:
+            raise ValueError(
+                f"input={text!r:.80} holds {unknown[0]!r:.40}, which is none of its {len(known)} {self.what}"
+            )
+        if not 1 <= len(units) <= self.longest:
+            raise ValueError(f"input={text!r:.80} has {len(units)} {self.what}, but needs 1 to {self.longest}")
+        return units
+
+    def split(self, text: str) -> list[str]:
+        raise NotImplementedError
+
+    def joined(self, units: Sequence[str]) -> str:
+        raise NotImplementedError
+
+    def known(self) -> Sequence[str]:
+        """The words or symbols that an input may have."""
+        raise NotImplementedError
+
+    def lines(self, answer: Sequence[str]) -> list[tuple[str, str]]:
+        """An answer as texts, each with its name."""
+        return [("", self.joined(answer))]
+
+    def counted(self, units: Sequence[str], answer: Sequence[str]) -> list[int]:
+        """Which parts of an answer count."""
+        return list(range(len(answer)))
+
+    def run(self, units: Sequence[str]) -> Run:
+        """The model with this input, under the deeds that are done to it at the moment."""
+        raise NotImplementedError
+
+    def trained_answer(self, units: Sequence[str]) -> list[str]:
+        """What the model says at the end of its training, with nothing done to it."""
+        return self.run(units).answer
+
+    def keys_of(self, kind: str, units: Sequence[str], query: int) -> int:
+        """How many keys this query may see."""
+        return len(units) if kind != "decoder self" else query + 1
+
+    def num_wrong(self, units: Sequence[str], answer: Sequence[str], plain: Sequence[str]) -> int:
+        """How many words or symbols are not what they are without deeds."""
+        pairs = [*zip(answer, plain, strict=False)]
+        return sum(one != other for one, other in pairs) + abs(len(answer) - len(plain))
+
+    def log_p(self, units: Sequence[str], plain: Sequence[str]) -> float:
+        """The logarithm of the probability that the model, under the deeds of the moment, gives the plain answer."""
+        raise NotImplementedError
+
+    @functools.cached_property
+    def means(self) -> dict[str, list[Tensor]]:
+        """What each head finds on average, as `head_means` returns it, to 6 digits."""
+        own = self.own_means().items()
+        return {kind: [mean.double().round(decimals=6) for mean in of_kind] for kind, of_kind in own}
+
+    def own_means(self) -> dict[str, list[Tensor]]:
+        raise NotImplementedError
+
+    def facts(self) -> dict[str, Any]:
+        """What the page needs to know beside the weights. It can be written as JSON."""
+        return {
+            "name": self.name,
+            "described": described(self.model),
+            "what": self.what,
+            "says": self.says,
+            "longest": self.longest,
+            "start": self.start,
+            "known": list(self.known()),
+            "others": [[text, self.run(self.units(text)).answer] for text in self.others],
+            "means": {
+                " ".join(map(str, head)): self.means[head.kind][head.layer][head.head].tolist()
+                for head in heads_of(self.model)
+                if head.kind in self.means
+            },
+            "ramps": style.head_stops(),
+            **self.more_facts(),
+        }
+
+    def more_facts(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+class Translation(Task):
+    """The translator: English words, and the French that the model writes."""
+
+    what = "words"
+    says = "sentence"
+    longest = MAX_SOURCE
+    start = "the white cow sees the black dog"
+    others = (
+        "the car finds some round schools now",
+        "these boats help my new dog slowly",
+        "my small old garden really sees the star",
+        "every young book never hides your bee",
+        "this big owl does not hear this green hat",
+        "these red girls never help this small horse",
+        "your small white foxes jump under these cats",
+        "a good school likes every beautiful house",
+        "a letter does not work over two red rivers",
+        "this bear does not see the heavy king outside",
+        "my blue river works with my big fox",
+        "the new school paints my small quick fox",
+    )
+
+    def split(self, text: str) -> list[str]:
+        return text.lower().removesuffix(".").split()
+
+    def joined(self, units: Sequence[str]) -> str:
+        return " ".join(units)
+
+    def known(self) -> Sequence[str]:
+        return ENGLISH.words[1:]
+
+    def _ids(self, units: Sequence[str]) -> tuple[Tensor, list[int]]:
+        """The source (1, K), and the ids that the model writes, without begin."""
+        source = ENGLISH.encode([list(units)])[0]
+        begin, end = FRENCH.ids[BEGIN], FRENCH.ids[END]
+        written = greedy(self.model, source, begin=begin, end=end, max_tokens=MAX_TARGET - 1)  # type: ignore[arg-type]
+        return source, written[0].tolist()
+
+    @torch.no_grad()
+    def run(self, units: Sequence[str]) -> Run:
+        source, ids = self._ids(units)
+        with head_outputs(self.model) as outputs:
+            _, weights = self.model(source, torch.tensor([[FRENCH.ids[BEGIN], *ids[:-1]]]), need_weights=True)
+        return Run([FRENCH.words[i] for i in ids if i != FRENCH.ids[END]], weights, outputs)
+
+    @torch.no_grad()
+    def log_p(self, units: Sequence[str], plain: Sequence[str]) -> float:
+        ids = [FRENCH.ids[word] for word in (*plain, END)][: MAX_TARGET - 1]
+        source = ENGLISH.encode([list(units)])[0]
+        logits, _ = self.model(source, torch.tensor([[FRENCH.ids[BEGIN], *ids[:-1]]]))
+        return float(logits[0].log_softmax(-1)[range(len(ids)), ids].sum())
+
+    def own_means(self) -> dict[str, list[Tensor]]:
+        batch = translations(MEAN_OF, seed=38)
+
+        def run(model: Any, batch: Any) -> dict[str, Tensor]:
+            model(batch.source, batch.target[:, :-1], batch.source_lens)
+            source = torch.arange(batch.source.shape[1]) < batch.source_lens[:, None]
+            target = torch.arange(batch.target.shape[1] - 1) < batch.target_lens[:, None] - 1
+            return {"encoder self": source, "decoder self": target, "cross": target}
+
+        return head_means(self.model, [batch], run)
+
+    def more_facts(self) -> dict[str, Any]:
+        return {
+            "written": list(FRENCH.words),
+            "begin": FRENCH.ids[BEGIN],
+            "end": FRENCH.ids[END],
+            "most": MAX_TARGET - 1,
+            "ways": {
+                "encoder self": "English to English",
+                "decoder self": "French to French",
+                "cross": "French to English",
+            },
+            "menus": menus(),
+            "nouns": list(NOUNS),
+            "plurals": [noun.plural for noun in NOUNS.values()],
+        }
+
+
+def menus() -> list[list[str]]:
+    """English words that may stand in each other's place. The first two lists are determiners: of nouns in the
+    singular, where "a" stands for "an" too, and of nouns in the plural."""
+    transitive = [verb for verb in VERBS if VERBS[verb].is_transitive]
+    others = [verb for verb in VERBS if not VERBS[verb].is_transitive]
+    return [
+        ["the", "a", "this", "every", "my", "your"],
+        ["the", "some", "these", "my", "your", "two", "three"],
+        ["any"],
+        *RANKS,
+        list(NOUNS),
+        [noun.plural for noun in NOUNS.values()],
+        transitive,
+        [VERBS[verb].third for verb in transitive],
+        others,
+        [VERBS[verb].third for verb in others],
+        [AUXILIARIES[0]],
+        [AUXILIARIES[1]],
+        list(NEGATIONS),
+        list(MANNERS),
+        list(PREPOSITIONS),
+        list(ADVERBS),
+    ]
+
+
+class Repetition(Task):
+    """The repeater: symbols, and for each the one that the model expects next."""
+
+    what = "symbols"
+    says = "symbols"
+    longest = 48
+    start = "kwcapkwcapkwcap"
+    others = (
+        "bgdcp3fbgdcp3fbg",
+        "srhxjadftsrhxjadftsr",
+        "hjqvdochjqvdochj",
+        "a3cnep12fa3cnep12fa3",
+        "0l4r3m0l4r3m0l",
+        "ld5qagld5qagld",
+        "jcbefpr0jcbefpr0jc",
+        "as3vlckas3vlckas",
+        "2nxuqp15i2nxuqp15i2n",
+        "neqpsglneqpsglne",
+        "a3pvsda3pvsda3",
+        "3gxuiy3gxuiy3g",
+    )
+
+    def split(self, text: str) -> list[str]:
+        return list(text.lower())
+
+    def joined(self, units: Sequence[str]) -> str:
+        return "".join(units)
+
+    def known(self) -> Sequence[str]:
+        return list(SYMBOLS)
+
+    def counted(self, units: Sequence[str], answer: Sequence[str]) -> list[int]:
+        """The places whose next symbol the past tells: the symbol has come before. If there are none, all places."""
+        places = [at for at in range(len(units) - 1) if units[at] in units[:at]]
+        return places or list(range(len(units)))
+
+    @staticmethod
+    def _ids(units: Sequence[str]) -> Tensor:
+        return torch.tensor([[SYMBOLS.index(unit) for unit in units]])
+
+    @torch.no_grad()
+    def run(self, units: Sequence[str]) -> Run:
+        with head_outputs(self.model) as outputs:
+            logits, weights = self.model(self._ids(units), need_weights=True)
+        return Run([SYMBOLS[i] for i in logits[0].argmax(-1).tolist()], weights, outputs)
+
+    def num_wrong(self, units: Sequence[str], answer: Sequence[str], plain: Sequence[str]) -> int:
+        return sum(answer[at] != plain[at] for at in self.counted(units, plain))
+
+    @torch.no_grad()
+    def log_p(self, units: Sequence[str], plain: Sequence[str]) -> float:
+        places = self.counted(units, plain)
+        logits = self.model(self._ids(units))[0][0].log_softmax(-1)
+        return float(logits[places, [SYMBOLS.index(plain[at]) for at in places]].sum())
+
+    def own_means(self) -> dict[str, list[Tensor]]:
+        def run(model: Any, batch: Any) -> None:
+            model(batch.inputs)
+
+        return head_means(self.model, [repeats(MEAN_OF, seed=38)], run)
+
+    def more_facts(self) -> dict[str, Any]:
+        return {}
+
+
+class Growth(Repetition):
+    """The small GPT of chapter 12, which learns what the repeater has learned, at moments of its training."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._models = moments.load(GROWTH)
+        self.steps = tuple(self._models)
+        self.go_to(len(self.steps) - 1)
+
+    def go_to(self, moment: int) -> None:
+        """From now on the model is as it was at this moment, counted from 0."""
+        self.model = self._models[self.steps[moment]]
+
+    def trained_answer(self, units: Sequence[str]) -> list[str]:
+        now, self.model = self.model, self._models[self.steps[-1]]
+        try:
+            return super().trained_answer(units)
+        finally:
+            self.model = now
+
+    def weights(self) -> bytes:
+        return (moments.FOLDER / f"{GROWTH}.safetensors").read_bytes()
+
+    def own_means(self) -> dict[str, list[Tensor]]:
+        """None: heads give something else on average at each moment."""
+        return {}
+
+    def more_facts(self) -> dict[str, Any]:
+        unseen = repeats(MEAN_OF, seed=38)
+        right = [
+            next_token_accuracy(model, unseen.tokens, unseen.is_predictable)  # type: ignore[arg-type]
+            for model in self._models.values()
+        ]
+        return {"steps": list(self.steps), "right": [round(share, 3) for share in right]}
+
+
+class Questions(Task):
+    """The reader of chapter 7: a sentence, and four questions about each of its words. Answers stand word by word."""
+
+    what = "words"
+    says = "answers"
+    longest = MAX_WORDS
+    start = "the clever fox sees my hungry young bear"
+    others = (
+        "the clever dog helps the hungry queen",
+        "every dog meets my farmer",
+        "every clever pilot happily sees my dog",
+        "my dog softly likes your quiet bird",
+        "your quiet fox happily follows your quiet singer",
+        "a farmer today hears the clever bird",
+        "this red bear likes your farmer",
+        "the hungry tall child paints your horse",
+        "a queen sees a brave small robot",
+        "every clever pilot hears a quiet robot",
+        "a clever robot never sees every farmer",
+        "every singer meets your green quiet pilot",
+    )
+
+    def split(self, text: str) -> list[str]:
+        return text.lower().removesuffix(".").split()
+
+    def joined(self, units: Sequence[str]) -> str:
+        return " ".join(units)
+
+    def known(self) -> Sequence[str]:
+        return VOCABULARY[1:]
+
+    def lines(self, answer: Sequence[str]) -> list[tuple[str, str]]:
+        return [(name, self.joined(answer[number :: len(QUESTIONS)])) for number, name in enumerate(QUESTIONS)]
+
+    @torch.no_grad()
+    def run(self, units: Sequence[str]) -> Run:
+        with head_outputs(self.model) as outputs:
+            scores, weights = self.model(self._ids(units), need_weights=True)
+        return Run([VOCABULARY[i] for i in scores[0].argmax(-1).flatten().tolist()], weights, outputs)
+
+    @staticmethod
+    def _ids(units: Sequence[str]) -> Tensor:
+        return torch.tensor([[WORD_IDS[unit] for unit in units]])
+
+    @torch.no_grad()
+    def log_p(self, units: Sequence[str], plain: Sequence[str]) -> float:
+        scores = self.model(self._ids(units))[0][0].flatten(0, 1).log_softmax(-1)
+        return float(scores[range(len(plain)), [WORD_IDS[word] for word in plain]].sum())
+
+    def own_means(self) -> dict[str, list[Tensor]]:
+        def run(model: Any, batch: Any) -> dict[str, Tensor]:
+            model(batch.tokens, batch.valid_lens)
+            return {"encoder self": batch.is_real}
+
+        return head_means(self.model, [sentences(MEAN_OF, seed=38)], run)
+
+    def more_facts(self) -> dict[str, Any]:
+        groups = (data.DETERMINERS, data.ADJECTIVES, data.NOUNS, data.ADVERBS, data.VERBS)
+        return {"questions": list(QUESTIONS), "menus": [list(group) for group in groups]}
+
+
+TASKS: dict[str, type[Task]] = {
+    "reader": Questions,
+    "repeater": Repetition,
+    "small_gpt": Growth,
+    "translator": Translation,
+}
+"""By name: that of a stored model, or "small_gpt", which has moments."""
+
+
+@functools.cache
+def facts_of(name: str) -> dict[str, Any]:
+    """`Task.facts` of a stored model; not to be changed."""
+    return TASKS[name](name).facts()

@@ -1,0 +1,322 @@
+// @ts-check
+/* A trained model that runs in the page: its input, what it says now and said as trained, its heads, and quests. */
+/** @import * as T from "./types" */
+import { boardOf, headName, largeOf, palette } from "./live_maps.js";
+import { carriedOf, checkedState, engineDeeds, fragmentOf, hasAddress, headDeeds, questMet, stateOfFragment, switchesOf, withDeed } from "./live_state.js";
+import { menuAt, replacedAt, taskOf } from "./live_tasks.js";
+import { momentsOf } from "./live_moments.js";
+import { answerOf, inputOf } from "./live_text.js";
+import { classes, listen, make, settle, voice, writer } from "./shared.js";
+
+const SLICE = 12; // milliseconds of work at a time, so that the page stays quick
+
+/** @param {T.Place<T.Live & T.Carried>} place */
+export function LiveModel({ model, el }) {
+  const css = classes("live-model");
+  const waiting = make("p", { class: css("waiting"), role: "status", text: "The model is on its way…" });
+  let isStopped = false;
+  let stop = () => {};
+  settle(el, "live-model", waiting);
+  carriedOf(model, el)
+    .then((carried) => {
+      if (!isStopped) stop = started(model, el, carried);
+    })
+    .catch((error) => {
+      settle(el, "live-model", waiting);
+      waiting.textContent = `The model cannot run here: ${error.message}. The table holds stored runs.`;
+      const table = el.parentElement?.querySelector("table");
+      if (table) table.hidden = false;
+    });
+  return () => {
+    isStopped = true;
+    stop();
+  };
+}
+
+/**
+ * @param {T.Model<T.Live & T.Carried>} model
+ * @param {HTMLElement} el
+ * @param {T.Carried} carried
+ */
+function started(model, el, carried) {
+  const css = classes("live-model");
+  const task = taskOf(carried);
+  const { heads } = task.engine;
+  const colours = palette(el, task.facts.ramps);
+  const put = writer(model);
+  const said = voice();
+  /** @type {{ input: string, deeds: T.LiveDeeds }[]} */
+  const past = [];
+  let lastAct = "";
+  let spoken = "";
+  /** The plain runs of inputs: what they say, and what their heads did. @type {Map<string, T.Ran>} */
+  const plainRuns = new Map();
+  /** @type {(text: string) => T.Ran} */
+  function plainOf(text) {
+    const found = plainRuns.get(text) ?? task.run(task.units(text), {});
+    if (plainRuns.size > 40) plainRuns.clear();
+    plainRuns.set(text, found);
+    return found;
+  }
+  const recordsOf = (/** @type {string} */ text) => plainOf(text).log;
+  /** @type {T.Now} */
+  let now;
+
+  /** What the reader does: it can be undone. Several of one name, such as the moves of a bar, are undone as one. @param {Partial<T.LiveState>} change @param {string} [name] @param {string} [told] */
+  function act(change, name = "", told = "") {
+    if (!name || name !== lastAct) past.push({ input: model.get("input"), deeds: model.get("deeds") });
+    lastAct = name;
+    spoken = told;
+    put(change);
+  }
+  /** @type {(head: string, change: (deed: T.LiveDeed) => T.LiveDeed, name?: string, told?: string) => void} */
+  const actOn = (head, change, name, told) => act({ deeds: withDeed(model.get("deeds"), head, change) }, name, told);
+  const deedOf = (/** @type {string} */ head) => /** @type {T.LiveDeed} */ (model.get("deeds")[head] ?? {});
+  const shownHead = () => model.get("head") || (model.get("compact") ? "" : heads[0]);
+
+  function flip(/** @type {string} */ head) {
+    const isOff = Boolean(deedOf(head).off);
+    actOn(head, (deed) => ({ ...deed, off: isOff ? undefined : true }), "", `${headName(task, head)} is ${isOff ? "on" : "off"}.`);
+  }
+  const board = boardOf(task, colours, { choose: (head) => put({ head }), flip });
+  /** The row of a query with one weight set, and the rest shared out as it was. @type {(q: number, k: number, weight: number) => number[]} */
+  function rowWith(q, k, weight) {
+    const { nk, weights } = now.log[shownHead()];
+    const row = [...weights.subarray(q * nk, (q + 1) * nk)];
+    const numSeen = shownHead().startsWith("decoder self") ? q + 1 : nk;
+    const rest = 1 - row[k];
+    return row.map((old, i) => {
+      if (i === k) return weight;
+      if (i >= numSeen) return 0;
+      return Number((rest > 1e-6 ? (old * (1 - weight)) / rest : (1 - weight) / Math.max(1, numSeen - 1)).toFixed(4));
+    });
+  }
+  /** @type {(q: number, row: number[] | undefined, name?: string, told?: string) => void} */
+  function setRow(q, row, name, told) {
+    const { [q]: _, ...others } = deedOf(shownHead()).rows ?? {};
+    if (model.get("query") !== q) put({ query: q });
+    actOn(shownHead(), (deed) => ({ ...deed, rows: row ? { ...others, [q]: row } : others }), name, told);
+  }
+  const large = largeOf(task, colours, {
+    power: (value) => actOn(shownHead(), (deed) => ({ ...deed, off: value === "on" ? undefined : value === "mean" ? "mean" : true })),
+    patch: (text) => actOn(shownHead(), (deed) => ({ ...deed, patch: text || undefined })),
+    freeze: () => actOn(shownHead(), (deed) => ({ ...deed, frozen: deed.frozen === undefined ? model.get("input") : undefined })),
+    query: (query) => put({ query }),
+    put(q, k) {
+      const { nk, weights } = now.log[shownHead()];
+      const isSet = deedOf(shownHead()).rows?.[q] !== undefined && weights[q * nk + k] > 0.98;
+      setRow(q, isSet ? undefined : rowWith(q, k, 1), "", isSet ? "This row is as it was." : "");
+    },
+    pull: (q, k, weight) => setRow(q, rowWith(q, k, weight), `pull ${shownHead()} ${q} ${k}`),
+    release: (q) => setRow(q, undefined),
+  });
+
+  const input = inputOf(task, {
+    take: (units) => act({ input: task.joined(units) }),
+    menu: (units, i) => menuAt(task, units, i),
+    replace: (i, unit) => act({ input: task.joined(replacedAt(task, task.units(model.get("input")), i, unit)) }, "", ""),
+  });
+  const dots = make("span", { class: css("dots"), role: "img" }, ...task.facts.others.map(() => make("i")));
+  const dotsSaid = make("span", { class: css("note") });
+  const answer = answerOf(task, make("span", { class: css("others") }, dots, dotsSaid));
+  const undo = make("button", { type: "button", text: "Undo", onclick: undoLast });
+  const reset = make("button", { type: "button", text: "As trained", onclick: () => act({ deeds: {} }, "", "All heads are as trained.") });
+  const order = make("input", { type: "checkbox" });
+  order.addEventListener("change", () => {
+    const { positions: _, ...others } = model.get("deeds");
+    act({ deeds: order.checked ? others : { ...others, positions: false } });
+  });
+  const address = make("input", { type: "text", readonly: true, hidden: true, "aria-label": "link to this state" });
+  const link = make("button", { type: "button", text: "Copy link", hidden: !hasAddress(), onclick: copyLink });
+  function undoLast() {
+    const last = past.pop();
+    lastAct = "";
+    spoken = last ? "Undone." : "There is nothing to undo.";
+    if (last) put(last);
+    else said.textContent = spoken;
+  }
+  function copyLink() {
+    const state = { model: task.facts.name, input: model.get("input"), deeds: model.get("deeds"), head: model.get("head"), query: model.get("query"), moment: model.get("moment") };
+    address.value = location.href.replace(/#.*$/, "") + fragmentOf(state);
+    address.hidden = false;
+    address.select();
+    const copied = navigator.clipboard?.writeText(address.value) ?? Promise.reject(new Error("no clipboard"));
+    copied.then(() => { said.textContent = "The link is copied: it leads to what you see."; }, () => { said.textContent = "This is the link to what you see: copy it."; });
+  }
+  function takeLink() {
+    try {
+      const state = stateOfFragment(location.hash);
+      if (state?.model === task.facts.name) put(checkedState(task, state));
+    } catch (error) {
+      said.textContent = `The link does not fit this model, and is left aside: ${/** @type {Error} */ (error).message}.`;
+    }
+  }
+
+  const done = new Set();
+  const quests = model.get("quests").map((quest) => ({ ...quest, item: make("li", {}, make("span", { class: css("tick"), "aria-hidden": "true" }), make("span", { text: quest.text }), make("span", { class: css("done") })) }));
+  function judge(/** @type {number | null} */ othersRight) {
+    const [units, deeds] = [task.units(model.get("input")), model.get("deeds")];
+    const facts = { said: task.joined(now.answer), wrong: task.numWrong(units, now.answer, now.plain), othersRight: othersRight ?? 0 };
+    for (const { name, text, goal, item, input: own } of quests) {
+      const isKnown = othersRight !== null || goal.others_right_at_most === undefined;
+      if (done.has(name) || !isKnown || own !== model.get("input") || !questMet(goal, deeds, facts)) continue;
+      done.add(name);
+      item.classList.add(css("met"));
+      /** @type {HTMLElement} */ (item.lastChild).textContent = " Done.";
+      said.textContent = `Done: ${text}`;
+    }
+  }
+
+  const lastMoment = (task.facts.steps?.length ?? 1) - 1;
+  let moment = lastMoment;
+  /** @type {Map<string, string[]>} */
+  const trainedAnswers = new Map();
+  /** What the model says at the end of its training, with nothing done to it. @param {string} text */
+  function trainedOf(text) {
+    if (moment === lastMoment) return plainOf(text).answer;
+    let answer = trainedAnswers.get(text);
+    if (!answer) {
+      task.engine.goTo(lastMoment);
+      answer = task.answer(task.units(text), {});
+      task.engine.goTo(moment);
+      trainedAnswers.set(text, answer);
+    }
+    return answer;
+  }
+  function think() {
+    if (moment !== model.get("moment")) {
+      moment = model.get("moment");
+      task.engine.goTo(moment);
+      plainRuns.clear();
+    }
+    const [text, deeds] = [model.get("input"), model.get("deeds")];
+    const units = task.units(text);
+    const trained = trainedOf(text);
+    const engine = engineDeeds(task, deeds, units.length, recordsOf);
+    const isPlain = !Object.keys(deeds).length;
+    const ran = isPlain ? plainOf(text) : task.run(units, engine);
+    now = { units, plain: trained, answer: ran.answer, log: ran.log, logP: task.logP(units, trained, engine) };
+  }
+  function draw() {
+    const [deeds, head] = [model.get("deeds"), shownHead()];
+    const off = headDeeds(deeds).filter(([, deed]) => deed.off).length;
+    board.draw(now.log, deeds, head);
+    large.whole.hidden = !head;
+    if (head) {
+      const kind = head.replace(/ \d+ \d+$/, "");
+      const { nk, weights, nq } = now.log[head];
+      const query = Math.min(model.get("query"), nq - 1);
+      large.draw({ head, record: now.log[head], ...task.labels(kind, now.units, now.answer), deed: deedOf(head), query });
+      input.draw(now.units, kind === "decoder self" && task.facts.what === "words" ? null : weights.subarray(query * nk, (query + 1) * nk), colours.hue(head));
+    } else input.draw(now.units, null, "");
+    answer.draw(now, off, heads.length);
+    growth?.draw(model.get("moment"));
+    order.checked = deeds.positions !== false;
+    undo.setAttribute("aria-disabled", String(!past.length));
+    reset.setAttribute("aria-disabled", String(!Object.keys(deeds).length));
+    const kept = now.answer.join() === now.plain.join();
+    if (spoken || !kept) said.textContent = `${spoken} ${answer.inWords(now)}`.trim();
+    spoken = "";
+  }
+
+  let turn = 0;
+  /** The costs of heads, then the other inputs, a slice at a time; what the reader does breaks it off. */
+  function later() {
+    turn += 1;
+    const mine = turn;
+    const deeds = model.get("deeds");
+    /** @type {Map<string, number | null>} */
+    const costs = new Map();
+    const tell = () => {
+      board.tellCosts(costs);
+      large.tellCost(costs.get(shownHead()) ?? null);
+    };
+    const jobs = [...heads.map((head) => () => costs.set(head, costOf(head))), tell, ...otherJobs(switchesOf(deeds))];
+    const slice = () => {
+      if (mine !== turn) return;
+      const end = performance.now() + SLICE;
+      while (jobs.length && performance.now() < end) jobs.shift()?.();
+      if (jobs.length) setTimeout(slice, 0);
+      else el.dataset.settled = "true";
+    };
+    delete el.dataset.settled;
+    setTimeout(slice, 30);
+  }
+  /** What losing this head, too, would cost the answer as trained, in nats; `null` if it is off. @type {(head: string) => number | null} */
+  function costOf(head) {
+    if (deedOf(head).off) return null;
+    const without = withDeed(model.get("deeds"), head, (deed) => ({ ...deed, off: true }));
+    return now.logP - task.logP(now.units, now.plain, engineDeeds(task, without, now.units.length, recordsOf));
+  }
+  /** @type {(switches: T.LiveDeeds) => (() => void)[]} */
+  function otherJobs(switches) {
+    const deeds = engineDeeds(task, switches, 0, recordsOf);
+    let right = 0;
+    const jobs = task.facts.others.map(([text, plain], i) => () => {
+      const units = task.units(text);
+      const isRight = !task.numWrong(units, task.answer(units, deeds), plain);
+      right += Number(isRight);
+      const dot = /** @type {HTMLElement} */ (dots.children[i]);
+      dot.className = css(isRight ? "right" : "wrong");
+      dot.title = `${text}: ${isRight ? "right" : "wrong"}`;
+    });
+    return [...jobs, () => {
+      dotsSaid.textContent = `${right} of ${jobs.length} other ${task.facts.says === "symbols" ? "lists" : "sentences"} right`;
+      dots.setAttribute("aria-label", dotsSaid.textContent);
+      judge(right);
+    }];
+  }
+
+  let isQueued = false;
+  function update() {
+    isQueued = false;
+    try {
+      think();
+    } catch (error) {
+      said.textContent = `This cannot be run: ${/** @type {Error} */ (error).message}.`;
+      return;
+    }
+    draw();
+    judge(null);
+    later();
+  }
+  /** Traits change one after the other; the model runs once. */
+  function heard() {
+    if (isQueued) return;
+    isQueued = true;
+    queueMicrotask(update);
+  }
+  function repaint() {
+    colours.refresh();
+    draw();
+  }
+  const scheme = matchMedia("(prefers-color-scheme: dark)");
+  const themes = new MutationObserver(repaint);
+  for (const root of [document.documentElement, document.body]) themes.observe(root, { attributes: true, attributeFilter: ["data-theme", "data-jp-theme-light", "class"] });
+  scheme.addEventListener("change", repaint);
+  const stopListening = listen(model, ["input", "deeds", "head", "query", "moment"], heard);
+
+  const growth = momentsOf(task.facts, (moment) => put({ moment }));
+  const tools = make("div", { class: css("tools") }, undo, reset, link, address, make("label", { class: "mhalib-check" }, order, "it knows the order"));
+  const questList = make("ol", { class: css("quests"), "aria-label": "things to try" }, ...quests.map(({ item }) => item));
+  settle(
+    el,
+    "live-model",
+    make("div", { class: css("talk") }, input.whole, answer.whole, tools),
+    ...(growth ? [growth.whole] : []),
+    said,
+    ...(quests.length ? [questList] : []),
+    board.board,
+    make("p", { class: css("note"), text: `Each square is where one head looks. The bar below it: what losing it would cost this ${task.facts.says === "symbols" ? "list" : "sentence"}.` }),
+    large.whole,
+  );
+  el.classList.toggle(css("compact"), model.get("compact"));
+  takeLink();
+  update();
+  return () => {
+    turn += 1;
+    stopListening();
+    themes.disconnect();
+    scheme.removeEventListener("change", repaint);
+  };
+}

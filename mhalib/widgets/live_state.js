@@ -1,0 +1,191 @@
+// @ts-check
+/* What a reader has done to a live model: checked as in _live_deeds.py, put into a link, given to the engine, and judged by
+ * quests. And where the model's weights come from. */
+/** @import { Deeds, HeadDeed, HeadRecord } from "../live/deeds.js" */
+/** @import * as T from "./types" */
+import { SMALLEST_SUM } from "../live/deeds.js";
+import { make } from "./shared.js";
+
+/** Where this script was loaded from; empty in a notebook, and in a file that holds all it needs. */
+const HOME = /** @type {HTMLScriptElement | null} */ (document.currentScript)?.src ?? "";
+const OF_A_HEAD = ["off", "rows", "frozen", "patch"];
+const LONGEST_LINK = 20000;
+
+/** @type {(holds: boolean, said: string) => asserts holds} */
+function need(holds, said) {
+  if (!holds) throw new TypeError(said);
+}
+
+/** @type {(value: any) => boolean} */
+const isPlain = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+/**
+ * The state, if the model can have it; an error says what it cannot.
+ * @param {T.Task} task
+ * @param {Record<string, any>} state
+ * @returns {T.LiveState}
+ */
+export function checkedState(task, { input, deeds, head, query, moment = 0 }) {
+  need(typeof input === "string", "input is no text");
+  need(isPlain(deeds), "deeds are no mapping");
+  for (const [name, deed] of Object.entries(deeds)) {
+    if (name === "positions") need(deed === false, "positions can only be false");
+    else {
+      need(task.engine.heads.includes(name), `there is no head “${name.slice(0, 30)}”`);
+      requireDeed(task, name, deed);
+    }
+  }
+  need(head === "" || task.engine.heads.includes(head), "the chosen head is not there");
+  need(Number.isInteger(query) && query >= 0 && query < 64, "the chosen query is no number from 0 to 63");
+  need(Number.isInteger(moment) && moment >= 0 && moment < (task.facts.steps?.length ?? 1), "the moment is none of its training");
+  return { input: task.joined(task.units(input)), deeds, head, query, moment };
+}
+
+/** @type {(task: T.Task, name: string, deed: unknown) => void} */
+function requireDeed(task, name, deed) {
+  need(isPlain(deed), `what is done to ${name} is no mapping`);
+  for (const [key, value] of Object.entries(/** @type {T.LiveDeed} */ (deed))) {
+    need(OF_A_HEAD.includes(key), `“${key.slice(0, 30)}” cannot be done to a head`);
+    if (key === "off") need(value === true || (value === "mean" && name in task.facts.means), `${name}: off is neither true nor "mean"`);
+    else if (key === "rows") {
+      need(isPlain(value), `${name}: rows are no mapping`);
+      for (const [query, row] of Object.entries(value)) need(/^\d{1,3}$/.test(query) && isRow(row), `${name}: row ${query.slice(0, 9)} is no list of weights`);
+    } else {
+      need(typeof value === "string", `${name}: ${key} names no input`);
+      task.units(value);
+    }
+  }
+}
+
+/** @type {(row: unknown) => boolean} */
+function isRow(row) {
+  const isWeight = (/** @type {unknown} */ x) => typeof x === "number" && x >= 0 && x <= 1e6;
+  return Array.isArray(row) && row.length > 0 && row.length <= 64 && row.every(isWeight) && row.some((x) => x > 0);
+}
+
+/**
+ * The deeds as the engine takes them with `numUnits` words or symbols. What another input gave comes from `recordsOf`. A row
+ * that has no weight on a key that its query may see waits for a longer input.
+ * @param {T.Task} task
+ * @param {T.LiveDeeds} deeds
+ * @param {number} numUnits
+ * @param {(text: string) => Record<string, HeadRecord>} recordsOf
+ * @returns {Deeds}
+ */
+export function engineDeeds(task, deeds, numUnits, recordsOf) {
+  /** @type {(name: string, rows: Record<string, number[]>) => Record<string, number[]>} */
+  const reaching = (name, rows) => {
+    const numSeen = (/** @type {string} */ query) => (name.startsWith("decoder self") ? Number(query) + 1 : numUnits);
+    return Object.fromEntries(Object.entries(rows).filter(([query, row]) => row.slice(0, numSeen(query)).reduce((sum, one) => sum + one, 0) > SMALLEST_SUM));
+  };
+  /** @type {Record<string, HeadDeed>} */
+  const heads = {};
+  for (const [name, deed] of headDeeds(deeds)) {
+    heads[name] = {
+      ...(deed.off === true && { gate: 0 }),
+      ...(deed.off === "mean" && { mean: task.facts.means[name] }),
+      ...(deed.rows && { rows: reaching(name, deed.rows) }),
+      ...(deed.frozen !== undefined && { frozen: recordsOf(deed.frozen)[name] }),
+      ...(deed.patch !== undefined && { patch: recordsOf(deed.patch)[name] }),
+    };
+  }
+  return { heads, positions: deeds.positions !== false };
+}
+
+/** What is done to heads, as pairs. @type {(deeds: T.LiveDeeds) => [string, T.LiveDeed][]} */
+export const headDeeds = (deeds) => /** @type {[string, T.LiveDeed][]} */ (Object.entries(deeds).filter(([name]) => name !== "positions"));
+
+/** Only what is off: other inputs are run with that. @type {(deeds: T.LiveDeeds) => T.LiveDeeds} */
+export const switchesOf = (deeds) => Object.fromEntries(headDeeds(deeds).flatMap(([name, { off }]) => (off ? [[name, { off }]] : [])));
+
+/** The deeds with one head's changed; what is empty is left out. @type {(deeds: T.LiveDeeds, head: string, change: (deed: T.LiveDeed) => T.LiveDeed) => T.LiveDeeds} */
+export function withDeed(deeds, head, change) {
+  const { [head]: old, ...others } = deeds;
+  const entries = Object.entries(change({ ...(/** @type {T.LiveDeed | undefined} */ (old)) }));
+  const left = entries.filter(([, value]) => value !== undefined && value !== false && !(isPlain(value) && !Object.keys(value).length));
+  return left.length ? { ...others, [head]: Object.fromEntries(left) } : others;
+}
+
+/** The part of an address that holds a state: base64 of its JSON, with the two signs that addresses do not have exchanged. @type {(state: T.LiveState & { model: string }) => string} */
+export function fragmentOf(state) {
+  const bytes = new TextEncoder().encode(JSON.stringify(state));
+  const text = btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+  return `#live=${text.replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "")}`;
+}
+
+/** What a fragment holds, if it is one of these; an error if it cannot be read. @type {(fragment: string) => Record<string, any> | null} */
+export function stateOfFragment(fragment) {
+  if (!fragment.startsWith("#live=")) return null;
+  need(fragment.length < LONGEST_LINK, "it is too long");
+  const text = atob(fragment.slice(6).replaceAll("-", "+").replaceAll("_", "/"));
+  const state = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
+  need(isPlain(state), "it holds no state");
+  return state;
+}
+
+/** Whether all conditions of a quest's goal hold; `is_met` of _quests.py is the same. @type {(goal: T.Goal, deeds: T.LiveDeeds, facts: { said: string, wrong: number, othersRight: number }) => boolean} */
+export function questMet(goal, deeds, { said, wrong, othersRight }) {
+  const done = headDeeds(deeds).map(([, deed]) => deed);
+  if ("positions" in deeds || done.some((deed) => "frozen" in deed || "patch" in deed)) return false;
+  const off = done.filter((deed) => "off" in deed).length;
+  const moved = done.reduce((sum, { rows = {} }) => sum + Object.keys(rows).length, 0);
+  const { says, unchanged, least_off = 0, most_off = off, most_rows = moved, others_right_at_most, wrong_at_least = 0 } = goal;
+  return (
+    (says === undefined || said === says) &&
+    (unchanged === undefined || (wrong === 0) === unchanged) &&
+    off >= least_off &&
+    off <= most_off &&
+    moved <= most_rows &&
+    (others_right_at_most === undefined || othersRight <= others_right_at_most) &&
+    wrong >= wrong_at_least
+  );
+}
+
+/**
+ * The weights and facts of a model: from the kernel, from the page that holds them, or from a script that is loaded once,
+ * when `el` is near what is seen.
+ * @param {T.Model<T.Live & T.Carried>} model
+ * @param {HTMLElement} el
+ * @returns {Promise<T.Carried>}
+ */
+export function carriedOf(model, el) {
+  const name = model.get("model_name");
+  const held = document.querySelector(`script[data-live="${CSS.escape(name)}"]`)?.textContent;
+  if (model.get("weights")) return Promise.resolve({ weights: model.get("weights"), facts: model.get("facts") });
+  if (held) return Promise.resolve(JSON.parse(held));
+  return near(el).then(() => scriptOf(name));
+}
+
+/** Resolves when the element is at most 600 px from what is seen. @type {(el: HTMLElement) => Promise<void>} */
+function near(el) {
+  return new Promise((resolve) => {
+    const watcher = new IntersectionObserver(
+      (seen) => {
+        if (!seen.some((one) => one.isIntersecting)) return;
+        watcher.disconnect();
+        resolve();
+      },
+      { rootMargin: "600px" },
+    );
+    watcher.observe(el);
+  });
+}
+
+/** The scripts that are on their way, by model. @type {Map<string, Promise<T.Carried>>} */
+const asked = new Map();
+
+/** @type {(name: string) => Promise<T.Carried>} */
+function scriptOf(name) {
+  const all = /** @type {{ mhalibLive?: Record<string, T.Carried> }} */ (globalThis);
+  const loading = asked.get(name) ?? new Promise((resolve, reject) => {
+    const script = make("script", { src: new URL(`live/${encodeURIComponent(name)}.js`, HOME || document.baseURI).href });
+    script.addEventListener("load", () => resolve(/** @type {T.Carried} */ (all.mhalibLive?.[name])));
+    script.addEventListener("error", () => reject(new Error("its weights could not be loaded")));
+    document.head.append(script);
+  });
+  asked.set(name, loading);
+  return loading;
+}
+
+/** Whether the page has an address of its own that a link can lead to: a notebook's leads to the notebook. */
+export const hasAddress = () => HOME !== "" || document.querySelector("script[data-live]") !== null;

@@ -1,0 +1,161 @@
+// @ts-check
+/* What a live model reads, as menus and as a field, and what it says, beside what it said as trained. */
+/** @import * as T from "./types" */
+import { classes, choice, labelled, make } from "./shared.js";
+
+const inLive = classes("live-model");
+
+/**
+ * The input: words as menus, and a field for all of it.
+ * @param {T.Task} task
+ * @param {T.InputActs} acts
+ */
+export function inputOf(task, { take, menu, replace }) {
+  const css = inLive;
+  const isOfWords = task.facts.what === "words";
+  const words = make("div", { class: css("words"), role: "group", "aria-label": "what it reads, word by word" });
+  const refused = make("p", { class: css("refused"), role: "status" });
+  const field = make("input", { type: "text", autocapitalize: "off", autocomplete: "off", spellcheck: "false" });
+  /** @type {string[]} */
+  let shown = [];
+  /** @type {HTMLSelectElement[]} */
+  let selects = [];
+  let taken = ""; // what was typed last; the field keeps how it was typed
+
+  function tried(/** @type {boolean} */ isLast) {
+    try {
+      const units = task.units(field.value);
+      accept();
+      taken = task.joined(units);
+      if (taken !== task.joined(shown)) take(units);
+    } catch (error) {
+      if (isLast) refuse(/** @type {import("./live_tasks.js").Unread} */ (error));
+    }
+  }
+  function accept() {
+    field.removeAttribute("aria-invalid");
+    refused.textContent = "";
+  }
+  function refuse(/** @type {import("./live_tasks.js").Unread} */ { message, at }) {
+    field.setAttribute("aria-invalid", "true");
+    const may = isOfWords ? menu(shown, Math.min(Math.max(at, 0), shown.length - 1)).slice(0, 12).join(", ") : "a to z and 0 to 5";
+    refused.textContent = at < 0 ? `${message}.` : `${message}. Here may stand: ${may}.`;
+  }
+  field.addEventListener("input", () => tried(false));
+  field.addEventListener("change", () => tried(true));
+
+  /** @param {string[]} units */
+  function lay(units) {
+    selects = units.map((unit, i) => {
+      const options = menu(units, i);
+      const all = options.includes(unit) ? options : [unit, ...options];
+      const select = choice({ value: unit, options: all.map((each) => [each, each]), changed: (value) => replace(i, value), "aria-label": `word ${i + 1}` });
+      return select;
+    });
+    words.replaceChildren(...selects);
+  }
+  return {
+    whole: make("div", { class: css("input") }, ...(isOfWords ? [words] : []), labelled(isOfWords ? "or type:" : "a list (a to z, 0 to 5):", field), refused),
+    /** @param {string[]} units @param {Float64Array | null} weights how much the chosen query looks at each @param {string} hue */
+    draw(units, weights, hue) {
+      const text = task.joined(units);
+      if (units.join() !== shown.join()) {
+        if (text !== taken) field.value = text;
+        const at = selects.indexOf(/** @type {HTMLSelectElement} */ (document.activeElement));
+        if (isOfWords) lay(units);
+        if (at >= 0) selects[at]?.focus();
+        accept();
+      }
+      shown = units;
+      if (document.activeElement !== field) field.value = text;
+      selects.forEach((select, i) => {
+        select.style.setProperty("--hue", hue || "transparent");
+        select.style.setProperty("--share", String(weights?.[i] ?? 0));
+      });
+    },
+  };
+}
+
+/** Both lists in one: what they share, and what only one has. @type {(old: string[], now: string[]) => { word: string, is: "same" | "gone" | "new" }[]} */
+function merged(old, now) {
+  /** The most words that the ends from i and j on share. @type {number[][]} */
+  const shared = Array.from({ length: old.length + 1 }, () => new Array(now.length + 1).fill(0));
+  for (let i = old.length - 1; i >= 0; i -= 1) {
+    for (let j = now.length - 1; j >= 0; j -= 1) shared[i][j] = old[i] === now[j] ? shared[i + 1][j + 1] + 1 : Math.max(shared[i + 1][j], shared[i][j + 1]);
+  }
+  /** @type {{ word: string, is: "same" | "gone" | "new" }[]} */
+  const found = [];
+  let [i, j] = [0, 0];
+  while (i < old.length || j < now.length) {
+    if (i < old.length && j < now.length && old[i] === now[j]) {
+      found.push({ word: old[i], is: "same" });
+      i += 1;
+      j += 1;
+    } else if (i < old.length && (j === now.length || shared[i + 1][j] >= shared[i][j + 1])) {
+      found.push({ word: old[i], is: "gone" });
+      i += 1;
+    } else {
+      found.push({ word: now[j], is: "new" });
+      j += 1;
+    }
+  }
+  return found;
+}
+
+/**
+ * What the model says. Of a sentence, what changed is marked; symbols have what is expected after each; answers are a table,
+ * a row for each word.
+ * @param {T.Task} task
+ * @param {HTMLElement} others what is shown of other inputs
+ */
+export function answerOf(task, others) {
+  const css = inLive;
+  const { says, questions = [] } = task.facts;
+  const words = make("div", { class: css(says) });
+  const meter = make("span", { class: css("meter"), "aria-hidden": "true" });
+  const certain = make("span", { class: css("note") });
+  const tags = { same: "span", gone: "s", new: "strong" };
+  /** @param {T.Now} now */
+  function drawWords({ plain, answer }) {
+    const parts = merged(plain, answer).map(({ word, is }) => make(/** @type {"span"} */ (tags[is]), { text: word }));
+    words.replaceChildren(...parts.flatMap((part) => [part, " "]));
+  }
+  /** @param {T.Now} now */
+  function drawStrip({ units, plain, answer }) {
+    const counted = task.counted(units, answer);
+    words.replaceChildren(
+      ...units.map((unit, t) => {
+        const after = both(answer[t], counted.includes(t) ? plain[t] : answer[t]);
+        return make("span", { class: css(counted.includes(t) ? "step" : "guess"), title: `after “${unit}” it expects “${answer[t]}”` }, make("span", { class: css("unit"), text: unit }), ...after);
+      }),
+    );
+  }
+  /** What is said now, and what it was if that is another. @type {(now: string, was: string) => (Node | string)[]} */
+  const both = (now, was) => (now === was ? [make("span", { text: now })] : [make("strong", { text: now }), " ", make("s", { text: was })]);
+  /** @param {T.Now} now */
+  function drawAnswers({ units, plain, answer }) {
+    const header = make("tr", {}, make("th", { scope: "col", text: "word" }), ...questions.map((text) => make("th", { scope: "col", text })));
+    const rows = units.map((unit, t) => make("tr", {}, make("th", { scope: "row", text: unit }), ...questions.map((_, i) => make("td", {}, ...both(answer[t * questions.length + i], plain[t * questions.length + i])))));
+    words.replaceChildren(make("table", {}, make("thead", {}, header), make("tbody", {}, ...rows)));
+  }
+  const drawSaid = { sentence: drawWords, symbols: drawStrip, answers: drawAnswers }[says];
+  return {
+    /** What is said of a run that is not as trained. @type {(now: T.Now) => string} */
+    inWords(now) {
+      const wrong = task.numWrong(now.units, now.answer, now.plain);
+      if (says === "answers") return `${wrong || "No"} of ${now.plain.length} answers changed.`;
+      return `It says: ${task.joined(now.answer)}${wrong ? "" : ", as trained"}.`;
+    },
+    whole: make("div", { class: css("said") }, words, make("div", { class: css("sure") }, meter, certain, others)),
+    /** @param {T.Now} now @param {number} off @param {number} all */
+    draw(now, off, all) {
+      drawSaid(now);
+      const p = Math.min(1, Math.exp(now.logP));
+      const total = task.counted(now.units, now.plain).length;
+      const kept = total - task.numWrong(now.units, now.answer, now.plain);
+      const sure = says === "sentence" ? `P(as trained) ${p < 0.001 ? p.toExponential(0).replace("-", "−") : p.toFixed(3)}` : `${kept} of ${total} as trained`;
+      meter.style.setProperty("--share", String(says === "sentence" ? p : kept / total));
+      certain.textContent = `${sure}${off ? ` · ${off} of ${all} heads off` : ""}`;
+    },
+  };
+}
