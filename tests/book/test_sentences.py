@@ -11,11 +11,12 @@ import nbformat
 import pytest
 from accessibility import serious_findings
 from playwright.sync_api import Browser, Locator, Page, expect
-from served import HTML, StrictHandler, serving
+from served import HTML, StrictHandler
 from test_attention_playground import DARK
 
 from mhalib.widgets import AttentionPlayground, CostCalculator
 from tools.notebooks import notebooks, prose_numbers, sentences
+from tools.pages import chromium
 
 PATHS = sorted(notebooks.CHAPTERS.glob("*.ipynb"))
 CELLS = {path.stem: nbformat.read(path, as_version=4).cells for path in PATHS}
@@ -302,7 +303,7 @@ def test_is_accessible(read: Callable, width: int, scheme: str) -> None:
 @pytest.fixture(scope="module")
 def strict_site() -> Iterator[str]:
     """The built book under `script-src 'self'`."""
-    with serving(HTML, StrictHandler) as address:
+    with chromium.serving(HTML, StrictHandler) as address:
         yield address
 
 
