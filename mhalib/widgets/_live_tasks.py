@@ -217,6 +217,11 @@ class Translation(Task):
             "begin": FRENCH.ids[BEGIN],
             "end": FRENCH.ids[END],
             "most": MAX_TARGET - 1,
+            "ways": {
+                "encoder self": "English to English",
+                "decoder self": "French to French",
+                "cross": "French to English",
+            },
             "menus": menus(),
             "nouns": list(NOUNS),
             "plurals": [noun.plural for noun in NOUNS.values()],

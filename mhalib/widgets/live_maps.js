@@ -80,11 +80,13 @@ export function boardOf(task, colours, { choose, flip }) {
   }
   const groups = range(0, heads.length / settings.num_heads).map((i) => {
     const own = heads.slice(i * settings.num_heads, (i + 1) * settings.num_heads);
-    const name = make("span", { class: css("layer"), text: layerName(task, own[0]) });
+    const way = task.facts.ways?.[own[0].replace(/ \d+ \d+$/, "")] ?? "";
+    const name = make("span", { class: css("layer") }, make("strong", { text: layerName(task, own[0]) }), make("span", { class: css("way"), text: way }));
     return make("div", { class: css("group"), role: "presentation" }, name, make("div", { class: css("tiles"), role: "presentation" }, ...own.map((head) => tile(head).whole)));
   });
   const board = make("div", { class: css("board"), role: "radiogroup", "aria-label": "all heads: arrow keys choose one" }, ...groups);
   board.style.setProperty("--layers", String(task.engine.numLayers));
+  board.style.setProperty("--heads", String(settings.num_heads));
   board.classList.toggle(css("few"), heads.length <= 2 * settings.num_heads);
   board.addEventListener("keydown", (event) => {
     const target = /** @type {HTMLElement} */ (event.target);

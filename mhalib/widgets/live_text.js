@@ -20,12 +20,14 @@ export function inputOf(task, { take, menu, replace }) {
   let shown = [];
   /** @type {HTMLSelectElement[]} */
   let selects = [];
+  let taken = ""; // what was typed last; the field keeps how it was typed
 
   function tried(/** @type {boolean} */ isLast) {
     try {
       const units = task.units(field.value);
       accept();
-      if (task.joined(units) !== task.joined(shown)) take(units);
+      taken = task.joined(units);
+      if (taken !== task.joined(shown)) take(units);
     } catch (error) {
       if (isLast) refuse(/** @type {import("./live_tasks.js").Unread} */ (error));
     }
@@ -56,14 +58,16 @@ export function inputOf(task, { take, menu, replace }) {
     whole: make("div", { class: css("input") }, ...(isOfWords ? [words] : []), labelled(isOfWords ? "or type:" : "a list (a to z, 0 to 5):", field), refused),
     /** @param {string[]} units @param {Float64Array | null} weights how much the chosen query looks at each @param {string} hue */
     draw(units, weights, hue) {
+      const text = task.joined(units);
       if (units.join() !== shown.join()) {
+        if (text !== taken) field.value = text;
         const at = selects.indexOf(/** @type {HTMLSelectElement} */ (document.activeElement));
         if (isOfWords) lay(units);
         if (at >= 0) selects[at]?.focus();
         accept();
       }
       shown = units;
-      if (document.activeElement !== field) field.value = task.joined(units);
+      if (document.activeElement !== field) field.value = text;
       selects.forEach((select, i) => {
         select.style.setProperty("--hue", hue || "transparent");
         select.style.setProperty("--share", String(weights?.[i] ?? 0));

@@ -300,6 +300,7 @@ export interface LiveFacts {
   begin?: number;
   end?: number;
   most?: number;
+  ways?: Record<string, string>;
   menus?: string[][];
   nouns?: string[];
   plurals?: string[];

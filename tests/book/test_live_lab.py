@@ -53,6 +53,7 @@ CELLS = {
         f"wall = widgets.HeadWall(torch.randn(3, 4, 6, 6).softmax(-1), {TOKENS})\n"
         "wall"
     ),
+    "live": "live = widgets.LiveModel('translator', head='encoder self 1 2')\nlive",
     "python": "",
 }
 INSTRUMENTS = {
@@ -61,6 +62,7 @@ INSTRUMENTS = {
     "playground": "AttentionPlayground",
     "calculator": "CostCalculator",
     "wall": "HeadWall",
+    "live": "LiveModel",
 }
 SETTINGS = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
@@ -379,3 +381,18 @@ def test_a_page_opened_again_shows_what_was_chosen(lab: Lab) -> None:
 def test_it_needs_no_other_host_and_raises_nothing(lab: Lab) -> None:
     assert {host.rpartition(":")[0] for host in lab.hosts if host} == {"127.0.0.1"}
     assert lab.errors == []
+
+
+def test_a_live_model_gets_its_weights_from_the_kernel_and_both_change_its_heads(lab: Lab) -> None:
+    live = lab.instrument("live")
+    expect(lab.output("live").locator(".mhalib-live-model[data-settled]")).to_be_attached(timeout=1000 * PATIENCE)
+    answer = live.locator(".mhalib-live-model-sentence")
+    expect(answer).to_have_text("la vache blanche voit le chien noir ")
+    live.locator("[data-q='0'][data-k='6']").click()
+    expect(answer).to_have_text("la le vache blanche voit le chien noir ")
+    lab.expect_python("' '.join(live.output())", "le vache blanche voit le chien noir")
+    lab.python("live.deeds = {'decoder self 0 1': {'off': True}}")
+    expect(live.locator("[data-switch='decoder self 0 1']")).to_have_attribute("aria-checked", "false")
+    expect(live.get_by_role("button", name="Copy link")).to_be_hidden()
+    lab.python("live.deeds = {}")
+    expect(answer).to_have_text("la vache blanche voit le chien noir ")

@@ -14,7 +14,7 @@ import torch
 from accessibility import serious_findings
 from playwright.sync_api import Browser, Page, Route, expect
 
-from mhalib.widgets import LiveModel, scripts, source
+from mhalib.widgets import STYLE, LiveModel, scripts, source
 from mhalib.widgets._live_tasks import TASKS
 from mhalib.widgets._quests import QUESTS
 
@@ -28,7 +28,11 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "one weight": ("translator", COW, LE_VACHE),
     "off": ("translator", COW, {"decoder self 0 1": {"off": True}, "encoder self 0 3": {"off": True}}),
     "mean": ("translator", OTHER, {"cross 1 1": {"off": "mean"}, "encoder self 1 0": {"off": "mean"}}),
-    "frozen": ("translator", "the big cows see the dogs", {"encoder self 1 2": {"frozen": COW}, "cross 0 1": {"frozen": COW}}),
+    "frozen": (
+        "translator",
+        "the big cows see a dog",
+        {"encoder self 1 2": {"frozen": COW}, "cross 0 1": {"frozen": COW}},
+    ),
     "patch": ("translator", COW, {"cross 1 2": {"patch": OTHER}, "decoder self 1 3": {"patch": OTHER}}),
     "positions": ("translator", COW, {"positions": False}),
     "all at once": (
@@ -44,7 +48,11 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "late row": ("translator", "the cow sleeps", LE_VACHE),
     "reader": ("reader", "the clever fox sees my hungry young bear", {"encoder self 0 2": {"off": "mean"}}),
     "reader frozen": ("reader", "every singer meets my dog", {"encoder self 0 0": {"frozen": "a dog sees the fox"}}),
-    "repeater": ("repeater", "kwcapkwcapkwcap", {"decoder self 0 0": {"off": True}, "decoder self 1 1": {"rows": {"6": [1]}}}),
+    "repeater": (
+        "repeater",
+        "kwcapkwcapkwcap",
+        {"decoder self 0 0": {"off": True}, "decoder self 1 1": {"rows": {"6": [1]}}},
+    ),
 }  # fmt: skip
 RUN = """
 async ({ weights, facts, input, deeds }) => {
@@ -56,7 +64,8 @@ async ({ weights, facts, input, deeds }) => {
   const done = engineDeeds(task, deeds, units.length, (text) => task.run(task.units(text), {}).log);
   const plain = task.run(units, {}).answer;
   const { answer, log } = task.run(units, done);
-  const heads = Object.fromEntries(Object.entries(log).map(([name, { weights, values }]) => [name, [[...weights], [...values]]]));
+  const heads = {};
+  for (const name in log) heads[name] = [[...log[name].weights], [...log[name].values]];
   return { answer, heads, logP: task.logP(units, plain, done), wrong: task.numWrong(units, answer, plain) };
 }
 """
@@ -110,11 +119,39 @@ def test_page_and_python_do_the_same(modules: Page, in_float64: dict[str, LiveMo
             torch.testing.assert_close(torch.tensor(numbers, dtype=torch.float64), of_head, rtol=0, atol=1e-5)
 
 
+IN_BOTH_COLOURS = """
+() => {
+  document.documentElement.style.colorScheme = "light dark";
+  document.documentElement.dataset.theme = "auto"; // so that an instrument that is there already looks again
+}
+"""
+PAPER = """
+() => {
+  const probe = document.createElement("i");
+  probe.style.background = "Canvas";
+  document.body.append(probe);
+  const found = getComputedStyle(probe).backgroundColor;
+  probe.remove();
+  return found.match(/\\d+/g).map(Number).slice(0, 3);
+}
+"""
+ZERO = """
+() => {
+  const isDark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const light = (rgb) => rgb[0] + rgb[1] + rgb[2];
+  const pixels = [...document.querySelectorAll(".mhalib-live-model-small")].flatMap((one) => {
+    const { data } = one.getContext("2d").getImageData(0, 0, one.width, one.height);
+    return Array.from({ length: data.length / 4 }, (_, i) => [...data.slice(4 * i, 4 * i + 3)]);
+  });
+  return pixels.reduce((a, b) => (light(a) > light(b) === isDark ? b : a));
+}
+"""
+
+
 def settled(page: Page) -> Page:
     """The page once costs and other inputs are computed."""
-    page.wait_for_function(
-        "[...document.querySelectorAll('.mhalib-live-model')].every((one) => one.dataset.settled === 'true')"
-    )
+    expect(page.locator(".mhalib-live-model[data-settled]").first).to_be_attached(timeout=30_000)
+    expect(page.locator(".mhalib-live-model:not([data-settled])")).to_have_count(0, timeout=30_000)
     return page
 
 
@@ -140,14 +177,14 @@ def test_one_weight_and_a_switch_change_the_answer_and_undo_brings_it_back(show:
     page.locator("[data-switch='decoder self 0 1']").click()
     settled(page)
     assert said(page) == "la chien noir voit le chien noir"
-    expect(page.locator("[role=status]").last).to_contain_text("decoder 0, head 1 is off. It says: la chien")
+    expect(page.locator(".mhalib-voice")).to_contain_text("decoder 0, head 1 is off. It says: la chien")
     assert "of 12 other sentences right" in page.locator(".mhalib-live-model-others").inner_text()
     assert not page.get_by_text("12 of 12 other").count()
     for wanted in ("la vache blanche", "le vache blanche", "la vache blanche"):
         page.get_by_role("button", name="Undo").click()
         assert said(settled(page)).startswith(wanted)
-    page.get_by_role("button", name="Undo").click()
-    expect(page.locator("[role=status]").last).to_have_text("There is nothing to undo.")
+    page.get_by_role("button", name="Undo").press("Enter")
+    expect(page.locator(".mhalib-voice")).to_have_text("There is nothing to undo.")
     assert shown.errors == []
 
 
@@ -209,7 +246,7 @@ def test_frozen_patched_moved_and_without_order_by_the_controls(show: Callable) 
     page.get_by_label("or type:").fill("the dog sees the cow")
     expect(page.get_by_text(f"It looks where it looked in “{COW}”.")).to_be_visible()
     page.get_by_role("button", name="Let it look anew").click()
-    page.get_by_label("this head is").select_option("mean")
+    page.get_by_label("this head is", exact=True).select_option("mean")
     page.get_by_label("it gives what it found in").select_option(live.facts["others"][2][0])
     page.get_by_label("it knows the order").uncheck()
     address = settled(page)
@@ -244,6 +281,63 @@ def test_a_bar_shares_its_row_out_anew_and_is_undone_as_one(show: Callable) -> N
     assert page.get_by_role("button", name="Let this row go").is_hidden()
 
 
+def test_the_repeater_by_mouse_and_by_keys(show: Callable) -> None:
+    live = LiveModel("repeater", head="decoder self 1 1", query=9)
+    page = settled(show(live).page)
+    assert page.get_by_text("9 of 9 as trained").is_visible()
+    page.locator("[data-q='4'].mhalib-live-model-query").click()
+    expect(page.locator(".mhalib-live-model-row-title")).to_have_text("“p” looks at")
+    page.locator("[data-q='4'][data-k='9']").click()  # it comes later, and cannot be looked at
+    bars = page.locator(".mhalib-live-model-bars input")
+    assert bars.count() == 5
+    bars.nth(2).focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("End")
+    numbers = page.locator(".mhalib-live-model-bars .mhalib-number")
+    expect(numbers.nth(3)).to_have_text("1.00")
+    page.keyboard.press("Home")
+    expect(numbers.nth(3)).to_have_text("0.00")
+    expect(numbers.nth(0)).to_have_text("0.25")
+    page.get_by_role("button", name="Let this row go").click()
+    settled(page)
+    power = page.get_by_label("this head is", exact=True)
+    power.select_option("off")
+    page.get_by_text("This head is off.").wait_for()
+    power.select_option("on")
+    page.get_by_label("it gives what it found in").select_option(live.facts["others"][0][0])
+    page.get_by_label("it gives what it found in").select_option("")
+    page.get_by_label("it knows the order").uncheck()
+    page.get_by_label("it knows the order").check()
+    page.get_by_text("9 of 9 as trained").wait_for()
+    assert page.locator(".mhalib-live-model-symbols s").count() == 0
+    field = page.get_by_label("a list (a to z, 0 to 5):")
+    for typed, told in (("kwé", "“é” is none of the 32 symbols"), ("ab" * 25, "50 symbols, but it reads 1 to 48.")):
+        field.fill(typed)
+        field.press("Enter")
+        expect(page.locator(".mhalib-live-model-refused")).to_contain_text(told)
+    field.fill("abcabc")
+    settled(page)
+    expect(page.locator(".mhalib-live-model-step, .mhalib-live-model-guess")).to_have_count(6)
+
+
+def test_colours_follow_the_page_and_a_link_is_copied(show: Callable) -> None:
+    page = settled(show(LiveModel("reader", compact=True), permissions=["clipboard-read", "clipboard-write"]).page)
+    page.evaluate(IN_BOTH_COLOURS)
+    expect(page.locator(".mhalib-live-model-large")).to_be_hidden()
+    page.locator("[data-head='encoder self 0 1']").click()
+    expect(page.locator(".mhalib-live-model-title")).to_have_text("head 1")
+    light = page.evaluate(ZERO)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_timeout(200)
+    dark = page.evaluate(ZERO)
+    assert sum(light) > 700
+    assert sum(dark) < 200
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.locator(".mhalib-voice")).to_have_text("The link is copied: it leads to what you see.")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == page.get_by_label("link to this state").input_value()
+
+
 def test_a_link_brings_back_what_was_seen(show: Callable) -> None:
     live = LiveModel("translator", deeds=LE_VACHE, head="cross 0 2", query=3)
     page = settled(show(live).page)
@@ -272,7 +366,7 @@ HOSTILE: list[Any] = [
     [1],
     {"model": "translator"},
     {"model": "translator", "input": "<img src=x onerror=window.PWN=1>", "deeds": {}, "head": "", "query": 0},
-    {"model": "translator", "input": COW, "deeds": {"__proto__": {"off": True}, "cross 9 9": {}}, "head": "", "query": 0},
+    {"model": "translator", "input": COW, "deeds": {"__proto__": {"off": True}}, "head": "", "query": 0},
     {"model": "translator", "input": COW, "deeds": {"cross 0 0": {"rows": {"0": ["x"]}}}, "head": "", "query": 0},
     {"model": "translator", "input": COW, "deeds": {"cross 0 0": {"frozen": "x"}}, "head": "", "query": 0},
     {"model": "translator", "input": COW, "deeds": {"cross 0 0": {"off": "<b>"}}, "head": "", "query": 0},
@@ -307,13 +401,9 @@ def test_a_hostile_link_is_left_aside_and_the_reason_is_said(show: Callable, hos
 def test_keys_alone_lead_through_all_of_it(show: Callable) -> None:
     page = settled(show(LiveModel("translator")).page)
     stops = []
-    for _ in range(60):
+    for _ in range(30):
         page.keyboard.press("Tab")
-        focused = page.evaluate(
-            "(({ dataset, tagName }) => dataset.head ?? dataset.switch ?? dataset.q ?? tagName)(document.activeElement)"
-        )
-        if focused == "BODY":
-            break
+        focused = page.evaluate("(document.activeElement.dataset.head ?? document.activeElement.dataset.switch) ?? ''")
         stops.append(focused)
     assert stops.count("encoder self 0 0") == 2  # one of 24 maps, one of 24 switches
     page.locator("[data-head='encoder self 0 0']").focus()
@@ -340,24 +430,15 @@ def test_keys_alone_lead_through_all_of_it(show: Callable) -> None:
 def test_nothing_scrolls_sideways_and_zero_is_paper(show: Callable, name: str, scheme: str) -> None:
     text = "the small white fox does not see your two big black dogs here" if name == "translator" else None
     shown = show(LiveModel(name, text), width=390, color_scheme=scheme)
+    shown.page.evaluate(IN_BOTH_COLOURS)
     page = settled(shown.page)
-    page.add_style_tag(content=":root { color-scheme: light dark; }")
     page.locator("[role=switch]").first.click()
     page.get_by_role("button", name="Undo").click()
     settled(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    paper = page.evaluate(
-        "getComputedStyle(document.documentElement).colorScheme && (() => { const probe = document.createElement('i'); probe.style.background = 'Canvas'; document.body.append(probe); const found = getComputedStyle(probe).backgroundColor; probe.remove(); return found.match(/\\d+/g).map(Number); })()"
-    )
-    zero = page.evaluate(
-        "() => { const all = [...document.querySelectorAll('.mhalib-live-model-small')].flatMap((one) =>"
-        " { const { data } = one.getContext('2d').getImageData(0, 0, one.width, one.height);"
-        " return Array.from({ length: data.length / 4 }, (_, i) => [...data.slice(4 * i, 4 * i + 3)]); });"
-        " const light = (rgb) => rgb[0] + rgb[1] + rgb[2];"
-        " return all.reduce((a, b) => (light(a) > light(b)) === matchMedia('(prefers-color-scheme: dark)').matches ? b : a); }"
-    )
-    assert all(abs(one - other) <= 3 for one, other in zip(zero, paper[:3], strict=True))
-    assert (sum(paper[:3]) < 380) == (scheme == "dark")
+    paper, zero = page.evaluate(PAPER), page.evaluate(ZERO)
+    assert all(abs(one - other) <= 3 for one, other in zip(zero, paper, strict=True))
+    assert (sum(paper) < 380) == (scheme == "dark")
     assert shown.errors == []
 
 
@@ -370,22 +451,17 @@ def test_it_is_accessible(show: Callable, name: str) -> None:
 def test_weights_are_asked_for_once_and_only_when_near(show: Callable) -> None:
     far = LiveModel("reader")
     asked: list[str] = []
-    shown = show(far, LiveModel("reader"))
-    page = shown.page
+    page = settled(show(far, far).page)
     page.on("request", lambda request: asked.append(request.url.rpartition("/")[2]))
-    page.route("**/index.html", lambda route: route.continue_())
     page.reload()
     settled(page)
     assert asked.count("reader.js") == 1
     assert "translator.js" not in asked
     asked.clear()
-    body = page.content()
-    path = page.evaluate("location.pathname")
-    assert path == "/"
     page.route("**/far.html", lambda route: route.fulfill(body=body_far_away(far), content_type="text/html"))
     page.goto(f"{page.url}far.html")
     page.wait_for_timeout(400)
-    assert body and "reader.js" not in asked
+    assert "reader.js" not in asked
     expect(page.get_by_text("The model is on its way…")).to_have_count(1)
     page.mouse.wheel(0, 3000)
     settled(page)
@@ -451,14 +527,10 @@ async ({ code, state, weights }) => {
 def test_in_a_notebook_bytes_come_from_the_kernel_and_deeds_go_there(modules: Page) -> None:
     live = LiveModel("translator", head="encoder self 1 2")
     state = {**live.state(), "facts": live.facts}
-    modules.evaluate(
-        LIVE,
-        {
-            "code": source("LiveModel") + "\nexport default { render: LiveModel };",
-            "state": state,
-            "weights": base64.b64encode(live.weights).decode(),
-        },
-    )
+    code = source("LiveModel") + "\nexport default { render: LiveModel };"
+    weights = base64.b64encode(live.weights).decode()
+    modules.add_style_tag(path=STYLE)
+    modules.evaluate(LIVE, {"code": code, "state": state, "weights": weights})
     settled(modules)
     modules.evaluate("kernel.model.set('deeds', { 'decoder self 0 1': { off: true } })")
     settled(modules)
@@ -471,6 +543,9 @@ def test_in_a_notebook_bytes_come_from_the_kernel_and_deeds_go_there(modules: Pa
     assert modules.get_by_role("button", name="Copy link").count() == 0
     modules.evaluate("kernel.stop()")
     assert modules.evaluate("kernel.count()") == 0
+    modules.evaluate(LIVE, {"code": code, "state": state, "weights": weights})
+    modules.evaluate("kernel.stop()")  # before it has begun
+    assert modules.evaluate("kernel.count()") == 0
 
 
 def test_an_update_never_blocks_the_page_for_long(show: Callable) -> None:
@@ -478,9 +553,10 @@ def test_an_update_never_blocks_the_page_for_long(show: Callable) -> None:
     page = settled(show(LiveModel("translator")).page)
     times = page.evaluate(
         "async () => { const found = []; const wait = (ms) => new Promise((go) => setTimeout(go, ms));"
-        " for (let i = 0; i < 10; i += 1) { const button = document.querySelectorAll('[role=switch]')[i];"
-        " const from = performance.now(); button.click(); await Promise.resolve(); found.push(performance.now() - from);"
-        " await wait(60); } return found.sort((a, b) => a - b); }"
+        " for (const button of [...document.querySelectorAll('[role=switch]')].slice(0, 10)) {"
+        " const from = performance.now(); button.click(); await Promise.resolve();"
+        " found.push(performance.now() - from); await wait(60); } return found.sort((a, b) => a - b); }"
     )
+    print("milliseconds of an update:", [round(one) for one in times])
     assert times[len(times) // 2] < 200  # 50 ms on a quiet machine
     assert math.isfinite(times[-1])

@@ -35,6 +35,8 @@ SHARED = (  # besides the pages themselves
     "tools/pages/*.js",
     "tools/pages/templates/*",
     "mhalib/widgets/*",
+    "mhalib/live/*.js",
+    "mhalib/weights/*",
 )
 PAGES = ("chapters/*.ipynb", "chapters/*.md")
 API_PAGES = ("chapters/api*.md",)

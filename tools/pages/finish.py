@@ -29,6 +29,7 @@ HIGHEST = 420  # points of a screen, for the picture of a head; lower, letters o
 INSTRUMENT_CLASS = 'class="mhalib-instrument"'
 INSTRUMENT = f"<div {INSTRUMENT_CLASS}"
 INSTRUMENTS = "_static/instruments.js"
+SEPARATE = (INSTRUMENTS, "_static/live.js")  # not joined with what all pages load
 POLICY = '<meta http-equiv="Content-Security-Policy" content="'
 TO_INSTRUMENT = "Skip to the instrument"
 WITHOUT_SCRIPT = (
@@ -117,7 +118,7 @@ def one_script(text: str, folder: Path, root: str, path: str) -> str:
                 parts.append(found["text"])
             return ""
         name = source["path"].removeprefix(root)
-        if name == INSTRUMENTS or not name.startswith("_static/"):
+        if name in SEPARATE or not name.startswith("_static/"):
             own.append(name)
             return ""
         part = script_part((folder / name).read_text(encoding="utf-8"), name)

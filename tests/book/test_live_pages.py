@@ -1,0 +1,95 @@
+"""Live models on built pages: one script for the pages that have one, weights beside it, alive from a disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from playwright.sync_api import Browser, expect
+
+from mhalib import saved
+from mhalib.widgets import LiveModel, page_script, weights_script
+from tools.notebooks import notebooks
+
+pytestmark = [pytest.mark.tool, pytest.mark.browser]
+
+TOC = """\
+format: jb-book
+root: chapters/index
+parts:
+  - caption: Part I
+    chapters:
+      - file: chapters/01_first
+        title: 1 · First
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pages of a book of two, one of which has a live model."""
+    folder = tmp_path_factory.mktemp("book")
+    shutil.copy(notebooks.ROOT / "_config.yml", folder)
+    (folder / "_toc.yml").write_text(TOC, encoding="utf-8")
+    (folder / "chapters").mkdir()
+    shutil.copy(notebooks.ROOT / "chapters/references.bib", folder / "chapters")
+    shutil.copytree(notebooks.ROOT / "chapters/_static", folder / "chapters/_static")
+    (folder / "tools").symlink_to(notebooks.ROOT / "tools", target_is_directory=True)
+    (folder / "chapters/index.md").write_text("# A small book\n\nBegin with [the first page](01_first.ipynb).\n")
+    data, _ = LiveModel("translator")._repr_mimebundle_()
+    shown = {name: data[name] for name in ("text/plain", "text/html")}
+    output = new_output("execute_result", shown, execution_count=1)
+    cells = [new_markdown_cell("# First\n\nA model."), new_code_cell("model", outputs=[output], execution_count=1)]
+    language = {"name": "python", "pygments_lexer": "ipython3"}
+    nbformat.write(new_notebook(cells=cells, metadata={"language_info": language}), folder / "chapters/01_first.ipynb")
+    tools = os.environ | {"PYTHONPATH": str(notebooks.ROOT)}
+    command = [sys.executable, "-m", "tools.pages.sphinx_book", str(folder), "--strict", "--all"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=tools)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "_build/html"
+
+
+def test_only_a_page_with_a_live_model_loads_its_script(built: Path) -> None:
+    first, index = ((built / f"chapters/{name}.html").read_text("utf-8") for name in ("01_first", "index"))
+    assert first.count('src="../_static/live.js"') == 1
+    assert "live.js" not in index
+    assert (built / "_static/live.js").read_text("utf-8") == page_script("LiveModel")
+    assert "_live/" not in first
+    for name in saved.names():
+        assert (built / f"_static/live/{name}.js").read_text("utf-8") == weights_script(name)
+    for page in built.glob("_static/pages-*.js"):
+        assert "function LiveModel(" not in page.read_text("utf-8")
+
+
+@pytest.mark.parametrize("width", [390, 720, 1280])
+def test_it_fits_into_the_column_of_a_page(built: Path, browser: Browser, width: int) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto((built / "chapters/01_first.html").as_uri())
+    live = page.locator(".mhalib-live-model[data-settled]")
+    expect(live).to_be_visible(timeout=30_000)
+    assert live.evaluate("(one) => one.scrollWidth - one.clientWidth") <= 0
+    page.close()
+
+
+def test_it_is_alive_from_a_disk_and_its_first_view_needs_no_weights(built: Path, browser: Browser) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    asked: list[str] = []
+    errors: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto((built / "chapters/01_first.html").as_uri())
+    expect(page.locator(".mhalib-live-model[data-settled]")).to_be_visible(timeout=30_000)
+    expect(page.locator(".mhalib-live-model-sentence")).to_have_text("la vache blanche voit le chien noir ")
+    assert {url.partition(":")[0] for url in asked} <= {"file", "data"}
+    assert sum(url.endswith("/live/translator.js") for url in asked) == 1
+    assert not any("live/re" in url for url in asked)
+    assert errors == []
+    sizes = {Path(url.removeprefix("file://").partition("?")[0]) for url in asked if url.startswith("file:")}
+    assert sum(path.stat().st_size for path in sizes if path.is_file()) < 1_500_000
+    page.close()
