@@ -24,7 +24,7 @@ export function planeOf({ title, css, count, bound, moved }) {
   const handles = range(0, count).map((i) =>
     svg("g", { class: css("handle"), role: "slider", "aria-roledescription": "point", tabindex: i ? -1 : 0, "data-point": i }, svg("circle", { r: GRIP }), svg("circle", { r: 4.5, class: css("dot") })),
   );
-  const picture = svg("svg", { viewBox: `0 ${TOP} ${SIDE} ${SIDE - TOP}`, role: "group", "aria-label": title }, grid, below, ...handles, above);
+  const picture = svg("svg", { viewBox: `0 ${TOP} ${SIDE} ${SIDE - TOP}`, role: "group", "aria-label": title }, grid, below, ...[...handles].reverse(), above); // the first one, the query, lies over the others
 
   /** Where a pointer is, in the numbers of the plane. @type {(event: PointerEvent) => number[]} */
   function under(event) {

@@ -306,6 +306,16 @@ def test_a_theme_that_changed_is_refused_by_name(theme: Path) -> None:
         finish.script_part("fetch(another)", "_static/searchtools.js")
 
 
+@pytest.mark.parametrize(
+    ("body", "loads"), [("", False), (finish.INSTRUMENT + "></div>", True), ('<span class="drag">1</span>', True)]
+)
+def test_the_script_of_instruments_is_on_pages_that_it_wakes(theme: Path, body: str, loads: bool) -> None:
+    head = f'<script src="../{finish.INSTRUMENTS}"></script></head>'
+    page = THEME.replace("</head>", head).replace("</article>", f"{body}</article>")
+    made = finish.finished(page, theme, "chapters/a.html")
+    assert (f'<script defer src="../{finish.INSTRUMENTS}">' in made) == loads
+
+
 def test_what_is_replaced_in_a_frame_must_be_there() -> None:
     replaced = theme_words.replaced_within
     assert replaced("no fold", theme_words.FOLD, theme_words.FOLD_NAME, "<summary>", "a") == "no fold"

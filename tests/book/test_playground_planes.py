@@ -68,6 +68,14 @@ def test_a_dragged_query_and_a_dragged_key_change_weights_and_output_at_once(sho
     assert shown.errors == []
 
 
+def test_a_query_that_lies_on_a_key_can_be_pulled_away(show: Callable) -> None:
+    rows = [[1.0, 1.0], [-1.0, 0.0]]
+    page = show(AttentionPlayground(["a", "b"], rows, rows, rows, query=0)).page
+    unfold(page)
+    drag(page, "query of a", -0.5, -0.5)
+    assert [value(page, f"{name} of a", c) for name in "qk" for c in (0, 1)] == [0.5, 0.5, 1, 1]
+
+
 def test_many_drags_give_what_attend_gives(show: Callable) -> None:
     page = show(AttentionPlayground(mask="causal", query=3)).page
     unfold(page)
