@@ -173,6 +173,7 @@ export function largeOf(task, colours, acts) {
   const patch = choice({ value: "", options: others, changed: (value) => acts.patch(value) });
   const freeze = make("button", { type: "button", class: css("freeze"), onclick: () => acts.freeze() });
   const frozenNote = make("p", { class: css("note") });
+  const echo = make("p", { class: css("echo"), "aria-hidden": "true" }); // on a phone the answer is out of sight
   const grid = make("div", { class: css("grid"), role: "grid", "aria-label": "weights: arrow keys walk, Enter puts the whole weight there, or takes it back" });
   const barsTitle = make("p", { class: css("row-title") });
   const release = make("button", { type: "button", text: "Let this row go", onclick: () => acts.release(row) });
@@ -292,10 +293,13 @@ export function largeOf(task, colours, acts) {
   const controls = make("div", { class: "mhalib-row" }, labelled("this head is", power), freeze, labelled("it gives what it found in", patch));
   const panels = make("div", { class: css("panels") }, region("weights of the large head", grid), make("div", { class: css("beside") }, make("div", { class: css("row-head") }, barsTitle, release), bars));
   const hint = make("p", { class: css("note"), text: "Rows ask, columns are looked at. Click a cell: the row looks only there. Click it again: the row is as it was." });
-  const whole = make("section", { class: css("large"), "aria-label": "one head" }, title, controls, frozenNote, panels, hint, cost);
+  const whole = make("section", { class: css("large"), "aria-label": "one head" }, title, controls, frozenNote, echo, panels, hint, cost);
   const tellCost = (/** @type {number | null} */ nats) => {
     const told = costInWords(nats);
     cost.textContent = `${told[0].toUpperCase()}${told.slice(1)}.`;
   };
-  return { whole, draw, tellCost };
+  const say = (/** @type {string} */ text) => {
+    echo.textContent = text;
+  };
+  return { whole, draw, tellCost, say };
 }

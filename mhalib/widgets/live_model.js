@@ -206,6 +206,7 @@ function started(model, el, carried) {
       const kind = head.replace(/ \d+ \d+$/, "");
       const { nk, weights, nq } = now.log[head];
       const query = Math.min(model.get("query"), nq - 1);
+      large.say(answer.inWords(now));
       large.draw({ head, record: now.log[head], ...task.labels(kind, now.units, now.answer), deed: deedOf(head), query });
       input.draw(now.units, kind === "decoder self" && task.facts.what === "words" ? null : weights.subarray(query * nk, (query + 1) * nk), colours.hue(head));
     } else input.draw(now.units, null, "");
@@ -215,7 +216,7 @@ function started(model, el, carried) {
     undo.setAttribute("aria-disabled", String(!past.length));
     reset.setAttribute("aria-disabled", String(!Object.keys(deeds).length));
     const kept = now.answer.join() === now.plain.join();
-    if (spoken || !kept) said.textContent = `${spoken} ${answer.inWords(now)}`.trim();
+    if (spoken || !kept || !said.textContent) said.textContent = `${spoken} ${answer.inWords(now)}`.trim();
     spoken = "";
   }
 
