@@ -89,6 +89,15 @@ FOURTEEN = (
 )  # fmt: skip
 """Heads that the cow's sentence does without, and the twelve others do not."""
 
+FOX = "the clever fox sees my hungry young bear"
+NO_VERB = (
+    "the farmer fox finds the farmer fox finds clever today fox finds fox helps fox likes "
+    "follows my fox hungry my fox fox small hungry fox fox hears young this fox hears"
+)
+"""What the reader answers without heads 1 and 2, word by word: previous word, next word, subject and verb."""
+ONLY_VERB = " ".join(["sees sees tall sees"] * 6 + ["sees sees this sees", "sees sees tall sees"])
+"""What it answers with head 2 alone."""
+
 QUESTS = {
     "le vache": Quest(
         text="With one weight of one head, make it say “le vache blanche voit le chien noir”.",
@@ -117,6 +126,27 @@ QUESTS = {
         input="kwcapkwcapkwcap",
         goal={"wrong_at_least": 6, "most_off": 2, "most_rows": 0},
         solution={f"decoder self 0 {head}": {"off": True} for head in (0, 1)},
+    ),
+    "the last witness": Quest(
+        text="With head 2 off, only “fox” knows the verb. Switch off one more head, so that no word does.",
+        model="reader",
+        input=FOX,
+        goal={"says": NO_VERB, "most_off": 2, "most_rows": 0},
+        solution={f"encoder self 0 {head}": {"off": True} for head in (1, 2)},
+    ),
+    "one is enough": Quest(
+        text="Leave a single head on, so that every word still knows the verb.",
+        model="reader",
+        input=FOX,
+        goal={"says": ONLY_VERB, "least_off": 3, "most_rows": 0},
+        solution={f"encoder self 0 {head}": {"off": True} for head in (0, 1, 3)},
+    ),
+    "two with one click": Quest(
+        text="Change two answers with one click on a large map.",
+        model="reader",
+        input=FOX,
+        goal={"wrong_at_least": 2, "most_off": 0, "most_rows": 1},
+        solution={"encoder self 0 0": {"rows": {"3": [0, 0, 0, 0, 0, 0, 0, 1]}}},
     ),
 }
 """The quests of the book, by the name that `LiveModel(quests=[...])` takes."""

@@ -42,8 +42,8 @@ KEY = "results"
 NUM_SEEDS = 5
 LEFT_OUT = {"set-up", exercises.EXERCISE, exercises.SETUP, statements.TIMING, "remove-cell"}
 READS = "mhalib.results"
-DRAWS = {"ax", "axes", "figure", "plt", "sns"}
-"""Names by which a statement of a chapter draws."""
+DRAWS = {"ax", "axes", "figure", "plt", "sns", "LiveModel"}
+"""Names by which a statement of a chapter draws, or shows a model that was trained elsewhere."""
 DIGITS = 6
 
 

@@ -72,7 +72,7 @@ def reader() -> tuple[Model, saved.About]:
     torch.manual_seed(10)
     model = SentenceReader(len(VOCABULARY))
     with torch.no_grad():
-        model.tokens.positions.table /= 0.6  # begins with 0.5 in place of 0.3, as in chapter 7
+        model.get_parameter("tokens.positions.table").div_(0.6)  # begins with 0.5 in place of 0.3, as in chapter 7
 
     def loss() -> torch.Tensor:
         batch = train[torch.randint(len(train), (128,))]

@@ -75,6 +75,7 @@ NEEDS = ("torch", "numpy", "matplotlib", "seaborn", "safetensors", "tqdm")  # wh
 OWN_NEEDS = {  # what one chapter needs beyond that
     **dict.fromkeys(
         (
+            "00_take_a_model_apart",
             "01_weighted_average",
             "02_scale_masks_dropout",
             "04_mathematics",

@@ -2,7 +2,8 @@
 
 A notebook begins with what runs it: links, set-up, imports. A page begins with its title, its hook and a picture; what
 runs it is one fold at the end of the head, which is all that is above the first section. The picture is a figure of the
-page, whose cell has the tag `opening`, shown once more in small, with a line that leads to it.
+page, whose cell has the tag `opening`, shown once more in small, with a line that leads to it. Where an instrument is
+in the head, it is the picture, and its code is in the fold, too.
 
 Code that draws a figure is behind the word *code* at the end of its caption, with what the cell prints: a number that a
 reader needs is in the caption or the text.
@@ -66,16 +67,31 @@ def fold_head(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     launch = page[page.index(set_up) - 1]
     if not isinstance(launch, nodes.paragraph):
         raise ValueError(f"{docname}: the cell tagged 'launch' must be directly above the one tagged 'set-up'")
-    parts = [launch, *cells]
-    place = page.index(cells[-1]) + 1 - len(parts)
-    for part in parts:
+    place = page.index(cells[-1]) - len(cells)
+    for part in (launch, *cells):
         page.remove(part)
+    parts = [launch, *code_of_instruments(head), *cells]
     for cell in cells:
         unfold(cell)
     in_colab = any("colab" in link.get("refuri", "") for link in launch.findall(nodes.reference))
     said = catalogues.phrases(app.config.language)(RUN_IN_COLAB if in_colab else RUN)
     begin = raw(f'<details class="head-fold"><summary>{html.escape(said)}</summary>')
     page.insert(place, [begin, *parts, raw("</details>")])
+
+
+def code_of_instruments(head: list[nodes.Node]) -> list[nodes.Node]:
+    """The folded code of the head's instruments, taken out of their cells."""
+    found: list[nodes.Node] = []
+    for cell in filter(is_instrument, head):
+        for hidden in [part for part in cell.children if isinstance(part, HideCodeCellNode)]:
+            cell.remove(hidden)
+            found += hidden.children
+    return found
+
+
+def is_instrument(part: nodes.Node) -> bool:
+    """Whether a part of the page is a cell that shows an instrument."""
+    return is_cell(part) and not is_only_code(part) and not any(part.findall(nodes.image))
 
 
 def is_only_code(part: nodes.Node) -> bool:
@@ -111,7 +127,7 @@ def open_with_picture(app: Sphinx, doctree: nodes.document, docname: str) -> Non
     """Show the opening figure under the hook: the figure itself if it is in the head, else its picture in small."""
     page, head = head_of(doctree)
     cell, figure = opening_figure(doctree)
-    if page is None or figure is None:
+    if page is None or figure is None or any(map(is_instrument, head)):
         return
     lists = [place for place, part in enumerate(head) if isinstance(part, nodes.bullet_list)]
     if not lists:
