@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from mhalib.widgets import STYLE, LiveModel, scripts, source
 from mhalib.widgets._live_tasks import TASKS
-from mhalib.widgets._quests import QUESTS
+from mhalib.widgets._quests import QUESTS, Facts, is_met
 
 pytestmark = pytest.mark.browser
 
@@ -195,6 +195,33 @@ def test_a_solution_ticks_its_quest_and_nothing_else_does(show: Callable, name: 
     expect(untouched.locator(".mhalib-live-model-met")).to_have_count(0)
     solved = settled(show(LiveModel(quest.model, deeds=quest.solution, quests=[name])).page)
     expect(solved.locator(".mhalib-live-model-met")).to_have_text(f"{quest.text} Done.")
+
+
+FAILING = [
+    ({"says": "a"}, {}, ("a ", 0, 12)),
+    ({"unchanged": True}, {}, ("a", 1, 12)),
+    ({"unchanged": False}, {}, ("a", 0, 12)),
+    ({"least_off": 2}, {"a": {"off": True}}, ("a", 0, 12)),
+    ({"most_off": 0}, {"a": {"off": "mean"}}, ("a", 0, 12)),
+    ({"most_rows": 1}, {"a": {"rows": {"0": [1]}}, "b": {"rows": {"0": [1]}}}, ("a", 0, 12)),
+    ({"others_right_at_most": 3}, {}, ("a", 0, 4)),
+    ({"wrong_at_least": 6}, {}, ("a", 5, 12)),
+    ({"unchanged": True}, {"a": {"frozen": "x"}}, ("a", 0, 12)),
+    ({"unchanged": True}, {"positions": False}, ("a", 0, 12)),
+]
+JUDGE = """
+async (all) => {
+  const { questMet } = await import("/widgets/live_state.js");
+  return all.map(([goal, deeds, [said, wrong, othersRight]]) => questMet(goal, deeds, { said, wrong, othersRight }));
+}
+"""
+
+
+def test_the_page_judges_each_condition_as_python_does(modules: Page) -> None:
+    met = [({"says": "a", "most_off": 1, "others_right_at_most": 3}, {"a": {"off": True}}, ("a", 0, 3))]
+    assert modules.evaluate(JUDGE, [*FAILING, *met]) == [False] * len(FAILING) + [True]
+    judged = [is_met(goal, deeds, Facts(*facts)) for goal, deeds, facts in [*FAILING, *met]]
+    assert judged == [False] * len(FAILING) + [True]
 
 
 def test_words_are_changed_by_menu_and_by_typing_and_unknown_ones_are_refused(show: Callable) -> None:
@@ -405,7 +432,7 @@ def test_keys_alone_lead_through_all_of_it(show: Callable) -> None:
         page.keyboard.press("Tab")
         focused = page.evaluate("(document.activeElement.dataset.head ?? document.activeElement.dataset.switch) ?? ''")
         stops.append(focused)
-    assert stops.count("encoder self 0 0") == 2  # one of 24 maps, one of 24 switches
+    assert [one for one in stops if one] == ["encoder self 0 0"] * 2  # one of 24 maps, one of 24 switches
     page.locator("[data-head='encoder self 0 0']").focus()
     for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
         page.keyboard.press(key)
@@ -456,6 +483,7 @@ def test_weights_are_asked_for_once_and_only_when_near(show: Callable) -> None:
     page.reload()
     settled(page)
     assert asked.count("reader.js") == 1
+    assert page.locator("script[src$='live/reader.js']").count() == 1  # the browser would ask once for two
     assert "translator.js" not in asked
     asked.clear()
     page.route("**/far.html", lambda route: route.fulfill(body=body_far_away(far), content_type="text/html"))
