@@ -12,8 +12,8 @@ from mhalib.attention import KINDS, register
 from mhalib.variants import CHECKS, VariantError, check_variant
 from tools.notebooks import notebooks
 
-CHOICES = [
-    *(name for name in KINDS if name != "sparse"),
+NAMES = [name for name in KINDS if name != "sparse"]
+SETTINGS = [
     {"name": "multi-head", "num_kv_heads": 2},
     {"name": "multi-head", "num_kv_heads": 1},
     {"name": "multi-head", "head_dim": 6, "value_dim": 5, "scale": 0.3},
@@ -32,9 +32,15 @@ CHOICES = [
 ]
 
 
-@pytest.mark.parametrize("choice", CHOICES, ids=str)
+@pytest.mark.parametrize("choice", [*NAMES, *SETTINGS], ids=str)
 def test_every_kind_of_the_book_does_what_every_kind_must(choice):
-    check_variant(choice)
+    check_variant(choice, without=() if choice in NAMES or choice["name"] == "sparse" else ["compile"])
+
+
+@pytest.mark.weekly("mhalib/attention/", "mhalib/variants/", "requirements.txt")
+@pytest.mark.parametrize("choice", SETTINGS, ids=str)
+def test_every_kind_compiles_with_other_settings(choice):
+    check_variant(choice, without=[name for name in CHECKS if name != "compile"])
 
 
 @pytest.mark.parametrize("name", THROWAWAY)
