@@ -33,7 +33,7 @@ def opened(browser: Browser, tmp_path: Path) -> Callable[[LiveModel], Page]:
 def said(page: Page) -> str:
     """The symbols that the model expects, one after each that it reads."""
     page.wait_for_selector("[data-settled]")
-    titles = page.locator("[title*=\"it expects\"]").evaluate_all("found => found.map((one) => one.title)")
+    titles = page.locator('[title*="it expects"]').evaluate_all("found => found.map((one) => one.title)")
     return "".join(title[-2] for title in titles)
 
 
