@@ -565,9 +565,10 @@ def few_written(bench):
     """Cases that show each bug of the cache, and what is expected."""
     names = [name for name in NAMES if "GPT, rotary" in name or "GPT, learned" in name]
     cases = [
-        as_case(name, [inputs_of(name, 2)[0][:3]], some_deeds(bench, name, what, 2), count=9)
+        as_case(name, [inputs_of(name, number)[0][:3]], some_deeds(bench, name, what, number), count=9)
         for name in names
         for what in ("plain", "frozen")
+        for number in (2, 3, 4, 5)
     ]
     return cases, [written(bench.models[case["model"]], case["inputs"], case["deeds"], 9) for case in cases]
 
