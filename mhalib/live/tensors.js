@@ -48,6 +48,7 @@ export function readTensors(bytes) {
  * @returns {Record<string, Tensor>}
  */
 export function atMoment(tensors, moment) {
+  if (!Number.isInteger(moment)) throw new TypeError(`moment=${moment} is no whole number`);
   const names = Object.keys(tensors).filter((name) => !name.endsWith(".scale"));
   const part = (/** @type {Tensor} */ { shape, data }) => {
     const size = data.length / shape[0];
