@@ -143,7 +143,7 @@ export function answerOf(task, others) {
     /** What is said of a run that is not as trained. @type {(now: T.Now) => string} */
     inWords(now) {
       const wrong = task.numWrong(now.units, now.answer, now.plain);
-      if (says === "answers") return `${wrong || "No"} of ${now.plain.length} answers changed.`;
+      if (says === "answers") return `${wrong || "None"} of ${now.plain.length} answers changed.`;
       return `It says: ${task.joined(now.answer)}${wrong ? "" : ", as trained"}.`;
     },
     whole: make("div", { class: css("said") }, words, make("div", { class: css("sure") }, meter, certain, others)),
