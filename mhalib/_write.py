@@ -19,7 +19,10 @@ def write_whole(path: Path, content: str | bytes) -> None:
     path = path.resolve()
     beside = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:
-        beside.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace"))
+        if isinstance(content, bytes):
+            beside.write_bytes(content)
+        else:
+            beside.write_text(content, encoding="utf-8", errors="backslashreplace", newline="")
         if path.exists():
             shutil.copymode(path, beside)
         os.replace(beside, path)

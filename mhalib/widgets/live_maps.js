@@ -72,7 +72,7 @@ export function boardOf(task, colours, { choose, flip }) {
   function tileOf(head) {
     const canvas = make("canvas", { class: css("small") });
     const button = make("button", { type: "button", role: "radio", class: css("choose"), "data-head": head, "aria-label": headName(task, head), onclick: () => choose(head) }, canvas);
-    const bar = make("span", { class: css("cost"), role: "img" });
+    const bar = make("span", { class: css("cost"), role: "img", "aria-label": "its cost is being counted" });
     const label = `${headName(task, head)} is on`;
     const power = make("button", { type: "button", role: "switch", class: css("switch"), "data-switch": head, "aria-label": label, onclick: () => flip(head) }, make("span", { class: css("knob") }));
     const foot = make("span", { class: css("foot") }, make("span", { "aria-hidden": "true", text: String(numberOf(head)) }), power);

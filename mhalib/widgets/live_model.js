@@ -116,7 +116,7 @@ function started(model, el, carried) {
     menu: (units, i) => menuAt(task, units, i),
     replace: (i, unit) => act({ input: task.joined(replacedAt(task, task.units(model.get("input")), i, unit)) }, "", ""),
   });
-  const dots = make("span", { class: css("dots"), role: "img" }, ...task.facts.others.map(() => make("i")));
+  const dots = make("span", { class: css("dots"), role: "img", "aria-label": "others are being read" }, ...task.facts.others.map(() => make("i")));
   const dotsSaid = make("span", { class: css("note") });
   const answer = answerOf(task, make("span", { class: css("others") }, dots, dotsSaid));
   const undo = make("button", { type: "button", text: "Undo", onclick: undoLast });

@@ -15,7 +15,7 @@ from js_coverage import COVERAGE
 from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, sync_playwright
 from served import HTML, StrictHandler
 
-from mhalib import saved, widgets
+from mhalib import widgets
 from tools.pages import chromium
 
 NO_BROWSER = f"The built pages were NOT tested: {chromium.NO_BROWSER}"
@@ -79,7 +79,7 @@ def show(browser: Browser, address: str, tmp_path: Path) -> Iterator[Callable[..
         if 'data-script="LiveModel"' in bodies:  # as the book's pages have them
             (tmp_path / "live.js").write_text(widgets.page_script("LiveModel"), encoding="utf-8")
             (tmp_path / "live").mkdir(exist_ok=True)
-            for name in saved.names():
+            for name in widgets.live_names():
                 (tmp_path / f"live/{name}.js").write_text(widgets.weights_script(name), encoding="utf-8")
             more = '<script defer src="live.js"></script>'
         (tmp_path / "favicon.ico").touch()

@@ -32,8 +32,8 @@ def test_a_line_leads_from_what_comes_first() -> None:
 def test_the_start_page_has_an_instrument_with_real_heads() -> None:
     page = BeautifulSoup(FRONT.read_bytes(), "html.parser")
     (instrument,) = page.select(".front-instrument .mhalib-instrument")
-    assert instrument["data-script"] == "HeadExplorer"
-    assert len(instrument.select("table tbody tr")) >= 4
+    assert instrument["data-script"] == "LiveModel"
+    assert len(instrument.select("table tbody tr")) >= 3
 
 
 @pytest.mark.parametrize(

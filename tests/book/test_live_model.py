@@ -376,6 +376,7 @@ def test_a_link_brings_back_what_was_seen(show: Callable) -> None:
         "deeds": LE_VACHE,
         "head": "cross 0 2",
         "query": 3,
+        "moment": 0,
     }
     plain = show(LiveModel("translator"))
     plain.page.goto(address)

@@ -13,8 +13,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from playwright.sync_api import Browser, expect
 
-from mhalib import saved
-from mhalib.widgets import LiveModel, page_script, weights_script
+from mhalib.widgets import LiveModel, live_names, page_script, weights_script
 from tools.notebooks import notebooks
 
 pytestmark = [pytest.mark.tool, pytest.mark.browser]
@@ -60,7 +59,7 @@ def test_only_a_page_with_a_live_model_loads_its_script(built: Path) -> None:
     assert "live.js" not in index
     assert (built / "_static/live.js").read_text("utf-8") == page_script("LiveModel")
     assert "_live/" not in first
-    for name in saved.names():
+    for name in live_names():
         assert (built / f"_static/live/{name}.js").read_text("utf-8") == weights_script(name)
     for page in built.glob("_static/pages-*.js"):
         assert "function LiveModel(" not in page.read_text("utf-8")

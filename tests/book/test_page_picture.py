@@ -41,7 +41,7 @@ def test_another_title_text_or_figure_makes_it_old(tmp_path: Path, what: str) ->
         told = told.replace("5 · ", "5 · All about ")
     elif what == "chapter":
         told = re.sub(r"      - file: .*\n        title: .*\n", "", told, count=1)
-        assert len(yaml.safe_load(told)["parts"][0]["chapters"]) == 6
+        assert len(yaml.safe_load(told)["parts"][0]["chapters"]) == 7
     elif what == "text":
         notebook.cells[3].source += " More."
     else:
