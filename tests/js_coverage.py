@@ -22,6 +22,7 @@ TESTS = (
     "head_explorer",
     "head_wall",
     "live_model",
+    "live_moments",
     "playground_planes",
     "reshape_stepper",
     "roofline",

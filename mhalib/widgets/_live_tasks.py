@@ -280,7 +280,7 @@ class Repetition(Task):
         "hjqvdochjqvdochj",
         "a3cnep12fa3cnep12fa3",
         "0l4r3m0l4r3m0l",
-        "ld5qagld5qagld",
+        "x0vtmdx0vtmdx0",
         "jcbefpr0jcbefpr0jc",
         "as3vlckas3vlckas",
         "2nxuqp15i2nxuqp15i2n",

@@ -210,7 +210,8 @@ class CostCalculator(Instrument):
             return {}
         units = {"score_bytes": "B", "cache_bytes": "B"}
         told = {name: in_words(cost, units.get(name, "")) for name, cost in self.costs().items()}
-        return {**told, "d": f"{self.num_hiddens // self.num_heads:,}"}
+        _, d = Sizes(self.num_hiddens, self.num_heads, num_kv_heads=1).widths
+        return {**told, "d": f"{d:,}"}
 
     def comparison(self) -> dict[str, tuple[int, int]]:
         """Each cost of multi-head attention and of the variant, of all layers.
