@@ -80,7 +80,7 @@ def write(folder: Path) -> Path:
     (html / "chapters").mkdir(parents=True)
     (html / "_images").mkdir()
     (html / "_static").symlink_to(HTML / "_static", target_is_directory=True)
-    Image.new("RGB", (40, 30), "teal").save(html / "_images/one.png")  # the real book's figures are all SVG
+    Image.new("RGB", (640, 480), "teal").save(html / "_images/one.png")  # the real book's figures are all SVG
     for name, article in {"index": INDEX, "01_first": FIRST, "02_second": SECOND}.items():
         (html / f"chapters/{name}.html").write_text(PAGE.format(title=name, article=article), encoding="utf-8")
     (folder / "_toc.yml").write_text(TOC, encoding="utf-8")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 from mhalib import moments
 from mhalib.data import repeats
@@ -17,17 +17,15 @@ LIST = "kwcapkwcapkwcap"
 
 
 @pytest.fixture
-def opened(browser: Browser, tmp_path: Path) -> Callable[[LiveModel], Page]:
-    """An instrument's own file, opened from the disk."""
+def opened(show: Callable[..., Any]) -> Callable[[LiveModel], Page]:
+    """The page of a live model, once all is counted."""
 
-    def open_file(live: LiveModel) -> Page:
-        live.save_html(tmp_path / "live.html")
-        page = browser.new_page(viewport={"width": 390, "height": 900})
-        page.goto(f"file://{tmp_path / 'live.html'}")
+    def open_page(live: LiveModel) -> Page:
+        page: Page = show(live, width=390).page
         page.wait_for_selector("[data-settled]")
         return page
 
-    return open_file
+    return open_page
 
 
 def said(page: Page) -> str:
