@@ -59,6 +59,8 @@ def raw(text: str) -> nodes.raw:
 
 def fold_head(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Put what runs the page, launch links, set-up and imports, into one fold, where the last of them is."""
+    if app.builder.name == "gettext":  # collects the words for translators, cell by cell
+        return
     page, head = head_of(doctree)
     cells = [part for part in head if is_only_code(part)]
     set_up = next((cell for cell in cells if has_tag(cell, "set-up")), None)
