@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,9 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from ._validate import as_path, require_device, require_kind, require_text
+from ._write import write_whole
 from .measures import Head, prune_heads, removed_heads
 from .models import MODELS, Model
 
@@ -112,12 +112,7 @@ def write(model: Model, path: str | Path, about: About) -> str:
     metadata = {
         KEY: json.dumps(told, default=_plain)
     }  # one entry: safetensors writes several in any order, and the hash would differ
-    beside = path.with_name(path.name + ".part")
-    try:
-        save_file(tensors, str(beside), metadata)
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    write_whole(path, save(tensors, metadata))
     return _sha256(path)
 
 

@@ -140,17 +140,18 @@ def test_a_metric_may_be_a_tensor(tmp_path):
     assert saved._read_header(tmp_path / "x").about.metric == ("accuracy", 0.5)
 
 
-@pytest.mark.parametrize("moment", ["save_file", "replace"])
+@pytest.mark.parametrize("moment", ["write_bytes", "replace"])
 def test_writing_is_done_in_one_piece(moment, path, monkeypatch):
     """Broken off, it leaves the earlier file and nothing beside it."""
     before = path.read_bytes()
 
     def broken(*args):
-        if moment == "save_file":
-            Path(args[1]).write_bytes(b"half of it")
+        if moment == "write_bytes":
+            with open(args[0], "wb") as file:
+                file.write(b"half of it")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(saved if moment == "save_file" else os, moment, broken)
+    monkeypatch.setattr(Path if moment == "write_bytes" else os, moment, broken)
     with pytest.raises(KeyboardInterrupt):
         saved.write(_model("ViT"), path, ABOUT)
     assert path.read_bytes() == before
