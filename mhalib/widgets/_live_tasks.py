@@ -73,9 +73,10 @@ class Task:
         self.name = name
         self.model: Model = saved.load(name)
 
-    def weights(self) -> bytes:
+    @staticmethod
+    def weights(name: str) -> bytes:
         """The file of its weights."""
-        return (saved.FOLDER / f"{self.name}.safetensors").read_bytes()
+        return (saved.FOLDER / f"{name}.safetensors").read_bytes()
 
     def units(self, text: str) -> list[str]:
         """The words or symbols of a text; `ValueError` if it cannot be read, with what can."""
@@ -352,7 +353,8 @@ class Growth(Repetition):
         finally:
             self.model = now
 
-    def weights(self) -> bytes:
+    @staticmethod
+    def weights(name: str) -> bytes:
         return (moments.FOLDER / f"{GROWTH}.safetensors").read_bytes()
 
     def own_means(self) -> dict[str, list[Tensor]]:

@@ -93,7 +93,7 @@ class LiveModel(Instrument):
             quests=[_as_quest(name, model_name) for name in as_list("quests", quests)],
             moment=max(len(self._task.steps) - 1, 0) if moment is None else moment,
             compact=compact,
-            weights=self._task.weights(),
+            weights=self._task.weights(model_name),
             facts=facts_of(model_name),
             **kwargs,
         )
@@ -217,7 +217,7 @@ def live_names() -> list[str]:
 
 def weights_script(name: str) -> str:
     """The script by which a built page gets the weights of a stored model, and what else it must know."""
-    weights = base64.b64encode(TASKS[name](name).weights()).decode("ascii")
+    weights = base64.b64encode(TASKS[name].weights(name)).decode("ascii")
     told = as_json({"weights": weights, "facts": facts_of(name)})
     return f'"use strict";\n(globalThis.mhalibLive ??= {{}})["{name}"] = {told};\n'
 
