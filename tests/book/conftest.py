@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from js_coverage import COVERAGE
-from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, Route, sync_playwright
 from served import HTML, StrictHandler
 
 from mhalib import widgets
@@ -64,6 +64,24 @@ class Instruments:
 def address(tmp_path: Path) -> Iterator[str]:
     with chromium.serving(tmp_path, StrictHandler) as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def modules(browser: Browser) -> Iterator[Page]:
+    """An empty page that may import the modules of live models, /live/NAME and /widgets/NAME, and reaches nothing else."""
+    files = {f"/{file.parent.name}/{file.name}": file for file in widgets.scripts("LiveModel")}
+
+    def serve(route: Route) -> None:
+        file = files.get(route.request.url.removeprefix("http://localhost"))
+        kind = "text/javascript" if file else "text/html"
+        route.fulfill(body=file.read_text(encoding="utf-8") if file else "<!doctype html>", content_type=kind)
+
+    context = browser.new_context()
+    context.route("**/*", serve)
+    page = context.new_page()
+    page.goto("http://localhost/index.html")
+    yield page
+    context.close()
 
 
 @pytest.fixture

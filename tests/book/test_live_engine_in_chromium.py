@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-from playwright.sync_api import Browser, Page, Route
+from playwright.sync_api import Page
 
 from mhalib import saved, switched_off
-from mhalib.live import described, scripts
+from mhalib.live import described
 from mhalib.measures import heads_of
 
 pytestmark = pytest.mark.browser
@@ -23,7 +22,7 @@ INPUTS = {
 }
 RUN = """
 async ({ file, told, inputs, deeds }) => {
-  const { Engine } = await import("./engine.js");
+  const { Engine } = await import("/live/engine.js");
   const model = new Engine(Uint8Array.from(atob(file), (letter) => letter.charCodeAt(0)), told);
   if (model.kind === "SentenceReader") return { logits: [...model.answer(inputs[0], { deeds })], written: [] };
   const [source, target] = inputs.length === 2 ? inputs : [null, inputs[0]];
@@ -34,27 +33,9 @@ async ({ file, told, inputs, deeds }) => {
 """
 
 
-@pytest.fixture(scope="module")
-def page(browser: Browser) -> Iterator[Page]:
-    """An empty page that has the engine's scripts beside it, and reaches nothing else."""
-    files = {script.name: script.read_text(encoding="utf-8") for script in scripts()}
-
-    def serve(route: Route) -> None:
-        name = route.request.url.rpartition("/")[2]
-        kind = "text/javascript" if name in files else "text/html"
-        route.fulfill(body=files.get(name, "<!doctype html>"), content_type=kind)
-
-    context = browser.new_context()
-    context.route("**/*", serve)
-    page = context.new_page()
-    page.goto("http://localhost/index.html")
-    yield page
-    context.close()
-
-
 @pytest.mark.parametrize("num_off", [0, 3])
 @pytest.mark.parametrize("name", saved.names())
-def test_logits_are_pytorchs_and_so_is_what_it_writes(page: Page, name: str, num_off: int) -> None:
+def test_logits_are_pytorchs_and_so_is_what_it_writes(modules: Page, name: str, num_off: int) -> None:
     model = saved.load(name).double()
     off = heads_of(model)[1::2][:num_off]
     *source, target = INPUTS[name]
@@ -70,7 +51,7 @@ def test_logits_are_pytorchs_and_so_is_what_it_writes(page: Page, name: str, num
     file = base64.b64encode((saved.FOLDER / f"{name}.safetensors").read_bytes()).decode()
     deeds = {"heads": {" ".join(map(str, head)): {"gate": 0} for head in off}}
     asked: dict[str, Any] = {"file": file, "told": described(model), "inputs": INPUTS[name], "deeds": deeds}
-    answer = page.evaluate(RUN, asked)
+    answer = modules.evaluate(RUN, asked)
     found = torch.tensor(answer["logits"], dtype=torch.float64)
     torch.testing.assert_close(found, logits_after(target).flatten(), rtol=0, atol=1e-9)
     assert answer["written"] == written

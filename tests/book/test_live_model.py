@@ -5,16 +5,16 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from accessibility import serious_findings
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, Page, expect
 
-from mhalib.widgets import STYLE, LiveModel, scripts, source
+from mhalib.widgets import STYLE, LiveModel, source
 from mhalib.widgets._live_tasks import TASKS
 from mhalib.widgets._quests import QUESTS, Facts, is_met
 
@@ -69,24 +69,6 @@ async ({ weights, facts, input, deeds }) => {
   return { answer, heads, logP: task.logP(units, plain, done), wrong: task.numWrong(units, answer, plain) };
 }
 """
-
-
-@pytest.fixture(scope="module")
-def modules(browser: Browser) -> Iterator[Page]:
-    """An empty page that may import the modules, and reaches nothing else."""
-    files = {f"/{file.parent.name}/{file.name}": file for file in scripts("LiveModel")}
-
-    def serve(route: Route) -> None:
-        file = files.get(route.request.url.removeprefix("http://localhost"))
-        kind = "text/javascript" if file else "text/html"
-        route.fulfill(body=file.read_text(encoding="utf-8") if file else "<!doctype html>", content_type=kind)
-
-    context = browser.new_context()
-    context.route("**/*", serve)
-    page = context.new_page()
-    page.goto("http://localhost/index.html")
-    yield page
-    context.close()
 
 
 @pytest.fixture(scope="module")
