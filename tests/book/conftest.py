@@ -68,7 +68,7 @@ def address(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def modules(browser: Browser) -> Iterator[Page]:
-    """An empty page that may import the modules of live models, /live/NAME and /widgets/NAME, and reaches nothing else."""
+    """An empty page that may import live models' modules, /live/NAME and /widgets/NAME, and reaches nothing else."""
     files = {f"/{file.parent.name}/{file.name}": file for file in widgets.scripts("LiveModel")}
 
     def serve(route: Route) -> None:
