@@ -371,7 +371,7 @@ class Growth(Repetition):
 
 
 class Questions(Task):
-    """The reader of chapter 7: a sentence, and four questions about each of its words. Answers stand word by word."""
+    """The reader of chapter 6: a sentence, and four questions about each of its words. Answers stand word by word."""
 
     what = "words"
     says = "answers"

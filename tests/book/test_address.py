@@ -25,7 +25,7 @@ HERE = address.stored((notebooks.ROOT / "_config.yml").read_text(encoding="utf-8
 HTML = notebooks.ROOT / "_build/html/chapters"
 THERE = address.Address("some-one/my.heads", "trunk", "https://some-one.github.io/my.heads/")
 MOVED = ("README.md", "CITATION.cff", "pyproject.toml", "_config.yml", "chapters/bibliography.md")
-PAGES = ("chapters/05_reshape_trick.ipynb", "exercises/05_reshape_trick.ipynb", "chapters/teaching.md")
+PAGES = ("chapters/04_reshape_trick.ipynb", "exercises/04_reshape_trick.ipynb", "chapters/teaching.md")
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_while_there_is_no_address_no_link_leads_there(monkeypatch: pytest.Monke
         book_online.leave_out_what_leads_nowhere(None, config)
         assert set(config.html_theme_options) == left
         assert bool(config.html_baseurl) == (url != notebooks.PLACEHOLDER)
-        cells = notebooks.generated_cells(notebooks.CHAPTERS / "05_reshape_trick.ipynb")
+        cells = notebooks.generated_cells(notebooks.CHAPTERS / "04_reshape_trick.ipynb")
         written = cells["launch"] + cells["exercise-launch"]
         assert ("http" in written) == (url != notebooks.PLACEHOLDER)
     assert (f"https://github.com/{HERE.slug}" == notebooks.PLACEHOLDER) == ("placeholder" in read_second_line())
@@ -148,7 +148,7 @@ def read_second_line() -> str:
 
 
 def test_the_set_up_cell_says_what_to_do_where_there_is_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = notebooks.generated_cells(notebooks.CHAPTERS / "05_reshape_trick.ipynb")["set-up"]
+    source = notebooks.generated_cells(notebooks.CHAPTERS / "04_reshape_trick.ipynb")["set-up"]
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match=r"Upload the book's folder, or mount .*%pip install"):
         exec(re.sub(r"%pip install --quiet.*", "pass", source), {})

@@ -80,9 +80,9 @@ def test_a_new_chapter_passes_the_conventions_tests(copied: Path) -> None:
         ("15_topic", "A title", "NAME='15_topic' is not made of lower-case letters"),
         ("a/b", "A title", "NAME='a/b' is not made of"),
         ("topic", "two\nlines", "TITLE='two\\nlines' is not one line"),
-        ("reshape_trick", "A title", "chapters/05_reshape_trick.ipynb has the name 'reshape_trick' already: give"),
+        ("reshape_trick", "A title", "chapters/04_reshape_trick.ipynb has the name 'reshape_trick' already: give"),
         ("glossary", "A title", "chapters/glossary.md has the name 'glossary' already: give another NAME"),
-        ("topic", "The reshape trick", "chapters/05_reshape_trick.ipynb has the title 'The reshape trick' already"),
+        ("topic", "The reshape trick", "chapters/04_reshape_trick.ipynb has the title 'The reshape trick' already"),
     ],
 )
 def test_a_refusal_names_the_file_and_the_remedy(name: str, title: str, said: str) -> None:

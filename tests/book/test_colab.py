@@ -21,7 +21,7 @@ from tools.notebooks import notebooks
 pytestmark = pytest.mark.network
 
 ALL = sorted(notebooks.CHAPTERS.glob("[0-9][0-9]_*.ipynb"))
-CHOSEN = ALL if os.environ.get("MHALIB_COLAB") == "all" else [notebooks.CHAPTERS / "05_reshape_trick.ipynb"]
+CHOSEN = ALL if os.environ.get("MHALIB_COLAB") == "all" else [notebooks.CHAPTERS / "04_reshape_trick.ipynb"]
 RUN = """
 import sys, nbformat
 from nbclient import NotebookClient

@@ -14,7 +14,7 @@ from mhalib_classroom import checks
 from tools.notebooks import notebooks
 from tools.teaching import course, exercises
 
-CHAPTER = notebooks.CHAPTERS / "05_reshape_trick.ipynb"
+CHAPTER = notebooks.CHAPTERS / "04_reshape_trick.ipynb"
 SEED = "of the course"
 
 
@@ -139,6 +139,6 @@ def test_a_hub_opens_each_notebook(capsys: pytest.CaptureFixture) -> None:
         opened = f"lab/tree/{url.rpartition('/')[2]}/exercises/{path.name}"
         assert parse_qs(parts.query) == {"repo": [url], "branch": [branch], "urlpath": [opened]}
     page = (notebooks.CHAPTERS / "teaching.md").read_text(encoding="utf-8")
-    assert course.hub_link("https://hub.example.edu", "exercises/05_reshape_trick.ipynb") in page
+    assert course.hub_link("https://hub.example.edu", "exercises/04_reshape_trick.ipynb") in page
     with pytest.raises(SystemExit, match="is not an address"):
         course.main(["links", "hub.example.edu"])

@@ -151,7 +151,7 @@ def test_a_repair_that_nobody_has_touched_tells_nothing_but_numbers() -> None:
 
 
 def test_where_no_source_can_be_had_a_repair_is_taken_for_untouched() -> None:
-    for name, (source, space) in repairs_of(exercises.FOLDER / "05_reshape_trick.ipynb").items():
+    for name, (source, space) in repairs_of(exercises.FOLDER / "04_reshape_trick.ipynb").items():
         exercise = checks.EXERCISES[name]
         code = with_an_own_change(source, name).replace(f"checks.{name}({name})", "")
         exec(compile(code, "<nowhere>", "exec"), space)
@@ -163,7 +163,7 @@ def test_where_no_source_can_be_had_a_repair_is_taken_for_untouched() -> None:
 
 def test_a_kernel_knows_what_was_touched() -> None:
     """In a real notebook: untouched, with an own change that mends nothing, mended, and untouched again."""
-    path = exercises.FOLDER / "05_reshape_trick.ipynb"
+    path = exercises.FOLDER / "04_reshape_trick.ipynb"
     ((name, (source, _)),) = repairs_of(path).items()
     changed = with_an_own_change(source, name)
     mended = source.replace("permute(0, 2, 1, 3)", "permute(1, 2, 0, 3)")

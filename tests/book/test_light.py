@@ -28,8 +28,8 @@ from tools.development import page_weight
 from tools.editions import offline
 from tools.pages import chromium, finish, icons, theme_words
 
-CHAPTER = "chapters/07_per_head_heatmaps"
-FORMULAS = "chapters/04_mathematics"
+CHAPTER = "chapters/06_per_head_heatmaps"
+FORMULAS = "chapters/05_mathematics"
 TAB_STOPS = "[...document.querySelectorAll('.math, .math *')].filter((one) => one.tabIndex >= 0).length"
 
 
@@ -211,7 +211,7 @@ def test_the_zip_has_all_that_its_note_promises(disk: Disk) -> None:
     note = (disk.folder / "OFFLINE.txt").read_text(encoding="utf-8")
     assert "book/index.html" in note
     assert "pip download -r requirements.txt -d wheelhouse" in note
-    for name in ("chapters/07_per_head_heatmaps.ipynb", "exercises", "pyproject.toml", "LICENSE"):
+    for name in ("chapters/06_per_head_heatmaps.ipynb", "exercises", "pyproject.toml", "LICENSE"):
         assert (disk.folder / "notebooks" / name).exists(), name
     for package in PACKAGES:
         assert (disk.folder / "notebooks" / package / "__init__.py").exists(), package

@@ -252,7 +252,7 @@ def test_a_notebook_is_stored_as_tidy_leaves_it(path: Path) -> None:
 
 
 def test_tidy_drops_what_an_editor_leaves_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stored = notebooks.CHAPTERS / "07_per_head_heatmaps.ipynb"
+    stored = notebooks.CHAPTERS / "06_per_head_heatmaps.ipynb"
     opened = nbformat.read(stored, as_version=4)
     opened.metadata["vscode"] = {"interpreter": "x"}
     opened.metadata["language_info"]["version"] = "3.14.0"

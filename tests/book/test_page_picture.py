@@ -53,5 +53,5 @@ def test_another_title_text_or_figure_makes_it_old(tmp_path: Path, what: str) ->
 
 
 def test_a_page_that_is_not_built_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"07_per_head_heatmaps.html is not there: run  make book"):
+    with pytest.raises(ValueError, match=r"06_per_head_heatmaps.html is not there: run  make book"):
         page_picture.photograph(tmp_path)

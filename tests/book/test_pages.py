@@ -30,7 +30,7 @@ START = next(iter(SOURCES))
 CHAPTERS = [name for name, path in SOURCES.items() if path.suffix == ".ipynb"]
 PAGES = [*SOURCES, "search", "genindex"]
 WITH_MATHS = {name for name, path in SOURCES.items() if book_text.formulas(book_text.read(path).prose)}
-HEATMAPS = "chapters/07_per_head_heatmaps"
+HEATMAPS = "chapters/06_per_head_heatmaps"
 CLOSELY = {*CHOSEN, START, "search", "genindex"}
 MODES = list(itertools.product(("light", "dark"), (1280, 390)))
 BRIEFLY = [("light", 1280), ("dark", 390)]

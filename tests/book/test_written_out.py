@@ -80,7 +80,7 @@ def small_gpt(**settings: Any) -> mhalib.models.GPT:
 
 
 def test_the_reader_of_chapter_7_is_the_library_s() -> None:
-    (cell,) = (code for code in book_text.PAGES["07_per_head_heatmaps"].code if "class Reader(" in code)
+    (cell,) = (code for code in book_text.PAGES["06_per_head_heatmaps"].code if "class Reader(" in code)
     names = NAMESPACE | {"VOCABULARY": mhalib.data.VOCABULARY, "MAX_WORDS": mhalib.data.MAX_WORDS}
     exec(cell, names)
     torch.manual_seed(3)

@@ -722,23 +722,23 @@ def exercises_of(rows: list[Row]) -> dict[str, list[str]]:
 
 def test_chapters_come_from_the_notebook_itself(counted, tmp_path, capsys):
     """Also where only one student hands in a chapter, and for a student who has deleted the checkers."""
-    untouched = nbformat.read(ROOT / "exercises/05_reshape_trick.ipynb", as_version=4)
+    untouched = nbformat.read(ROOT / "exercises/04_reshape_trick.ipynb", as_version=4)
     for cell in untouched.cells:
         cell.source = cell.source.replace("checks.", "") if cell.cell_type == "code" else cell.source
     work = {"anna/a": HONEST, "anna/b": OTHER_CHAPTER, "ben/c": HONEST, "carl": ["x = 1"], "dora/05_mine": ["x = 1"]}
     folder, out = hand_in(tmp_path / "s", work), tmp_path / "grades.csv"
     nbformat.write(untouched, folder / "emil.ipynb")
-    shutil.copy(ROOT / "chapters/05_reshape_trick.ipynb", folder / "dora/05_reshape_trick.ipynb")
+    shutil.copy(ROOT / "chapters/04_reshape_trick.ipynb", folder / "dora/04_reshape_trick.ipynb")
     expected = {"anna/a": FIRST, "anna/b": FIFTH, "ben/c": FIRST, "carl": ["no exercise"], "emil": FIFTH}
-    expected |= {"dora/05_mine": FIFTH, "dora/05_reshape_trick": ["a chapter"]}
+    expected |= {"dora/05_mine": FIFTH, "dora/04_reshape_trick": ["a chapter"]}
     assert exercises_of(grade(folder, out)) == expected
     said = capsys.readouterr().err
     assert "Not graded: carl: it calls no checker, and nothing says which chapter it belongs to: --chapter" in said
-    assert "Not graded: dora/05_reshape_trick: this is a chapter of the book, with its solutions" in said
+    assert "Not graded: dora/04_reshape_trick: this is a chapter of the book, with its solutions" in said
     found = grade(folder, out, chapters=[1])
     assert exercises_of(found)["carl"] == exercises_of(found)["emil"] == FIRST
     assert exercises_of(found)["anna/b"] == ["other chapter"]
-    assert "Not graded: anna/b: it calls the checkers of chapter 5, which is not graded" in capsys.readouterr().err
+    assert "Not graded: anna/b: it calls the checkers of chapter 4, which is not graded" in capsys.readouterr().err
 
 
 def book_of(out: Path) -> dict[str, dict[str, str]]:

@@ -30,8 +30,8 @@ HTML = ROOT / "_build/html"
 SAMPLE = (
     "chapters/index",
     "chapters/03_why_more_than_one_head",
-    "chapters/04_mathematics",
-    "chapters/07_per_head_heatmaps",
+    "chapters/05_mathematics",
+    "chapters/06_per_head_heatmaps",
     "chapters/16_what_heads_look_at",
     "chapters/29_four_frameworks",
     "chapters/instruments",
@@ -197,7 +197,7 @@ def measured(browser: Browser, site: str, name: str, times: int) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pages", nargs="*", default=SAMPLE, help="as chapters/04_mathematics")
+    parser.add_argument("pages", nargs="*", default=SAMPLE, help="as chapters/05_mathematics")
     parser.add_argument("--html", type=Path, default=HTML, help="the folder of the built pages")
     parser.add_argument("--times", type=int, default=3, help="how often each page is loaded; seconds are the median")
     asked = parser.parse_args()

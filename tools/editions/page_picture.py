@@ -25,7 +25,7 @@ from tools.pages import book_extension, chromium
 
 PICTURE = ROOT / ".github/page.png"
 CONTENTS = ROOT / "_toc.yml"
-CHAPTER = notebooks.CHAPTERS / "07_per_head_heatmaps.ipynb"
+CHAPTER = notebooks.CHAPTERS / "06_per_head_heatmaps.ipynb"
 FIGURE = f"{int(CHAPTER.stem[:2])}.3"
 WIDTH, HEIGHT, DENSITY = 1280, 860, 2  # in the pixels of a page, and how many of the picture's are in one
 ABOVE = 220  # pixels of the page that show over the figure

@@ -66,13 +66,13 @@ RECIPES["repeater"] = repeater
 
 
 def reader() -> tuple[Model, saved.About]:
-    """Four questions about each word of `mhalib.data.sentences`: one layer of 4 heads, trained as in chapter 7."""
+    """Four questions about each word of `mhalib.data.sentences`: one layer of 4 heads, trained as in chapter 6."""
     made = sentences(21_000, seed=0)
     train, unseen = made[:20_000], made[20_000:]
     torch.manual_seed(10)
     model = SentenceReader(len(VOCABULARY))
     with torch.no_grad():
-        model.get_parameter("tokens.positions.table").div_(0.6)  # begins with 0.5 in place of 0.3, as in chapter 7
+        model.get_parameter("tokens.positions.table").div_(0.6)  # begins with 0.5 in place of 0.3, as in chapter 6
 
     def loss() -> torch.Tensor:
         batch = train[torch.randint(len(train), (128,))]

@@ -32,7 +32,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "03_why_more_than_one_head": "MultiHeadAttention",
         "01_weighted_average": "attend",
         "02_scale_masks_dropout": "masked_softmax causal_mask padding_mask",
-        "05_reshape_trick": "split_heads merge_heads transpose_qkv transpose_output HeadSlices=columns",
+        "04_reshape_trick": "split_heads merge_heads transpose_qkv transpose_output HeadSlices=columns",
         "08_three_uses": "register=layer KINDS=layer make_attention=layer kind_of=layer",
         "09_positions": (
             "LearnedPositions SinusoidalPositions RotaryPositions rotate sinusoidal_positions Positions=positions "
@@ -55,16 +55,16 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "09_positions": "RelativeAttention=distances distance_buckets=distances",
         "how_we_know": "check_variant VariantError=check_variant CHECKS=checks HandsOn=head",
     },
-    "mhalib.shapes": {"06_shape_checks": "check_shape ledger Ledger=ledger Step=step"},
+    "mhalib.shapes": {"07_shape_checks": "check_shape ledger Ledger=ledger Step=step"},
     "mhalib.reference": {
         "01_weighted_average": "attend_loops=loop",
         "02_scale_masks_dropout": "to_torch from_torch=to_torch D2LMultiHeadAttention to_d2l=D2L from_d2l=D2L",
-        "04_mathematics": "multi_head_attention_loops",
+        "05_mathematics": "multi_head_attention_loops",
         "08_three_uses": "HarvardMultiHeadAttention to_harvard from_harvard=to_harvard",
         "notation": "to_arrays from_arrays Arrays=arrays deviations times",
     },
     "mhalib.models": {
-        "07_per_head_heatmaps": "SentenceReader=Reader",
+        "06_per_head_heatmaps": "SentenceReader=Reader",
         "08_three_uses": (
             "EncoderLayer DecoderLayer SkipConnection FeedForward Transformer Description=norm Model=model "
             "Weights=weights recomposed=layer"
@@ -77,7 +77,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "16_what_heads_look_at": "BERT",
     },
     "mhalib.costs": {
-        "04_mathematics": (
+        "05_mathematics": (
             "Sizes=sizes parameters=weights pair_flops=scores flops=operations score_bytes=scores cache_bytes=cache "
             "measured=weights Costs=weights"
         ),
@@ -113,7 +113,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     "mhalib.processes": {"28_many_devices": "share rank start=share"},
     "mhalib.devices": {"03_why_more_than_one_head": "best_device"},
     "mhalib.measures": {
-        "07_per_head_heatmaps": "head_entropy switched_off",
+        "06_per_head_heatmaps": "head_entropy switched_off",
         "10_all_targets_at_once": "heads_of Head",
         "11_translator": "gated maximum_at",
         "12_small_gpt": "attention_to induction_score",
@@ -129,13 +129,13 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     },
     "mhalib.plots": {
         "03_why_more_than_one_head": "head_heatmap",
-        "04_mathematics": "OWNER_COLOURS",
-        "05_reshape_trick": "number_grid",
-        "07_per_head_heatmaps": "head_heatmaps HIDDEN_STYLE=hatched COLOUR_MAP=colour",
+        "05_mathematics": "OWNER_COLOURS",
+        "04_reshape_trick": "number_grid",
+        "06_per_head_heatmaps": "head_heatmaps HIDDEN_STYLE=hatched COLOUR_MAP=colour",
         "16_what_heads_look_at": "head_wall score_grid MARK_STYLE=marked DPI=figure",
     },
     "mhalib.style": {
-        "07_per_head_heatmaps": (
+        "06_per_head_heatmaps": (
             "use head_colour=colour head_map=colour HEADS=colour TINTS=colour head_stops=colour stops=colour "
             "PAPER=pale ON_PALE=pale ON_DARK=dark INK=dark MUTED=dark LINE=scale FRAME=scale WIDEST=scale "
             "as_svg=picture"
@@ -145,9 +145,9 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     "mhalib.overlays": {"14_seeing_with_heads": "attention_on_picture VEIL=colour"},
     "mhalib.widgets": {
         "01_weighted_average": "AttentionPlayground",
-        "04_mathematics": "CostCalculator",
-        "05_reshape_trick": "ReshapeStepper",
-        "07_per_head_heatmaps": "HeadExplorer",
+        "05_mathematics": "CostCalculator",
+        "04_reshape_trick": "ReshapeStepper",
+        "06_per_head_heatmaps": "HeadExplorer",
         "24_counting": "Roofline",
         "instruments": (
             "HeadWall Instrument=instruments page_script=instruments script_file=instruments scripts=instruments "
@@ -157,7 +157,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     },
     "mhalib.data": {
         "03_why_more_than_one_head": "meetings Meetings NAMES ACTIONS SETTINGS MEETING_VOCABULARY MEETING_LENGTH",
-        "07_per_head_heatmaps": (
+        "06_per_head_heatmaps": (
             "sentences Sentences=sentences read_sentences QUESTIONS VOCABULARY WORD_IDS=VOCABULARY MAX_WORDS "
             "DETERMINERS=VOCABULARY ADJECTIVES=VOCABULARY NOUNS=VOCABULARY ADVERBS=VOCABULARY VERBS=VOCABULARY "
             "PADDING=padding IGNORED=padding"
@@ -176,7 +176,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     },
     "mhalib.results": {"03_why_more_than_one_head": "read Results=results"},
     "mhalib.bench": {
-        "04_mathematics": "time_ratios peak_bytes",
+        "05_mathematics": "time_ratios peak_bytes",
         "24_counting": "measure_machine Machine=machine",
         "speed": "median_seconds=median seconds_by_round=round",
     },

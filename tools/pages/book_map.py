@@ -7,7 +7,7 @@
 
 A line gives a chapter, its column and row, and the chapters it builds on. Titles and addresses come from `_toc.yml`.
 
-    ```{instrument-of} 07_per_head_heatmaps
+    ```{instrument-of} 06_per_head_heatmaps
     ```
 
 shows the instrument of that chapter's cell with the tag `front-instrument`.

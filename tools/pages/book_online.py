@@ -31,8 +31,8 @@ NEEDS_ADDRESS = ("launch_buttons", "repository_url", "use_repository_button", "u
 FRONT_PICTURE = "_static/encoder_heads.svg"
 CARDS = {
     "01_weighted_average": 2,
-    "05_reshape_trick": 3,
-    "07_per_head_heatmaps": 3,
+    "04_reshape_trick": 3,
+    "06_per_head_heatmaps": 3,
     "08_three_uses": 3,
     "09_positions": 2,
     "12_small_gpt": 2,
@@ -45,7 +45,7 @@ CARDS = {
 
 
 def card_of(chapter: str) -> str:
-    """The number of the figure that previews of links to a chapter show: of 07_per_head_heatmaps, 7.3."""
+    """The number of the figure that previews of links to a chapter show: of 06_per_head_heatmaps, 7.3."""
     return f"{int(chapter[:2])}.{CARDS.get(chapter, 1)}"
 
 
