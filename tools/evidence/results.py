@@ -1,6 +1,6 @@
 """Run a chapter's experiment from several seeds, and store what came out.
 
-    python -m tools.evidence.results [--jobs N] [NOTEBOOK ...]
+    python -m tools.evidence.results [--jobs N] [--fresh N] [NOTEBOOK ...]
 
 A chapter says in a code cell's metadata what is worth knowing from other seeds, by name and expression:
 
@@ -11,6 +11,9 @@ stored as "nonlinear/NAME". For each of five seeds, or as many as the notebook's
 {"mhalib": {"seeds": 8}}, its code cells run up to the last of these, with that seed, in a fresh interpreter; cells that
 install, measure time, read results, are tagged `remove-cell` or are exercises are left out. The numbers go into
 mhalib/results, with seeds, versions, device, and a hash of the code that ran, so that a test can say when they are old.
+
+With `--fresh 20` a chapter runs with twenty seeds of which its text knows nothing, 100 to 119; nothing is stored, and a
+table beside what is stored says whether the text still holds.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import hashlib
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -40,6 +44,8 @@ from tools.teaching import exercises
 FOLDER = ROOT / "mhalib/results"
 KEY = "results"
 NUM_SEEDS = 5
+FRESH = 100
+"""The first seed that no text knows."""
 LEFT_OUT = {"set-up", exercises.EXERCISE, exercises.SETUP, statements.TIMING, "remove-cell"}
 READS = "mhalib.results"
 DRAWS = {"ax", "axes", "figure", "plt", "sns", "LiveModel"}
@@ -142,8 +148,8 @@ def seeds(notebook: NotebookNode) -> tuple[int, ...]:
     return tuple(range(notebook.metadata.get("mhalib", {}).get("seeds", NUM_SEEDS)))
 
 
-def measure(path: Path, jobs: int = 1) -> dict[str, Any]:
-    """Everything that is stored of the chapter at `path`, from `jobs` seeds at once."""
+def measure(path: Path, jobs: int = 1, fresh: int = 0) -> dict[str, Any]:
+    """Everything that is stored of the chapter at `path`, from `jobs` seeds at once, or of `fresh` others."""
     notebook = nbformat.read(path, as_version=4)
     try:
         wanted = asked(notebook)
@@ -152,13 +158,14 @@ def measure(path: Path, jobs: int = 1) -> dict[str, Any]:
     if not wanted:
         raise ValueError(f"{notebooks.here(path)} asks for no results: add {KEY!r} to a code cell's metadata")
     cells = program(notebook)
+    chosen = tuple(range(FRESH, FRESH + fresh)) if fresh else seeds(notebook)
     with ThreadPoolExecutor(jobs) as pool:
-        runs = list(pool.map(lambda seed: _run_apart(path, cells, seed, jobs), seeds(notebook)))
+        runs = list(pool.map(lambda seed: _run_apart(path, cells, seed, jobs), chosen))
     *_, last = runs
     return {
         "made_by": f"make results CHAPTERS={path.stem[:2]}",
         "code": code_key(notebook),
-        "seeds": list(seeds(notebook)),
+        "seeds": list(chosen),
         "device": last["device"],
         "versions": last["versions"],
         "values": {name: [one["values"][name] for one in runs] for name in last["values"]},
@@ -190,6 +197,15 @@ def written(stored: dict[str, Any]) -> str:
     return head.removesuffix("{}\n}") + "{\n" + ",\n".join(lines) + "\n }\n}\n"
 
 
+def beside(stored: Mapping[str, Any], fresh: Mapping[str, Any]) -> str:
+    """A table, a line for each name: least, middle and largest of the stored seeds, and of fresh ones."""
+    lines = [f"{'':40} {'stored: ' + str(len(stored['seeds'])):^30} {'fresh: ' + str(len(fresh['seeds'])):^30}"]
+    for name, numbers in stored["values"].items():
+        three = ((min(one), statistics.median(one), max(one)) for one in (numbers, fresh["values"][name]))
+        lines.append(f"{name:40} " + " ".join("".join(f"{number:10.4g}" for number in some) for some in three))
+    return "\n".join(lines)
+
+
 def one(told: Path, answer: Path) -> None:
     """One run, in the interpreter that `measure` started for it."""
     import torch
@@ -217,6 +233,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--one", nargs=2, type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--jobs", type=int, default=1, help="how many seeds run at once, on one processor's share each")
+    parser.add_argument("--fresh", type=int, default=0, help="run with so many seeds that no text knows, store nothing")
     parser.add_argument("notebooks", nargs="*", type=Path, help="all chapters that ask for results, if none is named")
     arguments = parser.parse_args()
     if arguments.one:
@@ -224,7 +241,11 @@ def main() -> None:
         return
     try:
         for path in notebooks.given(arguments.notebooks) or [path for path, _ in chapters()]:
-            stored = measure(path, arguments.jobs)
+            stored = measure(path, arguments.jobs, arguments.fresh)
+            if arguments.fresh:
+                known = json.loads((FOLDER / f"{path.stem}.json").read_text(encoding="utf-8"))
+                print(f"{path.stem}\n{beside(known, stored)}\n{json.dumps(stored['values'])}")
+                continue
             write_whole(FOLDER / f"{path.stem}.json", written(stored))
             print(f"mhalib/results/{path.stem}.json")
     except ValueError as error:
