@@ -124,7 +124,7 @@ def student_notebook(chapter: Path) -> NotebookNode | None:
             except ValueError as error:
                 raise ValueError(f"{chapter.name}, cell {cell.id}: {error}") from error
         elif SETUP in tags:
-            made.append(nbformat.v4.new_code_cell(f"{cell.source}\n\n{KEEP_GOING}"))
+            made += [nbformat.v4.new_code_cell(source) for source in (cell.source, KEEP_GOING)]
         elif TEXT in tags:
             made.append(
                 nbformat.v4.new_markdown_cell(re.sub(r"\]\((?=[\w-]+\.(ipynb|md))", "](../chapters/", cell.source))
