@@ -103,6 +103,8 @@ def build(folder: Path, cells: list[nbformat.NotebookNode]) -> subprocess.Comple
     )
     shutil.copy(notebooks.CHAPTERS / "references.bib", folder / "chapters")
     shutil.copytree(notebooks.CHAPTERS / "_static", folder / "chapters/_static", dirs_exist_ok=True)
+    moved = "04_mathematics: 05_mathematics\n09_weighted_average: 01_weighted_average\n"
+    (folder / "chapters/moved.yml").write_text(moved, encoding="utf-8")
     if not (folder / "tools").exists():
         (folder / "tools").symlink_to(notebooks.ROOT / "tools", target_is_directory=True)
     command = [sys.executable, "-m", "tools.pages.sphinx_book", str(folder)]
@@ -304,6 +306,30 @@ def test_on_paper_and_in_the_epub_each_exercise_stays_with_its_text(soup: Beauti
     single_page.gather_folds(leaf)
     assert "Write that." in leaf.article.select_one("section.opened-fold, #in-code").get_text()
     assert leaf.article.find("details") is None
+
+
+@pytest.mark.browser
+def test_an_old_address_leads_on_and_keeps_the_part_of_the_page(
+    html: Path, browser: Browser, page_address: str
+) -> None:
+    page = browser.new_page()
+    page.goto(page_address.replace("01_weighted", "09_weighted") + "#exercises")
+    page.wait_for_url(f"{page_address}#exercises")
+    expect(page.get_by_role("heading", name="Exercises")).to_be_visible()
+    page.close()
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(page_address.replace("01_weighted", "09_weighted"))
+    page.wait_for_url(page_address)
+    context.close()
+    names = {path.name for path in html.rglob("chapters/*.html")}
+    assert {"01_weighted_average.html", "09_weighted_average.html"} <= names
+    assert "05_mathematics.html" not in names  # the book has no such chapter
+    left = BeautifulSoup((html / "chapters/09_weighted_average.html").read_text("utf-8"), "html.parser")
+    assert left.select_one("link[rel=canonical]")["href"] == "01_weighted_average.html"
+    assert left.select_one("meta[name=robots]")["content"] == "noindex"
+    assert not (html / "_static/texts/chapters/09_weighted_average.js").exists()
+    assert "09_weighted" not in (html / "searchindex.js").read_text("utf-8")
 
 
 def test_words_of_core_and_deeper_are_told_apart() -> None:

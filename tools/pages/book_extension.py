@@ -17,7 +17,7 @@ from sphinx.environment import BuildEnvironment
 
 from mhalib.widgets import STYLE, live_names, page_script, weights_script
 from tools.notebooks import statements
-from tools.pages import deeper, downloads, folds, page_head, predict, theme_words
+from tools.pages import deeper, downloads, folds, moved, page_head, predict, theme_words
 from tools.teaching import exercises
 
 INSTRUMENTS, LIVE = "instruments", "live"
@@ -256,4 +256,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("html-page-context", number_chapter)
     app.connect("html-page-context", link_downloads)
     app.connect("html-page-context", load_live_models)
+    app.connect("build-finished", moved.write_pages, priority=910)  # when finish.py has finished the others
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -90,7 +90,7 @@ def asks(paragraph: nodes.paragraph, marks: set[str]) -> bool:
 
 
 def answer(after: list[nodes.Node]) -> list[nodes.Node]:
-    """The answer among what follows a question: cells, then a fold in the text; or else the first cells, if folded."""
+    """The answer among what follows a question: cells and then a fold in the text, or cells up to a folded one."""
     cells = list(itertools.takewhile(is_cell, after))
     rest = after[len(cells) :]
     if rest and is_raw(rest[0]) and SUMMARY.match(rest[0].astext()):
@@ -100,7 +100,8 @@ def answer(after: list[nodes.Node]) -> list[nodes.Node]:
             depth += text.count("<details") - text.count(END)
             if depth == 0:
                 return [*cells, *rest[:length]]
-    return list(itertools.takewhile(lambda cell: cell.get("hide_mode") == "all", cells))
+    folded = [place for place, cell in enumerate(cells, start=1) if cell.get("hide_mode") == "all"]
+    return cells[: folded[-1]] if folded else []
 
 
 def is_raw(part: nodes.Node) -> bool:
