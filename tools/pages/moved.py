@@ -20,9 +20,9 @@ PAGE = """\
 <!doctype html>
 <html lang="en"><head><meta charset="utf-8" />{policy}<title>{title}</title>
 <meta name="robots" content="noindex" /><link rel="canonical" href="{canonical}" />
-<noscript><meta http-equiv="refresh" content="0; url={name}.html" /></noscript></head>
-<body><p>This chapter has a new address: <a href="{name}.html">{title}</a></p>
-<script src="../_static/{script}"></script></body></html>
+<noscript><meta http-equiv="refresh" content="0; url={name}.html" /></noscript>
+<script defer src="../_static/{script}"></script></head>
+<body><p>This chapter has a new address: <a href="{name}.html">{title}</a></p></body></html>
 """
 
 
