@@ -52,7 +52,7 @@ class Expected:
 
 
 def handed_in_by_week(page: str) -> dict[int, list[int]]:
-    """The chapters whose notebooks are due in each week, from a table: "notebooks 01 to 03", "notebooks 06, 08 and 09"."""
+    """The chapters whose notebooks are due in each week, from a table: "notebooks 01 to 03", "notebooks 06 and 08"."""
     found = {}
     listed = r"^\| (\d) \|.*\| notebooks ((?:\d\d, )*\d\d (?:to|and) \d\d)[^|]*\|"
     for week, told in re.findall(listed, page, re.M):
