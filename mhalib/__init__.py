@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         transpose_qkv,
     )
     from .devices import best_device
+    from .drawings import layer_drawing
     from .measures import Head, frozen, gated, heads_of, patched, rows, switched_off, without_positions
     from .overlays import attention_on_picture
     from .plots import head_heatmap, head_heatmaps, head_wall, number_grid, score_grid
@@ -69,6 +70,7 @@ _HOMES = {  # where a name comes from; those that are not here are modules
     **dict.fromkeys(("check_shape", "ledger"), "shapes"),
     "attention_on_picture": "overlays",
     "best_device": "devices",
+    "layer_drawing": "drawings",
     "number_table": "tables",
 }
 
@@ -87,6 +89,7 @@ __all__ = [
     "costs",
     "data",
     "decoding",
+    "drawings",
     "evaluation",
     "frozen",
     "gated",
@@ -94,6 +97,7 @@ __all__ = [
     "head_heatmaps",
     "head_wall",
     "heads_of",
+    "layer_drawing",
     "ledger",
     "masked_softmax",
     "measures",

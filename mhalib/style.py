@@ -34,12 +34,15 @@ __all__ = [
     "FRAME",
     "HEADS",
     "INK",
+    "KEY",
     "LINE",
     "MUTED",
     "ON_DARK",
     "ON_PALE",
     "PAPER",
+    "QUERY",
     "TINTS",
+    "VALUE",
     "WIDEST",
     "as_svg",
     "head_colour",
@@ -65,6 +68,8 @@ HEADS = ("#1f6fb5", "#b86a00", "#1d8059", "#8a4fa3", "#b8413a", "#0e7c86", "#a84
 """The colours of head 0, head 1, ..., kept through the whole book. Head 8 begins anew."""
 TINTS = ("#d3e4f4", "#f3ddbd", "#cde8db", "#e6d7ee", "#f4d5d2", "#cce6e9", "#f0d3e1", "#e3e2c4")
 """The same for a ground with black letters on it."""
+QUERY, KEY, VALUE = HEADS[6], HEADS[5], HEADS[7]
+"""The colours of queries, keys and values through the whole book: no colour of the first four heads."""
 WIDEST = 5.1
 """Inches. A wider figure would be so small on a phone that its letters could not be read."""
 HUES = (250.0, 62.0, 160.0, 315.0, 27.0, 205.0, 350.0, 108.0)  # of HEADS, in degrees of OKLCH

@@ -253,6 +253,10 @@ PLACES = {
         _on_all_axes(mhalib.attention_on_picture),
         lambda: {"image": torch.rand(4, 4), "weights": torch.rand(4), "vmax": 1.0, "title": "x"},
     ),
+    "mhalib.layer_drawing": (
+        _on_all_axes(mhalib.layer_drawing),
+        lambda: {"lit": ["scores", "softmax"], "maps": torch.rand(4, 3, 3), "sizes": False},
+    ),
     "roofline.step_costs": (mhalib.roofline.step_costs, lambda: {"sizes": mhalib.costs.Sizes(12, 3), **_run()}),
     "roofline.latent_step_costs": (
         mhalib.roofline.latent_step_costs,

@@ -138,10 +138,12 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "06_per_head_heatmaps": (
             "use head_colour=colour head_map=colour HEADS=colour TINTS=colour head_stops=colour stops=colour "
             "PAPER=pale ON_PALE=pale ON_DARK=dark INK=dark MUTED=dark LINE=scale FRAME=scale WIDEST=scale "
+            "QUERY=colour KEY=colour VALUE=colour "
             "as_svg=picture"
         ),
     },
     "mhalib.tables": {"24_counting": "number_table NumberTable=number_table"},
+    "mhalib.drawings": {"01_weighted_average": "layer_drawing PARTS=parts"},
     "mhalib.overlays": {"14_seeing_with_heads": "attention_on_picture VEIL=colour"},
     "mhalib.widgets": {
         "01_weighted_average": "AttentionPlayground",

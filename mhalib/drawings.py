@@ -1,0 +1,152 @@
+"""The book's one drawing of multi-head attention, the same on every page, with the part lit that the page is about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
+
+from . import style
+from ._arrays import Array, real_array
+from ._validate import as_list, require_flag
+
+__all__ = ["PARTS", "layer_drawing"]
+
+PARTS = ("project", "split", "scores", "mask", "softmax", "average", "merge", "output")
+"""The parts that can be lit, in the order in which `MultiHeadAttention` computes them."""
+NUM_HEADS = 4
+STEPS = {  # part: what is beside it, its sizes, and its height in the drawing
+    "project": ("three matrices make\nqueries, keys, values", "(N, D)", 1.55),
+    "split": ("cut into heads", "(h, N, d)", 2.75),
+    "scores": ("scores: query times key", "(h, N, N)", 4.0),
+    "mask": ("mask: hide some words", "(h, N, N)", 4.0),
+    "softmax": ("softmax: rows sum to 1", "(h, N, N)", 4.0),
+    "average": ("weights times values", "(h, N, d)", 5.55),
+    "merge": ("side by side again", "(N, D)", 6.5),
+    "output": ("a last matrix mixes\nthe heads", "(N, D)", 7.5),
+}
+PALE = 0.22
+LEFT, RIGHT = 0.0, 6.0
+"""Where the drawing begins and ends; the words are right of it."""
+
+
+def layer_drawing(
+    lit: str | Sequence[str] = PARTS, *, maps: Array | None = None, sizes: bool = False, ax: Axes | None = None
+) -> Axes:
+    """Draw a layer of four heads, from its words at the bottom to its output at the top.
+
+    What is not lit is pale, and has no words beside it. Queries, keys, values and heads have the book's colours.
+
+    Args:
+        lit: a part of `PARTS`, or several.
+        maps: (4, N, N) weights of the four heads, drawn where the heads are; `None` draws four empty squares.
+        sizes: write the shapes, (N, D) and so on, beside the words.
+        ax: where to draw; `None` makes a figure.
+
+    Returns:
+        The Axes, whose x goes from 0 to 6 in the drawing and beyond it in the words.
+
+    Raises:
+        TypeError, ValueError: `lit` names something else, or `maps` is not of this shape.
+    """
+    parts = (lit,) if isinstance(lit, str) else tuple(as_list("lit", lit))
+    if unknown := [part for part in parts if part not in PARTS]:
+        raise ValueError(f"lit={unknown[0]!r} is no part of the layer: there are {', '.join(PARTS)}")
+    require_flag("sizes", sizes)
+    weights = None if maps is None else real_array("maps", maps, rank=3)
+    if weights is not None and (len(weights) != NUM_HEADS or weights.shape[1] != weights.shape[2]):
+        raise ValueError(f"maps has the shape {tuple(weights.shape)}: ({NUM_HEADS}, N, N) is wanted")
+    if ax is None:
+        ax = plt.subplots(figsize=(style.WIDEST, 4.9), layout="constrained")[1]
+    for draw in (_inputs, _heads, _outputs):
+        draw(ax, parts, weights)
+    _words(ax, parts, sizes)
+    ax.set(xlim=(-0.1, 10.4), ylim=(-0.25, 8.1))
+    ax.set_axis_off()
+    return ax
+
+
+def _box(ax: Axes, corner: tuple[float, float], size: tuple[float, float], colour: str, *, is_lit: bool) -> None:
+    """A box in a colour, pale where it is not lit."""
+    ax.add_patch(
+        Rectangle(corner, *size, facecolor=colour, edgecolor=style.PAPER, lw=0.8, alpha=1.0 if is_lit else 0.22)
+    )
+
+
+def _stripes(ax: Axes, corner: tuple[float, float], size: tuple[float, float], *, is_lit: bool) -> None:
+    """A box cut into the colours of the heads."""
+    for head in range(NUM_HEADS):
+        left = corner[0] + head * size[0] / NUM_HEADS
+        _box(ax, (left, corner[1]), (size[0] / NUM_HEADS, size[1]), style.head_colour(head), is_lit=is_lit)
+
+
+def _letter(ax: Axes, x: float, y: float, text: str, *, is_lit: bool) -> None:
+    """Letters on a box: paper on a lit one, ink on a pale one."""
+    ax.text(x, y, text, ha="center", va="center", color=style.PAPER if is_lit else style.INK, size=10)
+
+
+def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], *, is_lit: bool) -> None:
+    colour = style.INK if is_lit else style.FRAME
+    ax.annotate(
+        "", end, start, arrowprops={"arrowstyle": "-|>", "lw": 1.0, "color": colour, "shrinkA": 0, "shrinkB": 0}
+    )
+
+
+def _inputs(ax: Axes, parts: Sequence[str], weights: NDArray[np.float64] | None) -> None:
+    """The words, the three matrices, and the cut into heads."""
+    is_lit = "project" in parts
+    _box(ax, (LEFT, 0.0), (RIGHT, 0.45), style.INK, is_lit=is_lit)
+    _letter(ax, RIGHT / 2, 0.22, "words, as lists of numbers", is_lit=is_lit)
+    for index, (name, colour) in enumerate(zip("qkv", (style.QUERY, style.KEY, style.VALUE), strict=True)):
+        left = LEFT + 2.1 * index
+        _arrow(ax, (left + 0.9, 0.5), (left + 0.9, 1.1), is_lit=is_lit)
+        _box(ax, (left, 1.15), (1.8, 0.8), colour, is_lit=is_lit)
+        _letter(ax, left + 0.9, 1.55, f"$W_{name}$", is_lit=is_lit)
+        _arrow(ax, (left + 0.9, 2.0), (left + 0.9, 2.45), is_lit="split" in parts)
+        _stripes(ax, (left, 2.5), (1.8, 0.5), is_lit="split" in parts)
+
+
+def _heads(ax: Axes, parts: Sequence[str], weights: NDArray[np.float64] | None) -> None:
+    """The four heads: a map of weights each, and what they bring back."""
+    is_lit = bool({"scores", "mask", "softmax"} & set(parts))
+    for head in range(NUM_HEADS):
+        left, side = LEFT + 1.55 * head, 1.35
+        _arrow(ax, (left + side / 2, 3.05), (left + side / 2, 3.4), is_lit=is_lit)
+        if weights is not None:
+            extent = (left, left + side, 3.45, 4.75)
+            ax.imshow(weights[head], cmap=style.head_map(head), vmin=0, vmax=1, extent=extent, aspect="auto", zorder=1)
+        edge = style.head_colour(head) if is_lit else style.LINE
+        ax.add_patch(
+            Rectangle((left, 3.45), side, 1.3, fill=False, edgecolor=edge, lw=2.0 if is_lit else 1.0, zorder=2)
+        )
+        _arrow(ax, (left + side / 2, 4.8), (left + side / 2, 5.2), is_lit="average" in parts)
+        _box(ax, (left, 5.25), (side, 0.5), style.head_colour(head), is_lit="average" in parts)
+        _letter(ax, left + side / 2, 5.48, f"head {head}", is_lit="average" in parts)
+
+
+def _outputs(ax: Axes, parts: Sequence[str], weights: NDArray[np.float64] | None) -> None:
+    """What the heads brought back, side by side, and the last matrix."""
+    for head in range(NUM_HEADS):
+        end = LEFT + RIGHT * (2 * head + 1) / (2 * NUM_HEADS)
+        _arrow(ax, (LEFT + 1.55 * head + 0.67, 5.8), (end, 6.2), is_lit="merge" in parts)
+    _stripes(ax, (LEFT, 6.25), (RIGHT, 0.5), is_lit="merge" in parts)
+    _arrow(ax, (RIGHT / 2, 6.8), (RIGHT / 2, 7.1), is_lit="output" in parts)
+    _box(ax, (LEFT + 1.5, 7.15), (3.0, 0.7), style.INK, is_lit="output" in parts)
+    _letter(ax, RIGHT / 2, 7.5, "$W_o$", is_lit="output" in parts)
+
+
+def _words(ax: Axes, parts: Sequence[str], sizes: bool) -> None:
+    """What the lit parts do, beside them; parts at the same height share their lines."""
+    beside: dict[float, list[str]] = {}
+    for part in PARTS:
+        if part in parts:
+            beside.setdefault(STEPS[part][2], []).append(part)
+    for height, together in beside.items():
+        lines = [STEPS[part][0] for part in together]
+        if sizes:
+            lines.append(STEPS[together[0]][1])
+        ax.text(RIGHT + 0.35, height, "\n".join(lines), va="center", ha="left", size=10)

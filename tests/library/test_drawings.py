@@ -1,0 +1,79 @@
+"""The drawing of the layer: what is lit has its colours and its words, and the rest is pale."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+from matplotlib.colors import to_hex
+
+from mhalib import drawings, layer_drawing, saved, style
+from mhalib.data import read_sentences
+
+
+def words(ax):
+    return " ".join(text.get_text() for text in ax.texts)
+
+
+def boxes(ax, colour):
+    """How dense each box of this colour is drawn."""
+    return [patch.get_alpha() for patch in ax.patches if to_hex(patch.get_facecolor()) == colour and patch.get_fill()]
+
+
+@pytest.mark.parametrize("part", drawings.PARTS)
+def test_one_part_is_lit_and_has_its_words(part):
+    ax = layer_drawing(part)
+    for other, (said, *_) in drawings.STEPS.items():
+        assert (said in words(ax)) == (other == part)
+
+
+@pytest.mark.parametrize(
+    ("part", "colour", "lit"),
+    [("project", style.QUERY, 1), ("split", style.head_colour(2), 3), ("merge", style.head_colour(2), 1)],
+)
+def test_a_lit_part_is_dense_and_the_others_are_pale(part, colour, lit):
+    densities = boxes(layer_drawing(part), colour)
+    assert densities.count(1.0) == lit
+    assert set(densities) <= {1.0, drawings.PALE}
+    assert set(boxes(layer_drawing("scores"), colour)) == {drawings.PALE}
+
+
+def test_the_maps_are_those_given_each_in_its_heads_colour():
+    reader = saved.load("reader").eval()
+    batch = read_sentences([("the", "fox", "sees", "my", "bear")])
+    with torch.no_grad():
+        maps = reader(batch.tokens, batch.valid_lens, need_weights=True)[1]["encoder self"][0][0, :, :5, :5]
+    ax = layer_drawing(maps=maps)
+    assert len(ax.images) == 4
+    for head, image in enumerate(ax.images):
+        np.testing.assert_allclose(image.get_array(), maps[head])
+        assert image.get_cmap() == style.head_map(head)
+    left = [image.get_extent()[0] for image in ax.images]
+    assert left == sorted(left)
+
+
+def test_sizes_are_written_where_they_are_asked_for():
+    assert "(h, N, d)" in words(layer_drawing("average", sizes=True))
+    assert "(h, N, d)" not in words(layer_drawing("average"))
+
+
+def test_it_borrows_an_axes_and_fits_a_phone():
+    ax = plt.subplots()[1]
+    assert layer_drawing(ax=ax) is ax
+    assert layer_drawing().figure.get_figwidth() <= style.WIDEST
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"lit": "soft"}, "lit='soft'"),
+        ({"lit": ["scores", "W_o"]}, "lit='W_o'"),
+        ({"maps": torch.zeros(3, 5, 5)}, r"maps has the shape \(3, 5, 5\)"),
+        ({"maps": torch.zeros(4, 5, 6)}, r"maps has the shape \(4, 5, 6\)"),
+        ({"sizes": 1}, "sizes"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_by_name(arguments, said):
+    with pytest.raises((ValueError, TypeError), match=said):
+        layer_drawing(**arguments)
