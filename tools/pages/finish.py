@@ -30,6 +30,7 @@ INSTRUMENT_CLASS = 'class="mhalib-instrument"'
 INSTRUMENT = f"<div {INSTRUMENT_CLASS}"
 INSTRUMENTS = "_static/instruments.js"
 DRAGGED = 'class="drag"'  # a number in a sentence, which the same script wakes
+PAGE_SCRIPTS = ("page_script.js", "ways_script.js")
 SEPARATE = (INSTRUMENTS, "_static/live.js")  # not joined with what all pages load
 POLICY = '<meta http-equiv="Content-Security-Policy" content="'
 TO_INSTRUMENT = "Skip to the instrument"
@@ -131,7 +132,7 @@ def one_script(text: str, folder: Path, root: str, path: str) -> str:
 
     head = SCRIPT.sub(taken, head)
     parts.append(f"{theme_words.OWN_NAME} = document.documentElement.dataset.page;")
-    parts.append((TOOLS / "page_script.js").read_text(encoding="utf-8"))
+    parts += [(TOOLS / name).read_text(encoding="utf-8") for name in PAGE_SCRIPTS]
     names = [joined(folder, "pages", ".js", parts)]
     names += [joined(folder, "search", ".js", (part for _, part in sorted(search)))] if search else []
     names += [name for name in own if name != INSTRUMENTS or INSTRUMENT_CLASS in text or DRAGGED in text]

@@ -1,0 +1,86 @@
+"""Ways through the book: their pages, their minutes, and what a reader meets in Chromium."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from bs4 import BeautifulSoup
+from playwright.sync_api import Browser, expect
+from served import HTML
+
+from tools.pages import book_map, ways
+
+FRONT = HTML / "chapters/index.html"
+STEMS = [stem for _, stem, _ in book_map.chapters().values()]
+
+
+def soup(path: Path) -> BeautifulSoup:
+    return BeautifulSoup(path.read_bytes(), "html.parser")
+
+
+def test_the_start_page_lists_each_way_with_its_pages_and_minutes() -> None:
+    lists = soup(FRONT).select("details.way")
+    assert [one["data-way"] for one in lists] == [way.name for way in ways.ways()]
+    for way, one in zip(ways.ways(), lists, strict=True):
+        assert [item["data-page"] for item in one.select("li")] == list(way.pages)
+        assert [link["href"] for link in one.select("a")] == [f"{stem}.html?way={way.name}" for stem in way.pages]
+        assert (str(way.minutes()) in one.summary.get_text()) == (way.name != ways.WHOLE)
+
+
+def test_each_page_leads_on_to_the_next_of_its_way_and_the_last_says_so() -> None:
+    for way in ways.ways():
+        pages = list(way.pages)
+        for stem, after in zip(pages, [*pages[1:], None], strict=True):
+            (line,) = soup(HTML / f"chapters/{stem}.html").select(f'nav.next-on-way p[data-way="{way.name}"]')
+            assert [link["href"] for link in line.select("a")] == ([f"{after}.html?way={way.name}"] if after else [])
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_where_to_go_on_is_said_above_the_exercises(stem: str) -> None:
+    (nav,) = soup(HTML / f"chapters/{stem}.html").select("nav.next-on-way")
+    assert nav.find_next(id="exercises") or not nav.find_previous(id="exercises")
+
+
+def test_a_way_of_a_page_that_is_not_there_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ways.yml").write_text("short:\n  title: S\n  says: s\n  pages:\n    00_nothing: 5\n", "utf-8")
+    monkeypatch.setattr(ways, "WAYS", tmp_path / "ways.yml")
+    with pytest.raises(ValueError, match="short: '00_nothing' is no chapter"):
+        ways.ways()
+
+
+def test_a_reader_who_chose_the_evening_is_led_along_it_and_finds_it_ticked(browser: Browser) -> None:
+    """From the start page to the second page of the way, and back: one box is ticked, and only that way is shown."""
+    context = browser.new_context()
+    start = context.new_page()
+    start.goto(FRONT.as_uri())
+    evening = start.locator('details.way[data-way="evening"]')
+    expect(evening.locator("input:checked")).to_have_count(0)
+    evening.locator("summary").click()
+    evening.locator("a").first.click()
+    nav = start.locator("nav.next-on-way")
+    nav.scroll_into_view_if_needed()
+    expect(nav.locator("p:visible")).to_have_count(1)
+    expect(nav.locator("p:visible")).to_contain_text("1/4")
+    nav.locator("p:visible a").click()
+    start.wait_for_url("**/01_weighted_average.html?way=evening")
+    start.goto(FRONT.as_uri())
+    expect(start.locator('details.way[data-way="evening"]')).to_have_attribute("open", "")
+    expect(start.locator('details.way[data-way="evening"] input:checked')).to_have_count(1)
+    expect(start.locator('details.way[data-way="whole"] input:checked')).to_have_count(1)
+    context.close()
+
+
+def test_what_another_wrote_into_the_storage_stops_no_page(browser: Browser) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(FRONT.as_uri())
+    for wrong in ("{", "[]", "null", '{"read": 5, "way": {}}', '{"read": [1, "01_weighted_average"]}'):
+        page.evaluate("text => localStorage.setItem('ways', text)", wrong)
+        page.reload()
+        expect(page.locator("details.way li input").first).to_be_attached()
+    assert errors == []
+    expect(page.locator('details.way[data-way="evening"] input:checked')).to_have_count(1)
+    context.close()

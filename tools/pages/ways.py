@@ -1,0 +1,140 @@
+"""Sphinx extension: ways through the book, for an evening, a weekend, or all of it.
+
+    ```{ways}
+    ```
+
+lists them on the start page, each as a list of its pages with minutes. Below the core of each of these pages, above its
+exercises, stands what comes next on each way; a script (ways_script.js) shows only the one that the reader is on, and
+ticks pages off, on the reader's own machine. The ways are data: chapters/ways.yml.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import yaml
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from tools import ROOT
+from tools.pages import book_map, catalogues
+
+WAYS = ROOT / "chapters/ways.yml"
+WHOLE = "whole"
+"""The way that has every chapter, and no minutes."""
+ABOUT, NEXT, END, LABEL = "about {} minutes", "Next", "You have come to its end.", "Where to go on"
+PHRASES = (ABOUT, NEXT, END, LABEL)  # locale/*/LC_MESSAGES/book.po has them
+EXERCISES = '<section id="exercises">'
+
+
+class Way(NamedTuple):
+    """A way: its name in addresses, what readers see, and its pages with their minutes."""
+
+    name: str
+    title: str
+    says: str
+    pages: dict[str, int]
+
+    def minutes(self) -> int:
+        """Of all its pages, rounded to five."""
+        return 5 * round(sum(self.pages.values()) / 5)
+
+
+def ways() -> list[Way]:
+    """All ways, the shortest first.
+
+    Raises:
+        ValueError: a way has a page that is no chapter.
+    """
+    titles = {stem for _, stem, _ in book_map.chapters().values()}
+    found = []
+    for name, told in yaml.safe_load(WAYS.read_text(encoding="utf-8")).items():
+        pages = told.get("pages") or {stem: 0 for _, stem, _ in book_map.chapters().values()}
+        if unknown := sorted(pages.keys() - titles):
+            raise ValueError(f"chapters/ways.yml, {name}: {unknown[0]!r} is no chapter: mend its name")
+        found.append(Way(name, told["title"], told["says"], pages))
+    return found
+
+
+def said() -> list[str]:
+    """All words that are written on pages, for translators."""
+    return [*PHRASES, *(words for way in ways() for words in (way.title, way.says))]
+
+
+def titles() -> dict[str, str]:
+    """The title of each chapter with its number, by its file's name."""
+    return {stem: f"{number} · {title}" for number, (_, stem, title) in book_map.chapters().items()}
+
+
+def listed(way: Way, say: Callable[[str], str]) -> str:
+    """A way as the start page lists it."""
+    known = titles()
+    lines = []
+    for stem, minutes in way.pages.items():
+        time = f' <span class="minutes">{minutes} min</span>' if minutes else ""
+        link = f'<a href="{stem}.html?way={way.name}">{html.escape(known[stem])}</a>'
+        lines.append(f'<li data-page="{stem}">{link}{time}</li>')
+    about = f' <span class="minutes">{html.escape(say(ABOUT).format(way.minutes()))}</span>' if way.minutes() else ""
+    return (
+        f'<details class="way" name="way" data-way="{way.name}"><summary>{html.escape(say(way.title))}{about}</summary>'
+        f"<p>{html.escape(say(way.says))}</p><ul>{''.join(lines)}</ul></details>"
+    )
+
+
+def next_on(stem: str, say: Callable[[str], str]) -> str:
+    """What comes next behind a chapter, on each way that leads through it."""
+    known = titles()
+    lines = []
+    for way in ways():
+        if stem not in way.pages:
+            continue
+        pages = list(way.pages)
+        place = pages.index(stem) + 1
+        if place < len(pages):
+            after = pages[place]
+            said = f'{html.escape(say(NEXT))}: <a href="{after}.html?way={way.name}">{html.escape(known[after])}</a>'
+        else:
+            said = html.escape(say(END))
+        hidden = " hidden" if way.name == WHOLE else ""  # without a script, the theme's own link leads there
+        here = f"<strong>{html.escape(say(way.title))}, {place}/{len(pages)}.</strong>"
+        lines.append(f'<p data-way="{way.name}"{hidden}>{here} {said}</p>')
+    if not lines:
+        return ""
+    label = html.escape(say(LABEL), quote=True)
+    return f'<nav class="next-on-way" aria-label="{label}" data-page="{stem}">{"".join(lines)}</nav>'
+
+
+def add_next(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """Write below the core of a chapter, above its exercises, where each way goes on."""
+    stem = page.rpartition("/")[2]
+    if stem not in titles() or "body" not in context:
+        return
+    made = next_on(stem, catalogues.phrases(app.config.language))
+    before, exercises, after = context["body"].partition(EXERCISES)
+    if exercises:
+        context["body"] = before + made + exercises + after
+    else:
+        context["body"] = before + made
+
+
+class WaysList(SphinxDirective):
+    """The ways, at the place of the directive."""
+
+    def run(self) -> list[nodes.Node]:
+        for path in (WAYS, ROOT / "_toc.yml"):
+            self.env.note_dependency(str(path))
+        try:
+            found = ways()
+        except ValueError as error:
+            raise self.error(str(error)) from error
+        say = catalogues.phrases(self.config.language)
+        return [nodes.raw("", f'<div class="ways">{"".join(listed(way, say) for way in found)}</div>', format="html")]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_directive("ways", WaysList)
+    app.connect("html-page-context", add_next)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,65 @@
+// @ts-check
+/* Ways through the book: which one the reader is on, and what is read. Both stay on the reader's own machine. */
+(() => {
+  const KEY = "ways";
+  /** @typedef {{ way?: string, read: string[] }} Kept */
+  /** @returns {Kept} */
+  const kept = () => {
+    try {
+      const { way, read } = JSON.parse(localStorage.getItem(KEY) ?? "{}") ?? {};
+      const names = Array.isArray(read) ? read.filter((name) => typeof name === "string") : [];
+      return { way: typeof way === "string" ? way : undefined, read: names };
+    } catch {
+      return { read: [] }; // storage is off, or somebody else wrote there
+    }
+  };
+  /** @param {Kept} now */
+  const keep = (now) => {
+    try {
+      localStorage.setItem(KEY, JSON.stringify(now));
+    } catch {
+      /* a private window: the address still carries the way */
+    }
+  };
+  /** @param {string} page @param {boolean} done */
+  const tick = (page, done) => {
+    const now = kept();
+    keep({ ...now, read: [...now.read.filter((name) => name !== page), ...(done ? [page] : [])] });
+  };
+
+  const asked = new URLSearchParams(location.search).get("way");
+  const known = asked && /^[a-z]+$/.test(asked) ? asked : null;
+  if (known) keep({ ...kept(), way: known });
+  const chosen = known ?? kept().way;
+
+  /* Below a core: only the reader's own way, and reaching it ticks the page off. */
+  const nav = /** @type {HTMLElement | null} */ (document.querySelector("nav.next-on-way"));
+  if (nav) {
+    const lines = /** @type {HTMLElement[]} */ ([...nav.children]);
+    if (lines.some((line) => line.dataset.way === chosen))
+      for (const line of lines) line.hidden = line.dataset.way !== chosen;
+    new IntersectionObserver((entries, observer) => {
+      if (!entries.some((entry) => entry.isIntersecting)) return;
+      tick(nav.dataset.page ?? "", true);
+      observer.disconnect();
+    }).observe(nav);
+  }
+
+  /* On the start page: the lists, ticked; a reader may tick by hand. */
+  for (const list of /** @type {NodeListOf<HTMLDetailsElement>} */ (document.querySelectorAll("details.way"))) {
+    list.open = list.dataset.way === chosen;
+    list.addEventListener("toggle", () => list.open && keep({ ...kept(), way: list.dataset.way }));
+    for (const item of /** @type {NodeListOf<HTMLElement>} */ (list.querySelectorAll("li[data-page]"))) {
+      const box = document.createElement("input");
+      box.type = "checkbox";
+      box.checked = kept().read.includes(item.dataset.page ?? "");
+      box.setAttribute("aria-label", `read: ${item.querySelector("a")?.textContent}`);
+      box.addEventListener("change", () => {
+        tick(item.dataset.page ?? "", box.checked);
+        for (const other of document.querySelectorAll(`details.way li[data-page="${item.dataset.page}"] input`))
+          /** @type {HTMLInputElement} */ (other).checked = box.checked;
+      });
+      item.prepend(box, " ");
+    }
+  }
+})();
