@@ -13,7 +13,7 @@
     for (const one of frames) {
       if (one.scrollWidth > one.clientWidth) {
         one.tabIndex = 0;
-      } else one.removeAttribute("tabindex");
+      } else if (!one.dataset.symbols) one.removeAttribute("tabindex");
     }
   };
   look();
