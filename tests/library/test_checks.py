@@ -2353,6 +2353,20 @@ def test_who_reads_the_last_axis_of_a_ledger_only_is_told_so():
     assert not accepted
 
 
+@pytest.mark.parametrize(
+    "student",
+    [
+        lambda weights, values: torch.stack([*(weights @ values)], -1).flatten(1),
+        lambda weights, values: torch.einsum("iqk,ikd->qdi", weights, values).reshape(weights.shape[1], -1),
+    ],
+    ids=["stack", "einsum"],
+)
+def test_heads_in_turn_are_told_from_heads_side_by_side(student):
+    finding = EXERCISES["two_heads"].examine(student)
+    assert finding.mistake == "heads interleaved"
+    assert "in turn, one of head 0, one of head 1" in finding.message
+
+
 def test_of_a_large_result_the_first_wrong_row_is_shown():
     def wrong_later(x, num_heads):
         result = split.reference(x, num_heads).clone()
