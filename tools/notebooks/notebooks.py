@@ -80,6 +80,7 @@ OWN_NEEDS = {  # what one chapter needs beyond that
             "02_scale_masks_dropout",
             "04_reshape_trick",
             "06_per_head_heatmaps",
+            "08_three_uses",
             "09_positions",
             "10_all_targets_at_once",
             "11_translator",

@@ -33,7 +33,6 @@ CARDS = {
     "01_weighted_average": 2,
     "04_reshape_trick": 3,
     "06_per_head_heatmaps": 3,
-    "08_three_uses": 3,
     "09_positions": 2,
     "12_small_gpt": 2,
     "13_induction_circuit": 3,
