@@ -15,7 +15,6 @@ from tools.notebooks import notebooks
 pytestmark = pytest.mark.browser
 
 CHAPTERS = sorted(notebooks.CHAPTERS.glob("[0-9]*.ipynb"))
-"""Chapters with a live model in the head, in place of the picture."""
 FIRST_SCREEN = 900
 FIRST_PICTURE = """() => {
     const [first] = [...document.querySelectorAll("article img")].filter((image) => image.checkVisibility());

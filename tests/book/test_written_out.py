@@ -139,10 +139,10 @@ def test_the_model_of_chapter_12_is_the_library_s(positions: str) -> None:
 
 
 @pytest.mark.parametrize(("temperature", "top_k"), [(0, None), (1.0, None), (0.7, 3), (2.0, 1)])
-def test_drawing_in_chapter_12_is_the_library_s(temperature: float, top_k: int | None) -> None:
+def test_drawing_in_chapter_25_is_the_library_s(temperature: float, top_k: int | None) -> None:
     model, prompt = small_gpt(positions="rotary"), torch.randint(11, (5, 4))
     found = []
-    for draw in (written_out("12_small_gpt", "sample"), mhalib.decoding.sample):
+    for draw in (written_out("25_token_by_token", "sample"), mhalib.decoding.sample):
         torch.manual_seed(0)
         found.append(draw(model, prompt, 9, temperature=temperature, top_k=top_k))
     assert torch.equal(*found)

@@ -84,7 +84,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "instruments": "variant_costs variant_parts Parts=parts counted_parts=parts chosen_flops",
     },
     "mhalib.train": {"03_why_more_than_one_head": "fit", "11_translator": "History=history"},
-    "mhalib.decoding": {"11_translator": "greedy beam_search", "12_small_gpt": "sample"},
+    "mhalib.decoding": {"11_translator": "greedy beam_search", "25_token_by_token": "sample"},
     "mhalib.evaluation": {
         "11_translator": "exact_match token_accuracy=exact Pairs=sentences",
         "17_are_heads_different": "next_token_accuracy",
