@@ -47,7 +47,8 @@ FRONT_PICTURES = {  # README shows a figure of each part
     "16_what_heads_look_at": CHAPTERS / "_static/encoder_heads.svg",
 }
 PICTURES = ("image/svg+xml", "image/png")  # as mhalib.style stores a figure; the second where the first is too long
-CELL_METADATA = ("measured", "mystnb", "nbgrader", "numbers", "predict", "results", "tabs", "tags")  # see handbooks/chapter.md
+# What a cell may say of itself; see handbooks/chapter.md
+CELL_METADATA = ("measured", "mystnb", "nbgrader", "numbers", "predict", "results", "tabs", "tags")
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
