@@ -111,14 +111,14 @@ def small_gpt(**settings: Any) -> mhalib.models.GPT:
     return model
 
 
-def test_the_reader_of_chapter_7_is_the_library_s() -> None:
+def test_the_reader_of_the_heat_maps_is_the_library_s() -> None:
     (cell,) = (code for code in book_text.PAGES["06_per_head_heatmaps"].code if "class Reader(" in code)
     names = NAMESPACE | {"VOCABULARY": mhalib.data.VOCABULARY, "MAX_WORDS": mhalib.data.MAX_WORDS}
     exec(cell, names)
     torch.manual_seed(3)
     ours = mhalib.models.SentenceReader(len(mhalib.data.VOCABULARY))
     theirs = names["Reader"]()
-    renamed = {"tokens.embedding.weight": "words.weight", "tokens.positions.table": "places"}
+    renamed = {"tokens.embedding.weight": "words.weight", "tokens.positions.table": "positions"}
     theirs.load_state_dict({renamed.get(name, name): value for name, value in ours.state_dict().items()})
     batch = mhalib.data.sentences(5, seed=1)
     with torch.no_grad():

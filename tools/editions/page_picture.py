@@ -26,7 +26,7 @@ from tools.pages import book_extension, chromium
 PICTURE = ROOT / ".github/page.png"
 CONTENTS = ROOT / "_toc.yml"
 CHAPTER = notebooks.CHAPTERS / "06_per_head_heatmaps.ipynb"
-FIGURE = f"{int(CHAPTER.stem[:2])}.3"
+FIGURE = f"{int(CHAPTER.stem[:2])}.1"
 WIDTH, HEIGHT, DENSITY = 1280, 860, 2  # in the pixels of a page, and how many of the picture's are in one
 ABOVE = 220  # pixels of the page that show over the figure
 KEY = "made-from"

@@ -113,7 +113,8 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     "mhalib.processes": {"28_many_devices": "share rank start=share"},
     "mhalib.devices": {"03_why_more_than_one_head": "best_device"},
     "mhalib.measures": {
-        "06_per_head_heatmaps": "head_entropy switched_off",
+        "00_take_a_model_apart": "switched_off",
+        "06_per_head_heatmaps": "head_entropy",
         "10_all_targets_at_once": "heads_of Head",
         "11_translator": "gated maximum_at",
         "12_small_gpt": "attention_to induction_score",
@@ -148,12 +149,11 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     "mhalib.widgets": {
         "01_weighted_average": "AttentionPlayground",
         "04_reshape_trick": "ReshapeStepper",
-        "06_per_head_heatmaps": "HeadExplorer",
         "24_counting": "Roofline",
         "25_token_by_token": "CostCalculator",
         "instruments": (
-            "HeadWall Instrument=instruments page_script=instruments script_file=instruments scripts=instruments "
-            "source=instruments STYLE=instruments joinable=instruments LiveModel=instruments "
+            "HeadExplorer HeadWall Instrument=instruments page_script=instruments script_file=instruments "
+            "scripts=instruments source=instruments STYLE=instruments joinable=instruments LiveModel=instruments "
             "weights_script=instruments live_names=instruments"
         ),
     },

@@ -32,7 +32,6 @@ FRONT_PICTURE = "_static/encoder_heads.svg"
 CARDS = {
     "01_weighted_average": 2,
     "04_reshape_trick": 3,
-    "06_per_head_heatmaps": 3,
     "09_positions": 2,
     "12_small_gpt": 2,
     "13_induction_circuit": 3,
@@ -44,7 +43,7 @@ CARDS = {
 
 
 def card_of(chapter: str) -> str:
-    """The number of the figure that previews of links to a chapter show: of 06_per_head_heatmaps, 7.3."""
+    """The number of the figure that previews of links to a chapter show: of 14_seeing_with_heads, 14.4."""
     return f"{int(chapter[:2])}.{CARDS.get(chapter, 1)}"
 
 
