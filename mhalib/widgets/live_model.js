@@ -216,7 +216,7 @@ function started(model, el, carried) {
     undo.setAttribute("aria-disabled", String(!past.length));
     reset.setAttribute("aria-disabled", String(!Object.keys(deeds).length));
     const kept = now.answer.join() === now.plain.join();
-    if (spoken || !kept || !said.textContent) said.textContent = `${spoken} ${answer.inWords(now)}`.trim();
+    if (spoken || !kept || said.textContent) said.textContent = `${spoken} ${answer.inWords(now)}`.trim();
     spoken = "";
   }
 

@@ -6,6 +6,7 @@ wrong, names the known mistake that does the same. It prints what was verified, 
 
 from . import _markdown
 from ._exercise import CheckFailed, Exercise, Finding, Mistake
+from ._report import keep_going, report
 from .all_targets_at_once import shifted, target_loss
 from .are_heads_different import head_cosines, js_divergence
 from .bake_off import choose_rates, equal_width, holm, not_dominated, paired_interval
@@ -86,6 +87,7 @@ __all__ = [
     "holm",
     "induction_weight",
     "js_divergence",
+    "keep_going",
     "kept_keys",
     "keys_for_heads",
     "least_seconds",
@@ -138,6 +140,7 @@ __all__ = [
     "read_pages",
     "readable_tokens",
     "recovered_share",
+    "report",
     "rotate",
     "rounded_keys",
     "row_of_fold",

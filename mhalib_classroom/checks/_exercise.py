@@ -16,6 +16,7 @@ from ._given import is_untouched
 from ._prediction import Computed
 from ._recognise import one_mistake, two_mistakes
 from ._relations import relation
+from ._report import told_instead
 from ._show import kind_of, show_call, show_difference, show_value
 
 SEED = 0
@@ -110,12 +111,16 @@ class Exercise:
     def __call__(self, submission: Any, *, seed: int | str = SEED, tell: bool = False) -> None:
         """Check a submission, and say what was verified or raise `CheckFailed` with what is wrong.
 
+        After `checks.keep_going()` nothing is raised: what is wrong is printed, too.
+
         Args:
             submission: the student's function or value.
             seed: what the inputs are drawn from.
             tell: whether to name the mistake of code to mend, too, while nobody has touched it.
         """
         finding = self.examine(submission, seed, tell=tell)
+        if told_instead(self, finding):
+            return
         if not finding.solved:
             raise CheckFailed(f"{self.name}: {finding.message}")
         print(f"{self.name}: right. {finding.message}")

@@ -49,13 +49,15 @@ def forward(
     mixed: bool = True,
     over: int = -1,
     shared: bool = False,
+    turned: Callable[[Tensor], Tensor] = lambda k: k.mT,
+    averaged: Callable[[Tensor, Tensor], Tensor] = torch.matmul,
 ) -> Tensor:
     """Multi-head attention, with a place for each mistake; `scale` is beside the right one."""
     inputs = (W_q, W_q if shared else W_k, W_v)
     splits = (split, split, split_v or split)
     q, k, v = (splits[i](x @ (inputs[i] if "q" in transposed else inputs[i].mT), num_heads) for i in order)
-    scores = q @ k.mT / math.sqrt(q.shape[-1]) * scale(x, q)
-    found = merge(scores.softmax(over) @ v)
+    scores = q @ turned(k) / math.sqrt(q.shape[-1]) * scale(x, q)
+    together = merge(averaged(scores.softmax(over), v))
     if not mixed:
-        return found
-    return found @ (W_o if "o" in transposed else W_o.mT)
+        return together
+    return together @ (W_o if "o" in transposed else W_o.mT)

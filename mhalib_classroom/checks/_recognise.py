@@ -70,5 +70,5 @@ def _explains(
 
 def _same(one: Outcome, other: Outcome) -> bool:
     if one.error or other.error:
-        return bool(one.error) and bool(other.error) and one.error[:40] == other.error[:40]
+        return bool(one.error) and bool(other.error) and one.error == other.error
     return one.changed == other.changed and compare(one.value, other.value) is None

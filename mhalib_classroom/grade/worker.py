@@ -145,6 +145,7 @@ class TooSlow(BaseException):
 
 PACKAGES = ("mhalib_classroom", "mhalib")  # neither is here, and a notebook may import both
 CHECKS = ("mhalib_classroom.checks", "mhalib.classroom.checks")  # today, and until version 0.3
+OF_NO_EXERCISE = ("keep_going", "report")
 
 
 class NotInTheGrader:
@@ -182,6 +183,8 @@ class _Checks(_Module):
     def __getattr__(self, name):
         if name.startswith("_"):
             raise AttributeError(name)
+        if name in OF_NO_EXERCISE:
+            return NotInTheGrader()
         return lambda submission=None, *_, **__: self._noted.update({name: submission})
 
 

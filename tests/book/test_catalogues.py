@@ -56,13 +56,16 @@ def test_a_translation_says_when_it_was_made_and_of_which_version(language: str,
 
 @pytest.mark.parametrize("language", catalogues.languages())
 def test_what_the_tools_write_is_translated(language: str) -> None:
-    from tools.pages import book_language, finish, page_head, ways
+    from tools.pages import book_language, deeper, finish, folds, page_head, predict, ways
 
     say = catalogues.phrases(language)
     for phrase in (
         *book_language.PHRASES,
+        *deeper.PHRASES,
         *finish.PHRASES,
+        *folds.PHRASES,
         *page_head.PHRASES,
+        *predict.PHRASES,
         *ways.said(),
         "From this run. Yours will differ.",
         "Another run may differ by ",

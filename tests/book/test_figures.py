@@ -75,8 +75,9 @@ def test_every_prediction_has_a_folded_answer(path: Path) -> None:
         folded = [
             cell
             for cell in cells[place + 1 : place + 4]
-            if {"hide-cell", "hide-output"} & set(cell.metadata.get("tags", []))
+            if {"hide-cell", "hide-output"} & set(cell.metadata.get("tags", [])) or "<details>" in cell.source
         ]
+        after += next((cell.source for cell in cells[place + 1 :] if cell.cell_type == "markdown"), "")
         assert folded or "<details>" in after, f"{path.name}, {cells[place].id}: fold the answer"
 
 

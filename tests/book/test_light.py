@@ -26,11 +26,15 @@ from served import HTML
 from tools import PACKAGES
 from tools.development import page_weight
 from tools.editions import offline
+from tools.notebooks import move_chapter, notebooks
 from tools.pages import chromium, finish, icons, theme_words
 
 CHAPTER = "chapters/06_per_head_heatmaps"
 FORMULAS = "chapters/05_mathematics"
 TAB_STOPS = "[...document.querySelectorAll('.math, .math *')].filter((one) => one.tabIndex >= 0).length"
+
+
+BARE = {"index.html", *(f"chapters/{old}.html" for old in move_chapter.addresses(notebooks.ROOT))}  # they only lead on
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +68,7 @@ def test_nothing_in_a_page_waits_for_a_script(built: dict[str, str]) -> None:
     """Scripts of other files are deferred, and there is one style: so seconds do not depend on how many there are."""
     for name, text in built.items():
         styles = finish.STYLE.findall(text)
-        assert len(styles) == (name != "index.html"), name
+        assert len(styles) == (name not in BARE), name
         sources = [found["attributes"] for found in finish.SCRIPT.finditer(text) if "src=" in found["attributes"]]
         assert all(" defer " in one for one in sources), name
         assert len(sources) <= 3, name
@@ -391,7 +395,7 @@ def test_a_colour_that_the_theme_gave_up_is_named(theme: Path) -> None:
 
 
 def test_skip_links_lead_to_the_main_part_and_to_the_instrument(built: dict[str, str]) -> None:
-    for name, text in (pair for pair in built.items() if pair[0] != "index.html"):
+    for name, text in (pair for pair in built.items() if pair[0] not in BARE):
         blocks = re.findall(r'<div[^>]*class="skip-link.*?</div>', text, re.DOTALL)
         targets = re.findall(r'<a href="([^"]+)"', "".join(blocks))
         assert targets == ["#main-content", *["#instrument"] * (finish.INSTRUMENT_CLASS in text)], name

@@ -293,6 +293,7 @@ def test_a_bar_shares_its_row_out_anew_and_is_undone_as_one(show: Callable) -> N
 def test_the_repeater_by_mouse_and_by_keys(show: Callable) -> None:
     live = LiveModel("repeater", head="decoder self 1 1", query=9)
     page = settled(show(live).page)
+    expect(page.locator(".mhalib-voice")).to_have_text("")  # it speaks of changes, and nothing has changed
     assert page.get_by_text("9 of 9 as trained").is_visible()
     page.locator("[data-q='4'].mhalib-live-model-query").click()
     expect(page.locator(".mhalib-live-model-row-title")).to_have_text("“p” looks at")

@@ -30,7 +30,12 @@ parts:
 
 @pytest.fixture
 def house(tmp_path: Path) -> Path:
-    files = {"_toc.yml": TOC, "CHANGELOG.md": "Chapter 2 is new.\n", "tools/cards.py": 'CARDS = {"02_two": 3}\n'}
+    files = {
+        "_toc.yml": TOC,
+        "chapters/moved.yml": "# Old addresses.\n00_two: 02_two\n",
+        "CHANGELOG.md": "Chapter 2 is new.\n",
+        "tools/cards.py": 'CARDS = {"02_two": 3}\n',
+    }
     files |= {f"chapters/{stem}.ipynb": f"Figure {number}.1\n" for number, stem in enumerate(STEMS, start=1)}
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -42,9 +47,10 @@ def house(tmp_path: Path) -> Path:
 
 
 def contents(house: Path) -> dict[str, bytes]:
+    """All files but the table of old addresses, which remembers each move."""
     subprocess.run(["git", "add", "-A"], cwd=house, check=True)
     listed = subprocess.run(["git", "ls-files"], cwd=house, check=True, capture_output=True, text=True).stdout
-    return {name: (house / name).read_bytes() for name in listed.splitlines()}
+    return {name: (house / name).read_bytes() for name in listed.splitlines() if name != move_chapter.ADDRESSES}
 
 
 def test_files_titles_and_order_move_and_come_back(house: Path) -> None:
@@ -70,6 +76,20 @@ def test_files_titles_and_order_move_and_come_back(house: Path) -> None:
     assert move_chapter.ENTRY.findall(toc) == move_chapter.ENTRY.findall(old)
 
 
+def test_old_addresses_lead_to_where_the_chapters_are_now(house: Path) -> None:
+    move_chapter.move(house, 2, 4)
+    assert (house / "chapters/moved.yml").read_text("utf-8").startswith("# Old addresses.\n")
+    names = {"02_two": "04_two", "03_three": "02_three", "04_four": "03_four"}
+    assert move_chapter.addresses(house) == {"00_two": "04_two", **names}
+    move_chapter.move(house, 4, 2)  # a name that a chapter has again is no old one
+    assert move_chapter.addresses(house) == {
+        "00_two": "02_two",
+        "04_two": "02_two",
+        "02_three": "03_three",
+        "03_four": "04_four",
+    }
+
+
 def test_within_a_part_every_byte_comes_back(house: Path) -> None:
     before = contents(house)
     move_chapter.move(house, 3, 4)
@@ -80,7 +100,7 @@ def test_within_a_part_every_byte_comes_back(house: Path) -> None:
 def test_what_is_deleted_already_stops_nobody(house: Path) -> None:
     (house / "chapters/03_three.ipynb").unlink()
     move_chapter.move(house, 2, 4)
-    assert sorted(path.stem for path in house.glob("chapters/*")) == ["01_one", "03_four", "04_two"]
+    assert sorted(path.stem for path in house.glob("chapters/*.ipynb")) == ["01_one", "03_four", "04_two"]
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,38 @@ def test_attention_of_chapter_1_is_the_library_s() -> None:
     torch.testing.assert_close(written_out("01_weighted_average", "attend")(q, k, v), mhalib.attend(q, k, v))
 
 
+def layers_of_chapter_5(num_hiddens: int, num_heads: int) -> tuple[Any, mhalib.MultiHeadAttention]:
+    """The class that the page writes out, and the library's layer, with the same weights."""
+    torch.manual_seed(0)
+    (cell,) = (code for code in book_text.PAGES["05_mathematics"].code if "class MultiHeadAttention(" in code)
+    namespace = dict(NAMESPACE)
+    exec(cell, namespace)
+    assert len(cell.splitlines()) <= 40
+    theirs = mhalib.MultiHeadAttention(num_hiddens, num_heads)
+    ours = namespace["MultiHeadAttention"](num_hiddens, num_heads)
+    ours.load_state_dict(theirs.state_dict())
+    return ours, theirs
+
+
+@pytest.mark.parametrize("num_heads", [1, 3, 12])
+def test_the_layer_of_chapter_5_is_the_library_s(num_heads: int) -> None:
+    ours, theirs = layers_of_chapter_5(12, num_heads)
+    queries, keys, values = torch.randn(2, 5, 12), torch.randn(2, 7, 12), torch.randn(2, 7, 12)
+    nothing = mhalib.padding_mask(torch.tensor([4, 0]), 7)  # the second example may look at no key
+    own = torch.rand(2, num_heads, 5, 7) < 0.6
+    for mask in (None, nothing, own):
+        expected = theirs(queries, keys, values, mask=mask)
+        torch.testing.assert_close(ours(queries, keys, values, mask), expected)
+    x = torch.randn(2, 5, 12)
+    torch.testing.assert_close(ours(x, x, x, mhalib.causal_mask(5)), theirs(x, x, x, mask=mhalib.causal_mask(5)))
+
+
+def test_the_layer_of_chapter_5_refuses_heads_that_do_not_divide() -> None:
+    for refuse in (layers_of_chapter_5(12, 3)[0].__class__, mhalib.MultiHeadAttention):
+        with pytest.raises(ValueError, match="num_hiddens=64 is not divisible by num_heads=5"):
+            refuse(64, 5)
+
+
 def blocks_of_chapter_8() -> dict[str, Any]:
     """The classes that the page builds, one on the other, a cell each."""
     namespace = {**NAMESPACE, "mhalib": mhalib, "copy": copy}
@@ -107,10 +139,10 @@ def test_the_model_of_chapter_12_is_the_library_s(positions: str) -> None:
 
 
 @pytest.mark.parametrize(("temperature", "top_k"), [(0, None), (1.0, None), (0.7, 3), (2.0, 1)])
-def test_drawing_in_chapter_12_is_the_library_s(temperature: float, top_k: int | None) -> None:
+def test_drawing_in_chapter_25_is_the_library_s(temperature: float, top_k: int | None) -> None:
     model, prompt = small_gpt(positions="rotary"), torch.randint(11, (5, 4))
     found = []
-    for draw in (written_out("12_small_gpt", "sample"), mhalib.decoding.sample):
+    for draw in (written_out("25_token_by_token", "sample"), mhalib.decoding.sample):
         torch.manual_seed(0)
         found.append(draw(model, prompt, 9, temperature=temperature, top_k=top_k))
     assert torch.equal(*found)

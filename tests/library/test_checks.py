@@ -102,7 +102,12 @@ def test_the_wrong_versions_compute():
         for mistake in exercise.mistakes
         if any(exercise.examine(mistake.function, seed).kind == "raised" for seed in SEEDS)
     }
-    assert raised == {("merge_heads", "view of a transpose")}
+    assert raised == {
+        ("merge_heads", "view of a transpose"),
+        ("weighted_average", "entry by entry"),
+        ("weighted_average", "weights transposed"),
+        ("scores", "k.T"),
+    }
 
 
 @every_exercise
@@ -1724,7 +1729,7 @@ VARIANTS = {
         lambda weights, values: torch.einsum("iqk,ikd->qid", weights, values).reshape(weights.shape[1], -1),
     ],
     "scores": [
-        lambda q, k: torch.einsum("bhqd,bhkd->bhqk", q, k) * q.size(-1) ** -0.5,
+        lambda q, k: torch.einsum("...qd,...kd->...qk", q, k) * q.size(-1) ** -0.5,
         lambda q, k: (q / q.shape[-1] ** 0.25) @ (k / k.shape[-1] ** 0.25).transpose(-2, -1),
         lambda q, k: (q.double() @ k.double().mT) / np.sqrt(q.shape[-1]),
     ],
@@ -2348,6 +2353,20 @@ def test_who_reads_the_last_axis_of_a_ledger_only_is_told_so():
     assert not accepted
 
 
+@pytest.mark.parametrize(
+    "student",
+    [
+        lambda weights, values: torch.stack([*(weights @ values)], -1).flatten(1),
+        lambda weights, values: torch.einsum("iqk,ikd->qdi", weights, values).reshape(weights.shape[1], -1),
+    ],
+    ids=["stack", "einsum"],
+)
+def test_heads_in_turn_are_told_from_heads_side_by_side(student):
+    finding = EXERCISES["two_heads"].examine(student)
+    assert finding.mistake == "heads interleaved"
+    assert "in turn, one of head 0, one of head 1" in finding.message
+
+
 def test_of_a_large_result_the_first_wrong_row_is_shown():
     def wrong_later(x, num_heads):
         result = split.reference(x, num_heads).clone()
@@ -2400,6 +2419,24 @@ def test_another_exception_is_not_taken_for_a_known_mistake():
     """One known mistake raises; whoever raises something else did not make it."""
     finding = EXERCISES["merge_heads"].examine(raising(ValueError("something else")))
     assert (finding.kind, finding.mistake) == ("raised", None)
+
+
+@pytest.mark.filterwarnings("ignore:The use of `x.T`")
+@pytest.mark.parametrize(
+    ("name", "function", "mistake"),
+    [
+        ("weighted_average", lambda weights, values: weights * values, "entry by entry"),
+        ("weighted_average", lambda weights, values: values * weights, None),  # raises with the sizes exchanged
+        ("weighted_average", lambda weights, values: torch.mm(weights.t(), values), "weights transposed"),
+        ("weighted_average", lambda weights, values: weights @ values.T, None),  # torch complains in nearly those words
+        ("scores", lambda q, k: torch.matmul(q, k.T) / q.shape[-1] ** 0.5, "k.T"),
+        ("scores", lambda q, k: F.softmax(q @ k.mT / math.sqrt(k.shape[-1]), dim=-1), "softmax already applied"),
+        ("scores", lambda q, k: torch.softmax(q @ k.mT, -1), "softmax already applied, and no scale"),
+    ],
+)
+def test_what_beginners_write_in_chapter_1_is_named(name, function, mistake):
+    for seed in SEEDS:
+        assert EXERCISES[name].examine(function, seed).mistake == mistake
 
 
 class RudeWord(str):

@@ -49,7 +49,8 @@ SEED = "seed-that-nobody-sees"
 MEMORY_MB = 1011 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])  # of nobody else, to tell its processes
 LIMITS = Limits(memory_mb=MEMORY_MB, call_seconds=2, cell_seconds=3)
 TOGETHER = replace(LIMITS, submission_seconds=900)  # of what would else be many notebooks
-CHAPTERS = [1, 2, 5, 18]
+SPLITTING = checks.EXERCISES["split_heads"].chapter
+CHAPTERS = [1, 2, SPLITTING, 18]
 
 
 def why_not() -> str:
@@ -77,7 +78,7 @@ RIGHT_TOO = "def scores(q, k):\n    return q @ k.mT / q.shape[-1] ** 0.5"
 CHECKS = "from mhalib_classroom import checks\nchecks.weighted_average(weighted_average)\nchecks.scores(scores)"
 HONEST = ["import torch", RIGHT, RIGHT_TOO, CHECKS]
 FIRST = [name for name, one in checks.EXERCISES.items() if one.chapter == 1]
-FIFTH = [name for name, one in checks.EXERCISES.items() if one.chapter == 5]
+OF_SPLITTING = [name for name, one in checks.EXERCISES.items() if one.chapter == SPLITTING]
 
 
 def notebook(cells: list[str]) -> str:
@@ -725,12 +726,12 @@ def test_chapters_come_from_the_notebook_itself(counted, tmp_path, capsys):
     untouched = nbformat.read(ROOT / "exercises/04_reshape_trick.ipynb", as_version=4)
     for cell in untouched.cells:
         cell.source = cell.source.replace("checks.", "") if cell.cell_type == "code" else cell.source
-    work = {"anna/a": HONEST, "anna/b": OTHER_CHAPTER, "ben/c": HONEST, "carl": ["x = 1"], "dora/05_mine": ["x = 1"]}
+    work = {"anna/a": HONEST, "anna/b": OTHER_CHAPTER, "ben/c": HONEST, "carl": ["x = 1"], "dora/04_mine": ["x = 1"]}
     folder, out = hand_in(tmp_path / "s", work), tmp_path / "grades.csv"
     nbformat.write(untouched, folder / "emil.ipynb")
     shutil.copy(ROOT / "chapters/04_reshape_trick.ipynb", folder / "dora/04_reshape_trick.ipynb")
-    expected = {"anna/a": FIRST, "anna/b": FIFTH, "ben/c": FIRST, "carl": ["no exercise"], "emil": FIFTH}
-    expected |= {"dora/05_mine": FIFTH, "dora/04_reshape_trick": ["a chapter"]}
+    expected = {"anna/a": FIRST, "anna/b": OF_SPLITTING, "ben/c": FIRST, "carl": ["no exercise"], "emil": OF_SPLITTING}
+    expected |= {"dora/04_mine": OF_SPLITTING, "dora/04_reshape_trick": ["a chapter"]}
     assert exercises_of(grade(folder, out)) == expected
     said = capsys.readouterr().err
     assert "Not graded: carl: it calls no checker, and nothing says which chapter it belongs to: --chapter" in said
@@ -755,16 +756,16 @@ def test_sums_are_of_students_and_each_exercise_counts_once(counted, tmp_path, m
         return [replace(row, points=row.points * ("worse = 1" not in task.cells.values())) for row in real(task, how)]
 
     monkeypatch.setattr(_class, "_grade", worse)
-    worth = {name: checks.EXERCISES[name].points for name in (*FIRST, *FIFTH)}
+    worth = {name: checks.EXERCISES[name].points for name in (*FIRST, *OF_SPLITTING)}
     grade(folder, out)
     anna, ben = book_of(out)["anna"], book_of(out)["ben"]
     assert (int(anna["points"]), int(anna["out_of"])) == (sum(worth.values()),) * 2
     assert ben["split_heads"] == ""
-    assert [name for name in anna if name in worth] == [*FIRST, *FIFTH]
+    assert [name for name in anna if name in worth] == [*FIRST, *OF_SPLITTING]
     for place, name in enumerate(("1", "2", "3")):
         os.utime(folder / f"anna/{name}.ipynb", (1_000_000 + place, 1_000_000 + place))
     grade(folder, out, last=True)
-    assert int(book_of(out)["anna"]["points"]) == sum(worth[name] for name in FIFTH)
+    assert int(book_of(out)["anna"]["points"]) == sum(worth[name] for name in OF_SPLITTING)
     os.utime(folder / "anna/3.ipynb", (999_999, 999_999))  # the last by name, and the first by time
     grade(folder, out, last=True)
     assert int(book_of(out)["anna"]["points"]) == sum(worth.values())
@@ -1179,7 +1180,11 @@ def test_code_to_mend_and_predictions_are_known_in_the_sandbox_too(sandboxed, tm
     exercise = checks.EXERCISES["mended_merge"]
     out = tmp_path / "out" / "grades.csv"
     folder = hand_in(tmp_path / "in", work)
-    rows = {(row.student, row.exercise): row for row in grade(folder, out, chapters=[5]) if row.exercise in exercises}
+    rows = {
+        (row.student, row.exercise): row
+        for row in grade(folder, out, chapters=[SPLITTING])
+        if row.exercise in exercises
+    }
     kinds = {name: [rows[name, one].kind for one in exercises] for name in work}
     assert kinds == {
         "untouched": ["not started", "computed"],
@@ -1439,7 +1444,7 @@ def test_each_notebook_of_a_student_comes_back_with_its_own_comments(counted, tm
     work |= {"anna/a_": [*HONEST, "'_'"], "ben/b": HONEST, "\N{CJK UNIFIED IDEOGRAPH-4E00}" * 82: HONEST}
     folder, out = hand_in(tmp_path / "s", work), tmp_path / "grades.csv"
     back = tmp_path / "grades.csv.feedback"
-    grade(folder, out, feedback=True, student_pattern="anna|ben", chapters=[1, 5])
+    grade(folder, out, feedback=True, student_pattern="anna|ben", chapters=[1, SPLITTING])
     came = {path.name: path.read_text(encoding="utf-8") for path in (back / "anna").glob("*.ipynb")}
     assert len({name.casefold() for name in came}) == 5
     assert {"anna_1_a.ipynb", "anna_2_a.ipynb"} <= came.keys()
@@ -1447,7 +1452,7 @@ def test_each_notebook_of_a_student_comes_back_with_its_own_comments(counted, tm
     own = [[source for source in cells if not source.startswith("**")] for cells in sources]
     assert sorted(own) == sorted(cells for name, cells in work.items() if name.startswith("anna"))
     for cells, mine in zip(sources, own, strict=True):
-        wanted = FIFTH if mine == OTHER_CHAPTER else [*FIRST, *FIFTH] if mine == ["x = 1"] else FIRST
+        wanted = OF_SPLITTING if mine == OTHER_CHAPTER else [*FIRST, *OF_SPLITTING] if mine == ["x = 1"] else FIRST
         assert sorted(cell.split("*")[2].split(":")[0] for cell in cells if cell not in mine) == sorted(wanted)
     others = tmp_path / "t"
     hand_in(others, {"anna/c": HONEST})

@@ -26,7 +26,8 @@ from tools.pages import downloads
 
 HTML = ROOT / "_build/html"
 SCREEN_ONLY = (
-    "a.headerlink, p.downloads, figure.opening, div.tag_set-up, a.front-start, button.copybtn, noscript, img.only-dark"
+    "a.headerlink, p.downloads, figure.opening, div.tag_set-up, a.front-start, button.copybtn, noscript, "
+    "img.only-dark, form.predict-form, p.predict-said"
 )
 SYMBOLS = ("math", "code", "em", "i")
 ONE_LETTER_WORDS = ("a", "à", "y")  # of English and French
@@ -186,6 +187,10 @@ def gather_folds(leaf: Leaf) -> None:
     An aside (a card that opens) stays where it is, and a fold within a fold stays in it.
     """
     soup = BeautifulSoup("", "html.parser")
+    for bar in leaf.article.select("details.exercises-in-code"):  # each exercise stays, and folds its own solution
+        if summary := bar.find("summary", recursive=False):
+            summary.decompose()
+        bar.unwrap()
     ends: dict[str, list[Tag]] = {"Hints and answers": [], "Code behind the pictures": []}
     line: Tag | None = None
     outer = [fold for fold in leaf.article.find_all("details") if fold.find_parent("details") is None]

@@ -85,8 +85,9 @@ print("rows that sum to 1:", weights[..., 0].numel())""",
     ),
     f"## What a trained layer does\n\n*{TO_WRITE}: a stored model, its picture, and the number that it shows.*",
     ({}, 'print("heads to look at:", weights.shape[1])'),
-    f"## Something to play with\n\n**Predict.** *{TO_WRITE}: a question with one answer.*",
+    f"## Something to play with\n\n*{TO_WRITE}: what the reader may change.*",
     ({}, 'causal = mhalib.causal_mask(5)\nprint("pairs, with a causal mask:", int(causal.sum()))'),
+    f"**Predict.** *{TO_WRITE}: a question with one answer.*",
     (
         {
             "mystnb": {"code_prompt_hide": "Hide the answer", "code_prompt_show": "Show the answer"},

@@ -6,13 +6,15 @@ Chapter 7 becomes chapter 12, and 8 to 12 become 7 to 11. In all files that git 
 mends
 
 - file names, 07_per_head_heatmaps, in paths and in texts;
+- chapters/moved.yml, by which old addresses of pages lead on to the new ones;
 - _toc.yml: the order, and the numbers in titles;
 - "chapter 7", "chapters 7, 8 and 12", "Figure 7.3", "Table 7.1", "Exercise 7.2", also in French and across lines,
   and a number at the start of a link to its chapter.
 
 What it cannot know is printed, for you to read: ranges, as "chapters 1 to 18", and chapters of other books. Afterwards
 `make exercises` writes the tables anew; build the book and run the tests. A chapter comes into the part of the book
-where the chapter was whose number it takes; moved back within its part, every byte is what it was.
+where the chapter was whose number it takes; moved back within its part, every byte is what it was,
+but for the addresses.
 """
 
 from __future__ import annotations
@@ -23,14 +25,18 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import yaml
+
 from mhalib._write import write_whole
 from tools import ROOT
 
 ENTRY = re.compile(r"^ *- file: chapters/(?P<stem>(?P<number>\d\d)_\w+)\n *title: .*\n", re.MULTILINE)
+ADDRESSES = "chapters/moved.yml"  # old names of chapters, and the new ones
 KEPT = (  # of the past, of other books, and examples
     "CHANGELOG.md",
     "chapters/references.bib",
     "chapters/bibliography.md",
+    ADDRESSES,
     "tools/notebooks/move_chapter.py",
     "tests/book/test_move_chapter.py",
 )
@@ -97,6 +103,19 @@ def with_numbers(text: str, stems: Sequence[str], new: Mapping[int, int]) -> tup
     return PLACE.sub(place, text), doubtful
 
 
+def addresses(root: Path) -> dict[str, str]:
+    """Where the chapters are now, by the names that they had before: `04_mathematics` to `05_mathematics`."""
+    return dict(yaml.safe_load((root / ADDRESSES).read_text(encoding="utf-8")) or {})
+
+
+def with_moves(text: str, names: Mapping[str, str]) -> str:
+    """The table of addresses after a move: `names` are the new names of all chapters by those that they had."""
+    comment = "".join(line for line in text.splitlines(keepends=True) if line.startswith("#"))
+    moved = {old: names.get(now, now) for old, now in (yaml.safe_load(text) or {}).items()}
+    moved |= {old: now for old, now in names.items() if old != now}
+    return comment + "".join(f"{old}: {now}\n" for old, now in sorted(moved.items()) if old not in names.values())
+
+
 def move(root: Path, moved: int, to: int) -> list[str]:
     """Move a chapter of the repository at `root`; returns the mentions that are left as they were, each with its file.
 
@@ -111,6 +130,8 @@ def move(root: Path, moved: int, to: int) -> list[str]:
     new = renumbered(stems, moved, to)
     toc = re.sub(r"(?<=title: )\d+(?= · )", lambda found: str(new[int(found[0])]), with_order(toc, moved, to))
     write_whole(contents, toc)
+    names = {stem: f"{new[int(stem[:2])]:02d}{stem[2:]}" for stem in stems}
+    write_whole(root / ADDRESSES, with_moves((root / ADDRESSES).read_text(encoding="utf-8"), names))
     left: list[str] = []
     renamed: list[tuple[Path, Path]] = []
     for name in filter(None, listed.split("\0")):

@@ -47,7 +47,8 @@ FRONT_PICTURES = {  # README shows a figure of each part
     "16_what_heads_look_at": CHAPTERS / "_static/encoder_heads.svg",
 }
 PICTURES = ("image/svg+xml", "image/png")  # as mhalib.style stores a figure; the second where the first is too long
-CELL_METADATA = ("measured", "mystnb", "nbgrader", "numbers", "results", "tabs", "tags")  # see handbooks/chapter.md
+# What a cell may carry: handbooks/chapter.md says what each is for.
+CELL_METADATA = ("measured", "mystnb", "nbgrader", "numbers", "predict", "results", "tabs", "tags")
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
@@ -77,7 +78,6 @@ OWN_NEEDS = {  # what one chapter needs beyond that
             "00_take_a_model_apart",
             "01_weighted_average",
             "02_scale_masks_dropout",
-            "05_mathematics",
             "04_reshape_trick",
             "06_per_head_heatmaps",
             "08_three_uses",
@@ -98,7 +98,7 @@ OWN_NEEDS = {  # what one chapter needs beyond that
         ),
         ("anywidget",),
     ),
-    "07_shape_checks": ("einops", "jaxtyping", "beartype"),
+    "07_shape_checks": ("einops",),
     **dict.fromkeys(("14_seeing_with_heads", "15_two_modalities"), ("anywidget", "sklearn")),
     "20_heads_that_talk": ("anywidget", "tensorly"),
     "23_bake_off": ("anywidget", "sklearn", "scipy"),

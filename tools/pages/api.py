@@ -84,7 +84,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "instruments": "variant_costs variant_parts Parts=parts counted_parts=parts chosen_flops",
     },
     "mhalib.train": {"03_why_more_than_one_head": "fit", "11_translator": "History=history"},
-    "mhalib.decoding": {"11_translator": "greedy beam_search", "12_small_gpt": "sample"},
+    "mhalib.decoding": {"11_translator": "greedy beam_search", "25_token_by_token": "sample"},
     "mhalib.evaluation": {
         "11_translator": "exact_match token_accuracy=exact Pairs=sentences",
         "17_are_heads_different": "next_token_accuracy",
@@ -129,10 +129,10 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     },
     "mhalib.plots": {
         "03_why_more_than_one_head": "head_heatmap",
-        "05_mathematics": "OWNER_COLOURS",
         "04_reshape_trick": "number_grid",
         "06_per_head_heatmaps": "head_heatmaps HIDDEN_STYLE=hatched COLOUR_MAP=colour",
         "16_what_heads_look_at": "head_wall score_grid MARK_STYLE=marked DPI=figure",
+        "28_many_devices": "OWNER_COLOURS",
     },
     "mhalib.style": {
         "06_per_head_heatmaps": (
@@ -147,10 +147,10 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     "mhalib.overlays": {"14_seeing_with_heads": "attention_on_picture VEIL=colour"},
     "mhalib.widgets": {
         "01_weighted_average": "AttentionPlayground",
-        "05_mathematics": "CostCalculator",
         "04_reshape_trick": "ReshapeStepper",
         "06_per_head_heatmaps": "HeadExplorer",
         "24_counting": "Roofline",
+        "25_token_by_token": "CostCalculator",
         "instruments": (
             "HeadWall Instrument=instruments page_script=instruments script_file=instruments scripts=instruments "
             "source=instruments STYLE=instruments joinable=instruments LiveModel=instruments "
@@ -178,8 +178,8 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     },
     "mhalib.results": {"03_why_more_than_one_head": "read Results=results"},
     "mhalib.bench": {
-        "05_mathematics": "time_ratios peak_bytes",
         "24_counting": "measure_machine Machine=machine",
+        "26_never_write_the_scores": "time_ratios peak_bytes",
         "speed": "median_seconds=median seconds_by_round=round",
     },
     "mhalib.roofline": {

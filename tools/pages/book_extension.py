@@ -17,7 +17,7 @@ from sphinx.environment import BuildEnvironment
 
 from mhalib.widgets import STYLE, live_names, page_script, weights_script
 from tools.notebooks import statements
-from tools.pages import downloads, page_head, theme_words
+from tools.pages import deeper, downloads, folds, moved, page_head, predict, theme_words
 from tools.teaching import exercises
 
 INSTRUMENTS, LIVE = "instruments", "live"
@@ -154,9 +154,9 @@ def has_columns(text: str) -> bool:
 
 def mark_statements(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Say of an output that it is of one run, or, behind a small sign, how far its numbers may differ in another."""
-    for cell in list(doctree.findall(nodes.container)):
+    for cell in list(doctree.findall(page_head.is_cell)):
         outputs = [child for child in cell.children if "cell_output" in child.get("classes", [])]
-        if "cell" not in cell.get("classes", []) or not outputs:
+        if not outputs:
             continue
         if f"tag_{statements.OF_THIS_RUN}" in cell["classes"]:
             outputs[0].insert(0, nodes.raw("", OF_THIS_RUN, format="html"))
@@ -188,15 +188,26 @@ def prepare_cells(app: Sphinx, docname: str, source: list[str]) -> None:
             shown.setdefault("code_prompt_hide", FOLDS[tag][1])
         if "exercise-launch" in tags:  # Sphinx takes a notebook's link for one to a page
             cell.source = cell.source.replace("](../exercises/", "](path:../exercises/")
+        if "predict" in cell.metadata:
+            cell.source = fields_written(docname, cell)
         if exercises.EXERCISE in tags:
             cell.metadata.tags = [*(tag for tag in tags if tag != "hide-input"), "hide-cell"]
             wrong = exercises.code_to_mend(cell.source)
             if wrong is not None:
-                cells.append(nbformat.v4.new_markdown_cell(f"Code to repair:\n\n```python\n{wrong}\n```"))
+                text = f":::{{container}} {folds.TO_REPAIR}\nCode to repair:\n\n```python\n{wrong}\n```\n:::"
+                cells.append(nbformat.v4.new_markdown_cell(text))
             cell.source = exercises.with_solution(cell.source)
         cells.append(cell)
     notebook.cells = cells
     source[0] = nbformat.writes(notebook)
+
+
+def fields_written(docname: str, cell: nbformat.NotebookNode) -> str:
+    """The source of a cell with the fields of its question; an error names the page."""
+    try:
+        return predict.with_fields(cell)
+    except ValueError as error:
+        raise ValueError(f"{docname}.ipynb: {error}") from error
 
 
 def quotable(env: BuildEnvironment) -> dict[str, list[str]]:
@@ -232,12 +243,18 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("doctree-resolved", caption_figures)
     app.connect("doctree-resolved", link_figures)
     app.connect("doctree-resolved", keep_columns)
+    app.connect("doctree-resolved", deeper.mark_sections)
+    app.connect("doctree-resolved", predict.fold_answers)
     app.connect("doctree-resolved", page_head.fold_head)
     app.connect("doctree-resolved", page_head.fold_code_of_figures)
     app.connect("doctree-resolved", page_head.open_with_picture)
     app.connect("doctree-resolved", mark_statements)
+    app.connect("doctree-resolved", folds.fold_code)
+    app.connect("doctree-resolved", folds.fold_exercises)
+    app.connect("html-page-context", deeper.mark_contents, priority=400)  # before the theme reads the contents
     app.connect("html-page-context", mend_roles)
     app.connect("html-page-context", number_chapter)
     app.connect("html-page-context", link_downloads)
     app.connect("html-page-context", load_live_models)
+    app.connect("build-finished", moved.write_pages, priority=910)  # when finish.py has finished the others
     return {"parallel_read_safe": True, "parallel_write_safe": True}

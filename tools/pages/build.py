@@ -29,6 +29,7 @@ SHARED = (  # besides the pages themselves
     "_toc.yml",
     "requirements.txt",
     "chapters/references.bib",
+    "chapters/*.yml",
     "chapters/_static/**/*",
     "tools/**/*.py",
     "tools/pages/*.js",

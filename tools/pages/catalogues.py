@@ -95,6 +95,9 @@ def words_of(page: Path) -> list[str]:
         shown = cell.metadata.get("mystnb", {})
         said += [shown[key] for key in ("code_prompt_show", "code_prompt_hide") if key in shown]
         said += [shown["image"]["alt"]] if "image" in shown else []
+        said += [
+            words for field in cell.metadata.get("predict", ()) for words in (field["ask"], *field.get("choices", ()))
+        ]
     return said
 
 

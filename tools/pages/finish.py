@@ -30,7 +30,7 @@ INSTRUMENT_CLASS = 'class="mhalib-instrument"'
 INSTRUMENT = f"<div {INSTRUMENT_CLASS}"
 INSTRUMENTS = "_static/instruments.js"
 DRAGGED = 'class="drag"'  # a number in a sentence, which the same script wakes
-PAGE_SCRIPTS = ("page_script.js", "ways_script.js")
+PAGE_SCRIPTS = ("page_script.js", "predict_script.js", "ways_script.js", "symbols_script.js")
 SEPARATE = (INSTRUMENTS, "_static/live.js")  # not joined with what all pages load
 POLICY = '<meta http-equiv="Content-Security-Policy" content="'
 TO_INSTRUMENT = "Skip to the instrument"

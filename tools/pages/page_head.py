@@ -120,9 +120,13 @@ def fold_code_of_figures(app: Sphinx, doctree: nodes.document, docname: str) -> 
         for text in printed:
             figure.parent.remove(text)
         texts = [nodes.container("", *printed, classes=["cell_output", "figure-text"])] if printed else []
-        said = f'code<span class="in-words">: {html.escape(hidden["prompt_show"])}</span>'
-        begin = raw(f'<details class="figure-code"><summary>{said}</summary>')
-        figure += nodes.legend("", begin, *hidden.children, *texts, raw("</details>"))
+        figure += nodes.legend("", *code_behind_word(str(hidden["prompt_show"]), [*hidden.children, *texts]))
+
+
+def code_behind_word(name: str, parts: list[nodes.Node]) -> list[nodes.Node]:
+    """Parts of a page behind the word *code*; its whole name is for screen readers and for paper."""
+    said = f'code<span class="in-words">: {html.escape(name)}</span>'
+    return [raw(f'<details class="figure-code"><summary>{said}</summary>'), *parts, raw("</details>")]
 
 
 def open_with_picture(app: Sphinx, doctree: nodes.document, docname: str) -> None:
@@ -146,7 +150,7 @@ def opening_figure(doctree: nodes.document) -> tuple[nodes.container | None, nod
     """The figure whose cell is tagged `opening`, or the first that is no answer; its cell before it."""
     found = figures_of(doctree)
     chosen = [pair for pair in found if has_tag(pair[0], OPENING)]
-    chosen += [pair for pair in found if pair[0].get("hide_mode") != "all"]
+    chosen += [pair for pair in found if pair[0].get("hide_mode") != "all" and not pair[0].get("is_answer")]
     return chosen[0] if chosen else (None, None)
 
 

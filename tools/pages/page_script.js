@@ -13,10 +13,21 @@
     for (const one of frames) {
       if (one.scrollWidth > one.clientWidth) {
         one.tabIndex = 0;
-      } else one.removeAttribute("tabindex");
+      } else if (!one.dataset.symbols) one.removeAttribute("tabindex");
     }
   };
   look();
   addEventListener("resize", look);
+
+  /* A link to what is in a closed fold opens it, and the folds around it. */
+  const reveal = () => {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    let fold = target?.closest("details") ?? null;
+    const closed = fold !== null && !target?.checkVisibility();
+    for (; fold; fold = fold.parentElement?.closest("details") ?? null) fold.open = true;
+    if (closed) target?.scrollIntoView();
+  };
+  reveal();
+  addEventListener("hashchange", reveal);
   document.fonts.ready.then(look);
 })();

@@ -45,6 +45,8 @@ HEAD = re.compile(
 )
 BEGIN, INSTEAD, END = "# BEGIN SOLUTION", "# INSTEAD", "# END SOLUTION"
 STUB = ("# your code here", "raise NotImplementedError")
+KEEP_GOING = "checks.keep_going()  # what is not right yet does not stop *Run all*"
+REPORT = "checks.report()"
 SETUP, TEXT, EXERCISE = "exercise-setup", "exercise-text", "exercise"
 
 INTRODUCTION = (
@@ -52,8 +54,8 @@ INTRODUCTION = (
     "They belong to the chapter [{title}](../chapters/{name}), which has hints and solutions too, each behind a click. "
     "Write your code where a cell says so, and run the cell: its last line checks what you wrote, and tells you what "
     "it found. While it checks, what your code prints is not shown. A shape in brackets, (B, N, D), is that of a "
-    "torch tensor; the letters are those of the chapter. Use Python and torch, not `mhalib`: a grader runs your code "
-    "where that is missing."
+    "torch tensor; the letters are those of the chapter. The last cell reports on all. Use Python and torch, not "
+    "`mhalib`: a grader runs your code where that is missing."
 )
 
 
@@ -122,7 +124,7 @@ def student_notebook(chapter: Path) -> NotebookNode | None:
             except ValueError as error:
                 raise ValueError(f"{chapter.name}, cell {cell.id}: {error}") from error
         elif SETUP in tags:
-            made.append(nbformat.v4.new_code_cell(cell.source))
+            made += [nbformat.v4.new_code_cell(source) for source in (cell.source, KEEP_GOING)]
         elif TEXT in tags:
             made.append(
                 nbformat.v4.new_markdown_cell(re.sub(r"\]\((?=[\w-]+\.(ipynb|md))", "](../chapters/", cell.source))
@@ -131,6 +133,7 @@ def student_notebook(chapter: Path) -> NotebookNode | None:
             raise ValueError(f"{chapter.name}, cell {cell.id} has a solution, but not the tag {EXERCISE!r}: add it")
     if not any(re.search("^import torch$", cell.source, re.M) for cell in made):  # the introduction says to use it
         made.insert(3, nbformat.v4.new_code_cell("import torch"))
+    made.append(nbformat.v4.new_code_cell(REPORT))
     return notebooks.normalise(nbformat.v4.new_notebook(cells=made))
 
 

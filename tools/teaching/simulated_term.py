@@ -52,11 +52,12 @@ class Expected:
 
 
 def handed_in_by_week(page: str) -> dict[int, list[int]]:
-    """The chapters whose notebooks are due in each week, from the page's table: "notebooks 01 to 03"."""
+    """The chapters whose notebooks are due in each week, from a table: "notebooks 01 to 03", "notebooks 06 and 08"."""
     found = {}
-    for week, first, word, second in re.findall(r"^\| (\d) \|.*\| notebooks (\d\d) (to|and) (\d\d)[^|]*\|", page, re.M):
-        numbers = (int(first), int(second))
-        found[int(week)] = list(range(numbers[0], numbers[1] + 1)) if word == "to" else list(numbers)
+    listed = r"^\| (\d) \|.*\| notebooks ((?:\d\d, )*\d\d (?:to|and) \d\d)[^|]*\|"
+    for week, told in re.findall(listed, page, re.M):
+        numbers = [int(number) for number in re.findall(r"\d\d", told)]
+        found[int(week)] = list(range(numbers[0], numbers[1] + 1)) if " to " in told else numbers
     return found
 
 

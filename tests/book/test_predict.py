@@ -1,0 +1,357 @@
+"""Questions that the reader answers first, deeper sections, and few bars, in a small book in a real browser."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import nbformat
+import pytest
+from accessibility import serious_findings
+from bs4 import BeautifulSoup
+from playwright.sync_api import Browser, Page, expect
+
+from tools.editions import single_page
+from tools.notebooks import core_words, notebooks
+from tools.pages import chromium, folds, predict
+
+TOC = """\
+format: jb-book
+root: chapters/index
+parts:
+  - caption: Part I
+    chapters:
+      - file: chapters/01_weighted_average
+        title: 1 · Weighted average
+"""
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="72pt" height="36pt"><rect width="72" height="36"/></svg>'
+LANGUAGE = {"language_info": {"name": "python", "pygments_lexer": "ipython3"}}
+FIELDS = [
+    {"ask": "one head with $W_q$", "kind": "number"},
+    {"ask": "Which word?", "kind": "choice", "choices": ["muddy", "river"]},
+]
+
+
+def markdown(*paragraphs: str, **metadata: Any) -> nbformat.NotebookNode:
+    return nbformat.v4.new_markdown_cell("\n\n".join(paragraphs), metadata=metadata)
+
+
+def code(source: str, *tags: str, printed: str = "", picture: bool = False) -> nbformat.NotebookNode:
+    outputs = [nbformat.v4.new_output("stream", text=printed)] if printed else []
+    outputs += [nbformat.v4.new_output("display_data", {"image/svg+xml": SVG})] if picture else []
+    shown = {"code_prompt_show": f"Show {source}", "code_prompt_hide": "Hide it", "image": {"alt": "A black bar"}}
+    return nbformat.v4.new_code_cell(source, outputs=outputs, metadata={"tags": [*tags], "mystnb": shown})
+
+
+EXERCISE = (
+    "def f(x):\n    # BEGIN SOLUTION\n    return x\n    # INSTEAD\n    # return -x\n    # END SOLUTION\n\n\nchecks.f(f)"
+)
+HINTS = "\n\n".join(
+    f"<details><summary>Hint {number}</summary>\n\n{said}\n\n</details>"
+    for number, said in enumerate(("Look at {0}.", "Look again."), start=1)
+)
+CELLS = [
+    markdown("# Weighted average\n\nA hook that makes one read."),
+    markdown("## Core\n\nFirst words.\n\n**Predict.** What will one head do?", predict=FIELDS),
+    code("x = 1", "hide-cell", printed="number: 0.5"),
+    code("draw()", "hide-cell", picture=True),
+    markdown(
+        "**Figure 1.1.** What to see.",
+        "<details><summary>Answer: what it does</summary>\n\nIt adds.\n\n</details>",
+        "The core goes on.",
+    ),
+    markdown("**Predict.** And two heads?"),
+    code("y = 2", "hide-cell", printed="two: 2"),
+    markdown("It goes on again."),
+    code("show()", "hide-input", printed="shown: 3"),
+    markdown(
+        "## Why the root\n\n*Deeper.* You can use it without this.",
+        "### Inside\n\nMore of it.",
+        "## After\n\nCore again.",
+    ),
+    markdown(
+        "## Exercises",
+        "1. Count.\n\n   <details><summary>Answer</summary>\n\n   Four.\n\n   </details>",
+        "### In code\n\nA checker compares.",
+    ),
+    markdown("#### First (`first`)\n\nWrite it.\n\n" + HINTS.format("one")),
+    code(EXERCISE, "exercise", "hide-input", printed="Verified"),
+    markdown("#### Second (`second`)\n\nWrite that.\n\n" + HINTS.format("two")),
+    code(EXERCISE.replace("    # INSTEAD\n    # return -x\n", ""), "exercise", "hide-input", printed="Verified"),
+    markdown("## Recap\n\n- All of it."),
+]
+for place, cell in enumerate(CELLS):
+    cell.id = f"cell-{place}"
+
+
+def build(folder: Path, cells: list[nbformat.NotebookNode]) -> subprocess.CompletedProcess[str]:
+    """A book of a start page and one chapter, with all settings of the real one."""
+    shutil.copy(notebooks.ROOT / "_config.yml", folder)
+    (folder / "_toc.yml").write_text(TOC, encoding="utf-8")
+    (folder / "chapters").mkdir(exist_ok=True)
+    (folder / "chapters/index.md").write_text(
+        "# A small book\n\n[First](01_weighted_average.ipynb)\n", encoding="utf-8"
+    )
+    nbformat.write(
+        nbformat.v4.new_notebook(cells=cells, metadata=LANGUAGE), folder / "chapters/01_weighted_average.ipynb"
+    )
+    shutil.copy(notebooks.CHAPTERS / "references.bib", folder / "chapters")
+    shutil.copytree(notebooks.CHAPTERS / "_static", folder / "chapters/_static", dirs_exist_ok=True)
+    moved = "04_mathematics: 05_mathematics\n09_weighted_average: 01_weighted_average\n"
+    (folder / "chapters/moved.yml").write_text(moved, encoding="utf-8")
+    if not (folder / "tools").exists():
+        (folder / "tools").symlink_to(notebooks.ROOT / "tools", target_is_directory=True)
+    command = [sys.executable, "-m", "tools.pages.sphinx_book", str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=notebooks.ROOT)
+
+
+@pytest.fixture(scope="module")
+def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("book")
+    done = build(folder, CELLS)
+    assert done.returncode == 0, done.stderr
+    return folder / "_build/html"
+
+
+@pytest.fixture(scope="module")
+def soup(html: Path) -> BeautifulSoup:
+    return BeautifulSoup((html / "chapters/01_weighted_average.html").read_text("utf-8"), "html.parser")
+
+
+@pytest.fixture(scope="module")
+def page_address(html: Path) -> Iterator[str]:
+    with chromium.serving(html) as address:
+        yield f"{address}chapters/01_weighted_average.html"
+
+
+@pytest.fixture
+def page(browser: Browser, page_address: str) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    shown = context.new_page()
+    errors: list[str] = []
+    shown.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    shown.on("pageerror", lambda error: errors.append(str(error)))
+    shown.goto(page_address)
+    yield shown
+    context.close()
+    assert errors == []
+
+
+def parts(page: Page) -> SimpleNamespace:
+    """The first question, its form, and what belongs to its answer."""
+    box = page.locator("div.predict").first
+    inside = [box.get_by_text("number: 0.5"), box.locator("figure.captioned"), box.get_by_text("It adds.")]
+    show, look = (box.get_by_role("button", name=name) for name in (predict.SHOW, predict.LOOK))
+    return SimpleNamespace(box=box, inside=inside, show=show, look=look, said=box.locator(".predict-said"))
+
+
+@pytest.mark.browser
+def test_one_press_opens_number_figure_and_text_and_shows_what_the_reader_said(page: Page) -> None:
+    one = parts(page)
+    for part in one.inside:
+        expect(part).to_be_hidden()
+    page.get_by_label("one head").fill("0,6")
+    page.get_by_text("river", exact=True).click()
+    one.show.click()
+    for part in one.inside:
+        expect(part).to_be_visible()
+    said = one.said.inner_text()
+    assert said.startswith(predict.SAID)
+    assert said.endswith(" 0,6, Which word? river.")
+    assert page.evaluate("document.activeElement.className") == "predict-opened"
+    assert one.box.locator("details.hide").count() == 0
+    expect(one.show).to_be_hidden()
+    one.box.locator("summary").first.click()
+    expect(one.inside[0]).to_be_hidden()
+    expect(one.show).to_be_focused()
+
+
+@pytest.mark.browser
+def test_enter_opens_the_answer_too(page: Page) -> None:
+    page.get_by_label("one head").fill("0.6")
+    page.keyboard.press("Enter")
+    one = parts(page)
+    expect(one.inside[1]).to_be_visible()
+    assert "0.6." in one.said.inner_text()
+    assert "Which" not in one.said.inner_text()
+
+
+@pytest.mark.browser
+def test_an_empty_guess_is_asked_for_once_and_may_be_left_out(page: Page) -> None:
+    one = parts(page)
+    one.show.click()
+    expect(page.get_by_label("one head")).to_be_focused()
+    expect(one.box.locator(".predict-nudge")).to_have_text(predict.NUDGE)
+    expect(one.inside[0]).to_be_hidden()
+    one.look.click()
+    expect(one.inside[2]).to_be_visible()
+    expect(one.said).to_be_hidden()
+
+
+@pytest.mark.browser
+def test_a_question_without_fields_is_one_bar(page: Page) -> None:
+    box = page.locator("div.predict").nth(1)
+    assert box.locator("form").count() == 0
+    box.locator("summary").first.click()
+    expect(box.get_by_text("two: 2")).to_be_visible()
+    assert box.locator("details.hide").count() == 0
+
+
+@pytest.mark.browser
+def test_without_a_script_the_answer_is_a_fold_and_on_paper_it_is_open(browser: Browser, page_address: str) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(page_address)
+    box = page.locator("div.predict").first
+    expect(box.locator("form")).to_be_hidden()
+    box.locator("summary").first.click()
+    expect(box.get_by_text("It adds.")).to_be_visible()
+    context.close()
+    page = browser.new_page()
+    page.goto(page_address)
+    page.emulate_media(media="print")
+    expect(page.locator("div.predict form").first).to_be_hidden()
+    for part in parts(page).inside:
+        expect(part).to_be_visible()
+    page.close()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390), ("light", 390), ("dark", 1280)])
+def test_questions_fit_and_can_be_read(browser: Browser, page_address: str, scheme: Any, width: int) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
+    page.goto(page_address)
+    assert serious_findings(page) == []
+    parts(page).look.click()
+    page.locator("details.exercises-in-code > summary").click()
+    assert serious_findings(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.close()
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        (markdown("**Predict.** What?"), "no answer is behind 'Predict. What"),
+        (markdown("**Predict.** What?\n\nMore.", predict=FIELDS), r"does not end in a paragraph \*\*Predict"),
+        (markdown("**Predict.** What?", predict=[{"ask": "x", "kind": "word"}]), "one of number, choice"),
+        (markdown("**Predict.** What?", predict=[{"ask": "x", "kind": "choice"}]), "two or more 'choices'"),
+        (markdown("## Deep\n\n*Deeper.*"), r"nothing follows \*Deeper\.\*: say what the section gives"),
+    ],
+)
+def test_a_question_that_cannot_be_answered_fails_the_build(
+    tmp_path: Path, cell: nbformat.NotebookNode, message: str
+) -> None:
+    cell.id = "asked"
+    done = build(tmp_path, [CELLS[0], cell, CELLS[7]])
+    assert done.returncode != 0
+    assert re.search(message, done.stderr), done.stderr
+
+
+@pytest.mark.browser
+def test_a_deeper_section_has_a_chip_in_the_page_and_in_its_contents(soup: BeautifulSoup, page: Page) -> None:
+    (section,) = soup.select("section.deeper")
+    assert section.h2.get_text().startswith("Why the root deeper")
+    assert section.p.get_text() == "You can use it without this."
+    assert section.select_one("section h3").get_text().startswith("Inside")
+    assert [link.get_text() for link in soup.select("nav.page-toc a:has(.deeper-chip)")] == ["Why the root deeper"]
+    for media in ("screen", "print"):
+        page.emulate_media(media=media)
+        assert page.evaluate("getComputedStyle(document.querySelector('section.deeper')).borderLeftWidth") == "3px"
+        expect(page.locator("section.deeper h2 .deeper-chip")).to_be_visible()
+
+
+@pytest.mark.browser
+def test_the_code_of_what_is_printed_is_behind_a_word(page: Page) -> None:
+    cell = page.locator("div.cell", has_text="shown: 3")
+    assert cell.locator("details.hide").count() == 0
+    expect(cell.get_by_text("shown: 3")).to_be_visible()
+    expect(cell.locator("div.cell_input")).to_be_hidden()
+    cell.locator("summary").click()
+    expect(cell.locator("div.cell_input")).to_be_visible()
+
+
+def test_a_page_has_few_bars(soup: BeautifulSoup) -> None:
+    assert folds.bars(str(soup)) == ["Show y = 2", "Answer", "Two exercises in code, with hints and solutions"]
+
+
+def test_an_exercise_has_one_fold_below_its_text_and_the_code_to_repair(soup: BeautifulSoup) -> None:
+    first, second = soup.select("details.exercises-in-code section:has(> h4)")
+    for section, hint in ((first, "Look at one."), (second, "Look at two.")):
+        assert [fold.summary.get_text() for fold in section.find_all("details", recursive=False)] == [folds.SOLUTION]
+        inside = section.select("details.solution details")
+        assert [fold.summary.get_text().split("\n")[0] for fold in inside[:2]] == ["Hint 1", "Hint 2"]
+        assert hint in inside[0].get_text()
+        assert "Verified" in inside[2].get_text()
+    assert "return -x" in first.select_one(f":scope > .{folds.TO_REPAIR} pre").get_text()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("anchor", "shown"), [("#second-second", "Write that."), ("#figure-1-1", "What to see.")])
+def test_a_link_to_what_is_folded_opens_it(browser: Browser, page_address: str, anchor: str, shown: str) -> None:
+    page = browser.new_page()
+    page.goto(f"{page_address}{anchor}")
+    expect(page.get_by_text(shown)).to_be_in_viewport()
+    page.close()
+
+
+def test_on_paper_and_in_the_epub_each_exercise_stays_with_its_text(soup: BeautifulSoup) -> None:
+    leaf = single_page.Leaf("01_weighted_average", "1 · First", BeautifulSoup(str(soup.article), "html.parser").article)
+    single_page.gather_folds(leaf)
+    assert "Write that." in leaf.article.select_one("section.opened-fold, #in-code").get_text()
+    assert leaf.article.find("details") is None
+
+
+@pytest.mark.browser
+def test_an_old_address_leads_on_and_keeps_the_part_of_the_page(
+    html: Path, browser: Browser, page_address: str
+) -> None:
+    page = browser.new_page()
+    page.goto(page_address.replace("01_weighted", "09_weighted") + "#exercises")
+    page.wait_for_url(f"{page_address}#exercises")
+    expect(page.get_by_role("heading", name="Exercises")).to_be_visible()
+    page.close()
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(page_address.replace("01_weighted", "09_weighted"))
+    page.wait_for_url(page_address)
+    context.close()
+    names = {path.name for path in html.rglob("chapters/*.html")}
+    assert {"01_weighted_average.html", "09_weighted_average.html"} <= names
+    assert "05_mathematics.html" not in names  # the book has no such chapter
+    left = BeautifulSoup((html / "chapters/09_weighted_average.html").read_text("utf-8"), "html.parser")
+    assert left.select_one("link[rel=canonical]")["href"] == "01_weighted_average.html"
+    assert left.select_one("meta[name=robots]")["content"] == "noindex"
+    assert not (html / "_static/texts/chapters/09_weighted_average.js").exists()
+    assert "09_weighted" not in (html / "searchindex.js").read_text("utf-8")
+
+
+def test_words_of_core_and_deeper_are_told_apart() -> None:
+    said = [cell.source for cell in CELLS if cell.cell_type == "markdown"]
+    core = "Weighted average A hook that makes one read Core First words Predict What will one head do Figure 1.1 "
+    core += "What to see The core goes on Predict And two heads It goes on again After Core again Recap All of it"
+    deeper = "Why the root You can use it without this Inside More of it"
+    assert core_words.count(said) == (len(core.split()), len(deeper.split()))
+    more = ["```python\nno = 1\n```\n\n[two words](a.md#b) and $x + y$, <span>one</span>\n\n### Sources\n\nNone here."]
+    assert core_words.count(["# T\n\n", *more]) == (1 + 4, 0)
+
+
+EARLY = [path for path in notebooks.CHAPTERS.glob("*.ipynb") if re.match(r"0\d_|10_", path.name)]
+
+
+@pytest.mark.parametrize("chapter", sorted(EARLY), ids=lambda path: path.stem)
+def test_the_core_of_an_early_chapter_is_short(chapter: Path) -> None:
+    assert core_words.words_of(chapter).core <= core_words.CORE_AT_MOST
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("chapter", sorted(EARLY), ids=lambda path: path.stem)
+def test_an_early_chapter_has_few_bars(chapter: Path, site: str) -> None:
+    page = (notebooks.ROOT / f"_build/html/chapters/{chapter.stem}.html").read_text(encoding="utf-8")
+    assert len(folds.bars(page)) <= folds.BARS_AT_MOST, folds.bars(page)

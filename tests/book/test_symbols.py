@@ -1,0 +1,102 @@
+"""Formulas of Part I can be touched: by mouse, finger and keys a symbol says what it is, in its own colour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from served import HTML
+
+from mhalib import style
+from tools.pages import book_map
+
+MATHEMATICS = next(stem for _, stem, title in book_map.chapters().values() if title == "The mathematics")
+
+
+def opened(browser: Browser, stem: str, **options: Any) -> Page:
+    page = browser.new_context(**options).new_page()
+    page.goto((HTML / f"chapters/{stem}.html").as_uri())
+    return page
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    found = opened(browser, MATHEMATICS)
+    yield found
+    found.context.close()
+
+
+def colour(page: Page, selector: str) -> str:
+    return str(page.locator(selector).first.evaluate("one => getComputedStyle(one).color"))
+
+
+def rgb(colour: str) -> str:
+    return "rgb({}, {}, {})".format(*(int(colour[i : i + 2], 16) for i in (1, 3, 5)))
+
+
+def test_queries_keys_and_values_have_the_colours_of_figures(page: Page) -> None:
+    for letter, named in zip("qkv", (style.QUERY, style.KEY, style.VALUE), strict=True):
+        assert colour(page, f"math .symbol-{letter}") == rgb(named)
+
+
+def test_a_symbol_under_the_mouse_says_what_it_is_and_lights_up_its_part(page: Page) -> None:
+    note = page.locator(".symbol-note")
+    expect(note).to_be_hidden()
+    page.locator("math .symbol-o").first.hover()
+    expect(note).to_be_visible()
+    text = note.inner_text()
+    assert "the heads" in text or "output" in text
+    assert note.locator("rect.lit").count() in (1, 2)
+    assert note.locator("rect:not(.lit)").count() > 8
+    page.mouse.move(0, 0)
+    expect(note).to_be_hidden()
+
+
+def test_a_formula_is_gone_through_by_arrow_keys(page: Page) -> None:
+    line = page.locator("div.math[data-symbols]").first
+    line.focus()
+    said = []
+    for _ in range(int(line.get_attribute("data-symbols") or 0)):
+        page.keyboard.press("ArrowRight")
+        expect(page.locator("math .touched")).to_have_count(1)
+        said.append(page.locator(".symbol-note").inner_text())
+    assert len(set(said)) > 1
+    page.keyboard.press("Escape")
+    expect(page.locator(".symbol-note")).to_be_hidden()
+
+
+def test_a_finger_opens_and_closes_within_a_phone(browser: Browser) -> None:
+    page = opened(browser, MATHEMATICS, viewport={"width": 390, "height": 800}, has_touch=True)
+    symbol = page.locator("p math .symbol").first
+    symbol.tap()
+    box = page.locator(".symbol-note").bounding_box()
+    assert box is not None
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
+    symbol.tap()
+    expect(page.locator(".symbol-note")).to_be_hidden()
+    page.context.close()
+
+
+def test_a_matrix_of_one_head_is_smaller_than_that_of_the_layer(page: Page) -> None:
+    note = page.locator(".symbol-note")
+    page.locator("msubsup.symbol-q").first.hover()
+    expect(note).to_contain_text("of one head. d × D, in the reader 16 × 64")
+    page.locator("msub.symbol-q").first.hover()
+    expect(note).to_contain_text("D × D, in the reader 64 × 64")
+
+
+def test_an_index_is_no_symbol(page: Page) -> None:
+    """In k with the index j, or h with the index 0, what stands low is no key and no number of heads."""
+    wrong = page.locator("msub > :not(:first-child) .symbol, msub > mi.symbol:not(:first-child)")
+    assert wrong.count() == 0, [unquote(text) for text in wrong.all_inner_texts()]
+
+
+def test_later_parts_have_notations_of_their_own_and_no_notes(browser: Browser) -> None:
+    late = opened(browser, "24_counting")
+    assert late.locator("math").count() > 0
+    assert late.locator("math .symbol").count() == 0
+    late.context.close()

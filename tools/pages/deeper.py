@@ -1,0 +1,69 @@
+"""Sections that a first reader may pass over.
+
+    ## Why the root, and not d itself
+
+    *Deeper.* You can use the root without knowing why it is a root. Here is why.
+
+The emphasised word becomes a small chip beside the heading, in the page's own contents, too, and the section gets the
+class `deeper`, which book.css draws. Jupyter shows the word where it is written.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+
+from tools.pages import catalogues
+
+MARK, CHIP = "Deeper.", "deeper"
+PHRASES = (MARK, CHIP)  # locale/*/LC_MESSAGES/book.po has them
+
+
+def mark_of(section: nodes.section, marks: set[str]) -> tuple[nodes.paragraph, nodes.emphasis] | None:
+    """The first paragraph of a section, and the word that it begins with, if that is one of the marks."""
+    first = section[1] if len(section) > 1 else None
+    if not isinstance(first, nodes.paragraph):
+        return None
+    word = next((child for child in first.children if child.astext()), None)  # MyST begins with an empty text
+    return (first, word) if isinstance(word, nodes.emphasis) and word.astext() in marks else None
+
+
+def mark_sections(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Give each deeper section its class and its chip.
+
+    Raises:
+        ValueError: nothing follows the mark.
+    """
+    if app.builder.name == "gettext":
+        return
+    say = catalogues.phrases(app.config.language)
+    for section in list(doctree.findall(nodes.section)):
+        found = mark_of(section, {MARK, say(MARK)})
+        if found is None:
+            continue
+        paragraph, word = found
+        rest = paragraph.children[paragraph.index(word) + 1 :]
+        if not "".join(part.astext() for part in rest).strip():
+            raise ValueError(
+                f"{docname}, {section[0].astext()!r}: nothing follows *{MARK}*: say what the section gives"
+            )
+        paragraph.remove(word)
+        if isinstance(rest[0], nodes.Text):
+            paragraph.replace(rest[0], nodes.Text(rest[0].lstrip()))
+        section["classes"].append("deeper")
+        section[0] += [nodes.Text(" "), nodes.inline("", say(CHIP), classes=["deeper-chip"])]
+
+
+def mark_contents(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document) -> None:
+    """Write the chip into the page's own contents, too."""
+    if doctree is None or "toc" not in context:
+        return
+    chip = f' <span class="deeper-chip">{html.escape(catalogues.phrases(app.config.language)(CHIP))}</span>'
+    for section in doctree.findall(nodes.section):
+        if "deeper" in section["classes"]:
+            link = rf'(<a class="reference internal" href="#{re.escape(section["ids"][0])}">.*?)(</a>)'
+            context["toc"] = re.sub(link, lambda found: found[1] + chip + found[2], context["toc"], flags=re.DOTALL)

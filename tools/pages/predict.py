@@ -1,0 +1,170 @@
+"""A question that the reader answers before the page does.
+
+A paragraph that begins with **Predict.** and its answer, which is all cells behind it and the `<details>` behind them,
+become one box. The answer is one fold; number, figure and text open together. The metadata of the question's cell holds
+its fields, which the script predict_script.js shows, and which open the fold:
+
+    "predict": [{"ask": "one head", "kind": "number"}, {"ask": "Which?", "kind": "choice", "choices": ["a", "b"]}]
+"""
+
+from __future__ import annotations
+
+import html
+import itertools
+import re
+from collections.abc import Callable
+from typing import Any
+
+from docutils import nodes
+from myst_nb.sphinx_ import HideCodeCellNode
+from nbformat import NotebookNode
+from sphinx.application import Sphinx
+
+from tools.pages import catalogues
+from tools.pages.page_head import is_cell, raw
+
+MARK, FIELDS = "Predict.", "predict-fields"
+SHOW, LOOK, SAID = "Show what happens", "just show me", "You said:"
+NUDGE = "Guess first: it is the guess that makes you remember."
+ANSWER = "Answer"
+PHRASES = (MARK, SHOW, LOOK, SAID, NUDGE, ANSWER)  # locale/*/LC_MESSAGES/book.po has them
+KINDS = ("number", "choice")
+SUMMARY = re.compile(r"<details[^>]*>\s*<summary>(.*?)</summary>\s*", re.DOTALL)
+END = "</details>"
+
+
+def fields_of(cell: NotebookNode) -> list[dict[str, Any]]:
+    """The fields of a cell, checked.
+
+    Raises:
+        ValueError: a field has another form, or the cell does not end in a paragraph that begins with **Predict.**
+    """
+    fields: list[dict[str, Any]] = cell.metadata.get("predict", [])
+    for field in fields:
+        if field.get("kind") not in KINDS or not field.get("ask", "").strip():
+            raise ValueError(f"predict={dict(field)}: a field has 'ask', and a 'kind', one of {', '.join(KINDS)}")
+        if field["kind"] == "choice" and len(set(field.get("choices", ()))) < 2:
+            raise ValueError(f"predict={dict(field)}: a choice has two or more 'choices'")
+    if fields and not cell.source.rstrip().rpartition("\n\n")[2].startswith(f"**{MARK}**"):
+        raise ValueError(f"a cell with the metadata 'predict' does not end in a paragraph **{MARK}**: {cell.source!r}")
+    return fields
+
+
+def with_fields(cell: NotebookNode) -> str:
+    """The source of a cell, its fields written as a list, which is translated as the text is."""
+    lines = []
+    for field in fields_of(cell):
+        lines.append(f"- {field['ask']}")
+        lines += [f"  - {choice}" for choice in field.get("choices", ())]
+    listed = "\n".join(lines)
+    return f"{cell.source}\n\n:::{{container}} {FIELDS}\n{listed}\n:::\n" if lines else str(cell.source)
+
+
+def fold_answers(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Make a box of each question and its answer.
+
+    Raises:
+        ValueError: nothing answers a question.
+    """
+    if app.builder.name == "gettext":
+        return
+    say = catalogues.phrases(app.config.language)
+    questions = [one for one in doctree.findall(nodes.paragraph) if asks(one, {MARK, say(MARK)})]
+    for number, question in enumerate(questions, start=1):
+        parent = question.parent
+        after = parent.children[parent.index(question) + 1 :]
+        fields = after[0] if after and FIELDS in getattr(after[0], "attributes", {}).get("classes", ()) else None
+        parts = answer(after[1:] if fields is not None else after)
+        if not parts:
+            raise ValueError(f"{docname}: no answer is behind {question.astext()[:90]!r}: fold a cell or a text")
+        place = parent.index(question)
+        for part in (question, *([fields] if fields is not None else []), *parts):
+            parent.remove(part)
+        form = [] if fields is None else form_of(fields, number, say)
+        parent.insert(place, nodes.container("", question, *form, *opened(parts, say), classes=["predict"]))
+
+
+def asks(paragraph: nodes.paragraph, marks: set[str]) -> bool:
+    first = next((child for child in paragraph.children if child.astext()), None)  # MyST begins with an empty text
+    return isinstance(first, nodes.strong) and first.astext() in marks
+
+
+def answer(after: list[nodes.Node]) -> list[nodes.Node]:
+    """The answer among what follows a question: cells and then a fold in the text, or cells up to a folded one."""
+    cells = list(itertools.takewhile(is_cell, after))
+    rest = after[len(cells) :]
+    if rest and is_raw(rest[0]) and SUMMARY.match(rest[0].astext()):
+        depth = 0
+        for length, part in enumerate(rest, start=1):
+            text = part.astext() if is_raw(part) else ""
+            depth += text.count("<details") - text.count(END)
+            if depth == 0:
+                return [*cells, *rest[:length]]
+    folded = [place for place, cell in enumerate(cells, start=1) if cell.get("hide_mode") == "all"]
+    return cells[: folded[-1]] if folded else []
+
+
+def is_raw(part: nodes.Node) -> bool:
+    return isinstance(part, nodes.raw)
+
+
+def opened(parts: list[nodes.Node], say: Callable[[str], str]) -> list[nodes.Node]:
+    """The answer in one fold; its cells, and the fold of its text, have no bars of their own."""
+    cells = [part for part in parts if is_cell(part)]
+    texts = parts[len(cells) :]
+    prompts = [str(hidden["prompt_show"]) for cell in cells for hidden in cell.findall(HideCodeCellNode)]
+    summary = html.escape(next(iter(prompts), say(ANSWER)))
+    for cell in cells:
+        show_output(cell)
+        cell["is_answer"] = True
+    if texts:
+        summary = SUMMARY.match(texts[0].astext())[1]  # type: ignore[index]
+        first = SUMMARY.sub("", texts[0].astext(), count=1)
+        if len(texts) == 1:
+            texts = [raw(first.rpartition(END)[0])]
+        else:
+            texts = [raw(first), *texts[1:-1], raw(texts[-1].astext().rpartition(END)[0])]
+    begin = (
+        f'<details class="predict-answer"><summary>{summary}</summary><div class="predict-opened" tabindex="-1">'
+        f'<p class="predict-said" role="status" data-said="{html.escape(say(SAID), quote=True)}" hidden></p>'
+    )
+    return [raw(begin), *cells, *texts, raw(f"</div>{END}")]
+
+
+def show_output(cell: nodes.container) -> None:
+    """Fold only the code of a cell that was folded whole."""
+    hidden = cell.children[0]
+    if cell.get("hide_mode") == "all" and isinstance(hidden, HideCodeCellNode):
+        shown = [part for part in hidden.children if "cell_input" not in part["classes"]]
+        for part in shown:
+            hidden.remove(part)
+        cell.extend(shown)
+        cell["hide_mode"] = "input"
+
+
+def form_of(fields: nodes.Element, number: int, say: Callable[[str], str]) -> list[nodes.Node]:
+    """The fields of a question, and the buttons that open the answer: hidden, until the script shows them."""
+    parts: list[nodes.Node] = []
+    items = [item for item in fields.children[0].children if isinstance(item, nodes.list_item)]
+    for place, item in enumerate(items, start=1):
+        asked, *choices = item.children
+        name = f"predict-{number}-{place}"
+        if not choices:
+            parts += [
+                raw(f'<div class="predict-field"><label for="{name}">'),
+                *asked.children,
+                raw(f'</label> <input id="{name}" type="text" inputmode="decimal" size="6" /></div>'),
+            ]
+            continue
+        parts += [raw('<fieldset class="predict-field"><legend>'), *asked.children, raw("</legend>")]
+        for choice in choices[0].children:
+            parts += [raw(f'<label><input type="radio" name="{name}" /> <span>'), *choice.children[0].children]
+            parts.append(raw("</span></label>"))
+        parts.append(raw("</fieldset>"))
+    nudge = html.escape(say(NUDGE), quote=True)
+    buttons = (
+        f'<p class="predict-buttons"><button type="submit">{html.escape(say(SHOW))}</button> '
+        f'<button type="button" class="predict-look">{html.escape(say(LOOK))}</button></p>'
+        f'<p class="predict-nudge" role="status" data-said="{nudge}"></p></form>'
+    )
+    return [raw('<form class="predict-form" autocomplete="off" hidden>'), *parts, raw(buttons)]
