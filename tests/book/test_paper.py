@@ -180,4 +180,4 @@ def test_one_page_printed_from_the_browser_shows_all(html: Path, browser: Browse
 def test_the_build_numbers_chapters_for_paper() -> None:
     context = {"body": '<section id="a"><h1>A</h1><section id="b"><h2>B</h2></section></section>'}
     book_extension.number_chapter(None, "chapters/06_per_head_heatmaps", "page.html", context, None)
-    assert '<section id="a"><h1 data-chapter="7">A</h1><section id="b">' in context["body"]
+    assert '<section id="a"><h1 data-chapter="6">A</h1><section id="b">' in context["body"]
