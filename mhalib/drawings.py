@@ -124,8 +124,11 @@ def _heads(ax: Axes, parts: Sequence[str], weights: NDArray[np.float64] | None) 
             Rectangle((left, 3.45), side, 1.3, fill=False, edgecolor=edge, lw=2.0 if is_lit else 1.0, zorder=2)
         )
         _arrow(ax, (left + side / 2, 4.8), (left + side / 2, 5.2), is_lit="average" in parts)
-        _box(ax, (left, 5.25), (side, 0.5), style.head_colour(head), is_lit="average" in parts)
-        _letter(ax, left + side / 2, 5.48, f"head {head}", is_lit="average" in parts)
+        is_mean_lit = "average" in parts
+        edge, width = (style.head_colour(head), 2.0) if is_mean_lit else (style.LINE, 1.0)
+        tint = style.TINTS[head] if is_mean_lit else style.PAPER
+        ax.add_patch(Rectangle((left, 5.25), side, 0.5, facecolor=tint, edgecolor=edge, lw=width))
+        ax.text(left + side / 2, 5.48, f"head {head}", ha="center", va="center", color=style.INK, size=10)
 
 
 def _outputs(ax: Axes, parts: Sequence[str], weights: NDArray[np.float64] | None) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import nbformat
 import pytest
 from bs4 import BeautifulSoup
 from playwright.sync_api import Browser, expect
 from served import HTML
 
+from tools.notebooks import core_words, notebooks
 from tools.pages import book_map, ways
 
 FRONT = HTML / "chapters/index.html"
@@ -40,6 +42,27 @@ def test_each_page_leads_on_to_the_next_of_its_way_and_the_last_says_so() -> Non
 def test_where_to_go_on_is_said_above_the_exercises(stem: str) -> None:
     (nav,) = soup(HTML / f"chapters/{stem}.html").select("nav.next-on-way")
     assert nav.find_next(id="exercises") or not nav.find_previous(id="exercises")
+
+
+FOLDED = {"hide-cell", "hide-input", "remove-cell", "remove-input", "set-up", "exercise", "exercise-setup"}
+
+
+@pytest.mark.parametrize(
+    ("stem", "minutes"), sorted({item for way in ways.ways() for item in way.pages.items() if item[1]})
+)
+def test_the_minutes_of_a_page_are_those_of_its_words_code_and_questions(stem: str, minutes: int) -> None:
+    path = notebooks.CHAPTERS / f"{stem}.ipynb"
+    cells = nbformat.read(path, as_version=4).cells
+    in_sight = [one for one in cells if one.cell_type == "code" and not FOLDED & set(one.metadata.get("tags", []))]
+    lines = sum(len(one.source.splitlines()) for one in in_sight)
+    questions = sum(one.source.count("**Predict.**") for one in cells if one.cell_type == "markdown")
+    assert abs(core_words.words_of(path).core / 180 + lines * 5 / 60 + questions * 2 - minutes) <= 5
+
+
+def test_an_evening_is_an_evening() -> None:
+    evening = ways.ways()[0]
+    assert sum(core_words.words_of(notebooks.CHAPTERS / f"{stem}.ipynb").core for stem in evening.pages) <= 4000
+    assert evening.minutes() <= 75
 
 
 def test_a_way_of_a_page_that_is_not_there_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

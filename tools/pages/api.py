@@ -187,7 +187,10 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "instruments": "latent_step_costs LATENT_STEPS=latent counted_step_costs=steps",
     },
     "mhalib_classroom.checks": {
-        "teaching": "EXERCISES=exercises Exercise=checker Mistake=mistake Finding=mistake CheckFailed=mistake"
+        "teaching": (
+            "EXERCISES=exercises Exercise=checker Mistake=mistake Finding=mistake CheckFailed=mistake report "
+            "keep_going=report"
+        )
     },
     "mhalib_classroom.grade": {
         "teaching": "grade_class bubblewrap runc=launcher crun=launcher no_sandbox=bubblewrap Limits=sandbox "
