@@ -45,6 +45,7 @@ function started(model, el, carried) {
   const colours = palette(el, task.facts.ramps);
   const put = writer(model);
   const said = voice();
+  let isDrawn = false; // the first picture is no news, and takes no word from what is wrong with a link
   /** @type {{ input: string, deeds: T.LiveDeeds }[]} */
   const past = [];
   let lastAct = "";
@@ -216,8 +217,9 @@ function started(model, el, carried) {
     undo.setAttribute("aria-disabled", String(!past.length));
     reset.setAttribute("aria-disabled", String(!Object.keys(deeds).length));
     const kept = now.answer.join() === now.plain.join();
-    if (spoken || !kept || said.textContent) said.textContent = `${spoken} ${answer.inWords(now)}`.trim();
+    if (spoken || !kept || (isDrawn && said.textContent)) said.textContent = `${spoken} ${answer.inWords(now)}`.trim();
     spoken = "";
+    isDrawn = true;
   }
 
   let turn = 0;
