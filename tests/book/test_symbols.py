@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 from served import HTML
 
 from mhalib import style
@@ -29,6 +29,14 @@ def page(browser: Browser) -> Iterator[Page]:
     found.context.close()
 
 
+def at(page: Page, selector: str) -> Locator:
+    """The first of these, where the page has come to rest: a note closes when the page is scrolled."""
+    found = page.locator(selector).first
+    found.scroll_into_view_if_needed()
+    page.wait_for_timeout(500)
+    return found
+
+
 def colour(page: Page, selector: str) -> str:
     return str(page.locator(selector).first.evaluate("one => getComputedStyle(one).color"))
 
@@ -45,7 +53,7 @@ def test_queries_keys_and_values_have_the_colours_of_figures(page: Page) -> None
 def test_a_symbol_under_the_mouse_says_what_it_is_and_lights_up_its_part(page: Page) -> None:
     note = page.locator(".symbol-note")
     expect(note).to_be_hidden()
-    page.locator("math .symbol-o").first.hover()
+    at(page, "math .symbol-o").hover()
     expect(note).to_be_visible()
     text = note.inner_text()
     assert "the heads" in text or "output" in text
@@ -56,7 +64,7 @@ def test_a_symbol_under_the_mouse_says_what_it_is_and_lights_up_its_part(page: P
 
 
 def test_a_formula_is_gone_through_by_arrow_keys(page: Page) -> None:
-    line = page.locator("div.math[data-symbols]").first
+    line = at(page, "div.math[data-symbols]")
     line.focus()
     said = []
     for _ in range(int(line.get_attribute("data-symbols") or 0)):
