@@ -244,5 +244,5 @@ def test_fits_a_screen_and_is_accessible_before_it_is_unfolded(show: Callable, w
 
 def test_query_and_values_have_the_colours_of_the_figure() -> None:
     css = STYLE.read_text(encoding="utf-8")
-    for name, colour in {"q": style.HEADS[3], "v": style.HEADS[0]}.items():
+    for name, colour in {"q": style.QUERY, "k": style.KEY, "v": style.VALUE}.items():
         assert re.search(rf"--{name}: color-mix\(in srgb, {colour} \d+%, var\(--ink\)\)", css)
