@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -62,8 +63,9 @@ def layer_drawing(
         raise ValueError(f"maps has the shape {tuple(weights.shape)}: ({NUM_HEADS}, N, N) is wanted")
     if ax is None:
         ax = plt.subplots(figsize=(style.WIDEST, 4.9), layout="constrained")[1]
-    for draw in (_inputs, _heads, _outputs):
-        draw(ax, parts, weights)
+    _inputs(ax, parts)
+    _heads(ax, parts, weights)
+    _outputs(ax, parts)
     _words(ax, parts, sizes)
     ax.set(xlim=(-0.1, 10.4), ylim=(-0.25, 8.1))
     ax.set_axis_off()
@@ -73,7 +75,7 @@ def layer_drawing(
 def _box(ax: Axes, corner: tuple[float, float], size: tuple[float, float], colour: str, *, is_lit: bool) -> None:
     """A box in a colour, pale where it is not lit."""
     ax.add_patch(
-        Rectangle(corner, *size, facecolor=colour, edgecolor=style.PAPER, lw=0.8, alpha=1.0 if is_lit else 0.22)
+        Rectangle(corner, *size, facecolor=colour, edgecolor=style.PAPER, lw=0.8, alpha=1.0 if is_lit else PALE)
     )
 
 
@@ -82,6 +84,11 @@ def _stripes(ax: Axes, corner: tuple[float, float], size: tuple[float, float], *
     for head in range(NUM_HEADS):
         left = corner[0] + head * size[0] / NUM_HEADS
         _box(ax, (left, corner[1]), (size[0] / NUM_HEADS, size[1]), style.head_colour(head), is_lit=is_lit)
+
+
+def _edge(head: int, *, is_lit: bool) -> dict[str, Any]:
+    """The edge of a box that belongs to a head."""
+    return {"edgecolor": style.head_colour(head), "lw": 2.0} if is_lit else {"edgecolor": style.LINE, "lw": 1.0}
 
 
 def _letter(ax: Axes, x: float, y: float, text: str, *, is_lit: bool) -> None:
@@ -96,7 +103,7 @@ def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], *, is
     )
 
 
-def _inputs(ax: Axes, parts: Sequence[str], weights: NDArray[np.float64] | None) -> None:
+def _inputs(ax: Axes, parts: Sequence[str]) -> None:
     """The words, the three matrices, and the cut into heads."""
     is_lit = "project" in parts
     _box(ax, (LEFT, 0.0), (RIGHT, 0.45), style.INK, is_lit=is_lit)
@@ -112,26 +119,21 @@ def _inputs(ax: Axes, parts: Sequence[str], weights: NDArray[np.float64] | None)
 
 def _heads(ax: Axes, parts: Sequence[str], weights: NDArray[np.float64] | None) -> None:
     """The four heads: a map of weights each, and what they bring back."""
-    is_lit = bool({"scores", "mask", "softmax"} & set(parts))
+    is_lit, is_mean_lit = bool({"scores", "mask", "softmax"} & set(parts)), "average" in parts
     for head in range(NUM_HEADS):
         left, side = LEFT + 1.55 * head, 1.35
         _arrow(ax, (left + side / 2, 3.05), (left + side / 2, 3.4), is_lit=is_lit)
         if weights is not None:
             extent = (left, left + side, 3.45, 4.75)
             ax.imshow(weights[head], cmap=style.head_map(head), vmin=0, vmax=1, extent=extent, aspect="auto", zorder=1)
-        edge = style.head_colour(head) if is_lit else style.LINE
-        ax.add_patch(
-            Rectangle((left, 3.45), side, 1.3, fill=False, edgecolor=edge, lw=2.0 if is_lit else 1.0, zorder=2)
-        )
-        _arrow(ax, (left + side / 2, 4.8), (left + side / 2, 5.2), is_lit="average" in parts)
-        is_mean_lit = "average" in parts
-        edge, width = (style.head_colour(head), 2.0) if is_mean_lit else (style.LINE, 1.0)
+        ax.add_patch(Rectangle((left, 3.45), side, 1.3, fill=False, zorder=2, **_edge(head, is_lit=is_lit)))
+        _arrow(ax, (left + side / 2, 4.8), (left + side / 2, 5.2), is_lit=is_mean_lit)
         tint = style.TINTS[head] if is_mean_lit else style.PAPER
-        ax.add_patch(Rectangle((left, 5.25), side, 0.5, facecolor=tint, edgecolor=edge, lw=width))
+        ax.add_patch(Rectangle((left, 5.25), side, 0.5, facecolor=tint, **_edge(head, is_lit=is_mean_lit)))
         ax.text(left + side / 2, 5.48, f"head {head}", ha="center", va="center", color=style.INK, size=10)
 
 
-def _outputs(ax: Axes, parts: Sequence[str], weights: NDArray[np.float64] | None) -> None:
+def _outputs(ax: Axes, parts: Sequence[str]) -> None:
     """What the heads brought back, side by side, and the last matrix."""
     for head in range(NUM_HEADS):
         end = LEFT + RIGHT * (2 * head + 1) / (2 * NUM_HEADS)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from PIL import Image
 from served import HTML
 
+from tools.notebooks import notebooks
 from tools.pages.mathml import mathml
 
 PAGE = """\
@@ -72,6 +74,29 @@ SECOND = """\
 <p>After <a href="01_first.html#figure-1-1">Figure 1.1</a> nothing is left.
 <a href="01_first.html#gone">Gone</a>.</p></section>
 """
+
+
+ONE_CHAPTER = """\
+format: jb-book
+root: chapters/index
+parts:
+  - caption: Part I
+    chapters:
+      - file: chapters/{stem}
+        title: 1 · {title}
+"""
+
+
+def sources(folder: Path, stem: str = "01_first", title: str = "First") -> Path:
+    """A book of one chapter for Sphinx, with all settings of the real one, but for its pages; the folder of these."""
+    shutil.copy(notebooks.ROOT / "_config.yml", folder)
+    (folder / "_toc.yml").write_text(ONE_CHAPTER.format(stem=stem, title=title), encoding="utf-8")
+    pages = folder / "chapters"
+    pages.mkdir()
+    shutil.copy(notebooks.CHAPTERS / "references.bib", pages)
+    shutil.copytree(notebooks.CHAPTERS / "_static", pages / "_static")
+    (folder / "tools").symlink_to(notebooks.ROOT / "tools", target_is_directory=True)
+    return pages
 
 
 def write(folder: Path) -> Path:

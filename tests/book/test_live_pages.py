@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import nbformat
 import pytest
+import small_book
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from playwright.sync_api import Browser, expect
 
@@ -18,34 +18,19 @@ from tools.notebooks import notebooks
 
 pytestmark = [pytest.mark.tool, pytest.mark.browser]
 
-TOC = """\
-format: jb-book
-root: chapters/index
-parts:
-  - caption: Part I
-    chapters:
-      - file: chapters/01_first
-        title: 1 · First
-"""
-
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The pages of a book of two, one of which has a live model."""
     folder = tmp_path_factory.mktemp("book")
-    shutil.copy(notebooks.ROOT / "_config.yml", folder)
-    (folder / "_toc.yml").write_text(TOC, encoding="utf-8")
-    (folder / "chapters").mkdir()
-    shutil.copy(notebooks.ROOT / "chapters/references.bib", folder / "chapters")
-    shutil.copytree(notebooks.ROOT / "chapters/_static", folder / "chapters/_static")
-    (folder / "tools").symlink_to(notebooks.ROOT / "tools", target_is_directory=True)
-    (folder / "chapters/index.md").write_text("# A small book\n\nBegin with [the first page](01_first.ipynb).\n")
+    pages = small_book.sources(folder)
+    (pages / "index.md").write_text("# A small book\n\nBegin with [the first page](01_first.ipynb).\n")
     data, _ = LiveModel("translator")._repr_mimebundle_()
     shown = {name: data[name] for name in ("text/plain", "text/html")}
     output = new_output("execute_result", shown, execution_count=1)
     cells = [new_markdown_cell("# First\n\nA model."), new_code_cell("model", outputs=[output], execution_count=1)]
     language = {"name": "python", "pygments_lexer": "ipython3"}
-    nbformat.write(new_notebook(cells=cells, metadata={"language_info": language}), folder / "chapters/01_first.ipynb")
+    nbformat.write(new_notebook(cells=cells, metadata={"language_info": language}), pages / "01_first.ipynb")
     tools = os.environ | {"PYTHONPATH": str(notebooks.ROOT)}
     command = [sys.executable, "-m", "tools.pages.sphinx_book", str(folder), "--strict", "--all"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=tools)

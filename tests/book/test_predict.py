@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import Any
 
 import nbformat
 import pytest
+import small_book
 from accessibility import serious_findings
 from bs4 import BeautifulSoup
 from playwright.sync_api import Browser, Page, expect
@@ -21,15 +21,6 @@ from tools.editions import single_page
 from tools.notebooks import core_words, notebooks
 from tools.pages import chromium, folds, predict
 
-TOC = """\
-format: jb-book
-root: chapters/index
-parts:
-  - caption: Part I
-    chapters:
-      - file: chapters/01_weighted_average
-        title: 1 · Weighted average
-"""
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="72pt" height="36pt"><rect width="72" height="36"/></svg>'
 LANGUAGE = {"language_info": {"name": "python", "pygments_lexer": "ipython3"}}
 FIELDS = [
@@ -92,21 +83,11 @@ for place, cell in enumerate(CELLS):
 
 def build(folder: Path, cells: list[nbformat.NotebookNode]) -> subprocess.CompletedProcess[str]:
     """A book of a start page and one chapter, with all settings of the real one."""
-    shutil.copy(notebooks.ROOT / "_config.yml", folder)
-    (folder / "_toc.yml").write_text(TOC, encoding="utf-8")
-    (folder / "chapters").mkdir(exist_ok=True)
-    (folder / "chapters/index.md").write_text(
-        "# A small book\n\n[First](01_weighted_average.ipynb)\n", encoding="utf-8"
-    )
-    nbformat.write(
-        nbformat.v4.new_notebook(cells=cells, metadata=LANGUAGE), folder / "chapters/01_weighted_average.ipynb"
-    )
-    shutil.copy(notebooks.CHAPTERS / "references.bib", folder / "chapters")
-    shutil.copytree(notebooks.CHAPTERS / "_static", folder / "chapters/_static", dirs_exist_ok=True)
+    pages = small_book.sources(folder, "01_weighted_average", "Weighted average")
+    (pages / "index.md").write_text("# A small book\n\n[First](01_weighted_average.ipynb)\n", encoding="utf-8")
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=LANGUAGE), pages / "01_weighted_average.ipynb")
     moved = "04_mathematics: 05_mathematics\n09_weighted_average: 01_weighted_average\n"
-    (folder / "chapters/moved.yml").write_text(moved, encoding="utf-8")
-    if not (folder / "tools").exists():
-        (folder / "tools").symlink_to(notebooks.ROOT / "tools", target_is_directory=True)
+    (pages / "moved.yml").write_text(moved, encoding="utf-8")
     command = [sys.executable, "-m", "tools.pages.sphinx_book", str(folder)]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=notebooks.ROOT)
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from bs4 import BeautifulSoup
 from myst_nb.core.config import NbParserConfig
+from small_book import sources
 
 from tools.notebooks import notebooks
 from tools.pages import book_settings, catalogues, finish
@@ -24,15 +25,6 @@ FILES = (book_settings.CONFIG, book_settings.TOC)
 NOT_LOADED = ["jupyter_book", "sphinx_jupyterbook_latex", "sphinx_multitoc_numbering"]  # numbers for its own PDF
 OF_WHAT_IS_NOT_LOADED = {"comments_config", "latex_engine", "use_jupyterbook_latex", "use_multitoc_numbering"}
 PLAUSIBLE = "https://plausible.io/js/script.js"  # asked for only where a domain is given, which is empty
-TOC = """\
-format: jb-book
-root: chapters/index
-parts:
-  - caption: Part I
-    chapters:
-      - file: chapters/01_first
-        title: 1 · First
-"""
 PAGES = {"index": "# A small book\n\nBegin with [the first page](01_first.md).\n", "01_first": "# First\n\n$x$\n"}
 
 
@@ -47,13 +39,9 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def small_book(folder: Path) -> Path:
     """A book of two pages with all settings of the real one."""
-    (folder / book_settings.TOC).write_text(TOC, encoding="utf-8")
-    (folder / "chapters").mkdir()
+    pages = sources(folder)
     for name, text in PAGES.items():
-        (folder / f"chapters/{name}.md").write_text(text, encoding="utf-8")
-    shutil.copy(notebooks.ROOT / "chapters/references.bib", folder / "chapters")
-    shutil.copytree(notebooks.ROOT / "chapters/_static", folder / "chapters/_static")
-    (folder / "tools").symlink_to(notebooks.ROOT / "tools", target_is_directory=True)
+        (pages / f"{name}.md").write_text(text, encoding="utf-8")
     return folder
 
 

@@ -101,7 +101,7 @@ def caption_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 
 def caption_number(paragraph: nodes.paragraph) -> str | None:
     """Of which figure a paragraph is the caption: `7.2`; `None` for other paragraphs."""
-    first = next((child for child in paragraph.children if child.astext()), None)  # MyST begins with an empty text
+    first = page_head.first_part(paragraph)
     found = CAPTION.fullmatch(first.astext()) if isinstance(first, nodes.strong) else None
     return found[1] if found else None
 

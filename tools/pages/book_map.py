@@ -71,6 +71,11 @@ def chapters() -> dict[int, tuple[int, str, str]]:
     return found
 
 
+def titles() -> dict[str, str]:
+    """The title of each chapter with its number, by its file's name."""
+    return {stem: f"{number} · {title}" for number, (_, stem, title) in chapters().items()}
+
+
 def drawn(placed: dict[int, Station], label: str) -> str:
     """The map as SVG: a circle and a link for each chapter, a line for each that builds on another."""
     known = chapters()

@@ -17,9 +17,10 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 
-from tools.pages import catalogues
+from tools.notebooks import core_words
+from tools.pages import catalogues, page_head
 
-MARK, CHIP = "Deeper.", "deeper"
+MARK, CHIP = core_words.MARK.strip("*"), "deeper"
 PHRASES = (MARK, CHIP)  # locale/*/LC_MESSAGES/book.po has them
 
 
@@ -28,7 +29,7 @@ def mark_of(section: nodes.section, marks: set[str]) -> tuple[nodes.paragraph, n
     first = section[1] if len(section) > 1 else None
     if not isinstance(first, nodes.paragraph):
         return None
-    word = next((child for child in first.children if child.astext()), None)  # MyST begins with an empty text
+    word = page_head.first_part(first)
     return (first, word) if isinstance(word, nodes.emphasis) and word.astext() in marks else None
 
 

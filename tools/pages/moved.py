@@ -31,7 +31,7 @@ def write_pages(app: Sphinx, exception: Exception | None) -> None:
     if exception is not None or app.builder.name != "html" or not (Path(app.srcdir) / ADDRESSES).exists():
         return
     folder = Path(app.outdir)
-    titles = {stem: f"{number} · {title}" for number, (_, stem, title) in book_map.chapters().items()}
+    titles = book_map.titles()
     shutil.copy2(Path(__file__).with_name(SCRIPT), folder / "_static")
     for old, now in addresses(Path(app.srcdir)).items():
         page = f"chapters/{now}.html"

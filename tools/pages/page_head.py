@@ -53,6 +53,11 @@ def figures_of(doctree: nodes.document) -> list[tuple[nodes.container, nodes.fig
     return [(cell, figure) for cell, figure in pairs if "captioned" in figure["classes"]]
 
 
+def first_part(paragraph: nodes.paragraph) -> nodes.Node | None:
+    """What a paragraph begins with, a word set in bold for instance. (MyST begins each with an empty text.)"""
+    return next((child for child in paragraph.children if child.astext()), None)
+
+
 def raw(text: str) -> nodes.raw:
     return nodes.raw("", text, format="html")
 

@@ -21,7 +21,7 @@ from nbformat import NotebookNode
 from sphinx.application import Sphinx
 
 from tools.pages import catalogues
-from tools.pages.page_head import is_cell, raw
+from tools.pages.page_head import first_part, is_cell, raw
 
 MARK, FIELDS = "Predict.", "predict-fields"
 SHOW, LOOK, SAID = "Show what happens", "just show me", "You said:"
@@ -85,7 +85,7 @@ def fold_answers(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 
 
 def asks(paragraph: nodes.paragraph, marks: set[str]) -> bool:
-    first = next((child for child in paragraph.children if child.astext()), None)  # MyST begins with an empty text
+    first = first_part(paragraph)
     return isinstance(first, nodes.strong) and first.astext() in marks
 
 

@@ -11,7 +11,7 @@ ticks pages off, on the reader's own machine. The ways are data: chapters/ways.y
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import yaml
@@ -49,11 +49,11 @@ def ways() -> list[Way]:
     Raises:
         ValueError: a way has a page that is no chapter.
     """
-    titles = {stem for _, stem, _ in book_map.chapters().values()}
+    stems = book_map.titles().keys()
     found = []
     for name, told in yaml.safe_load(WAYS.read_text(encoding="utf-8")).items():
-        pages = told.get("pages") or {stem: 0 for _, stem, _ in book_map.chapters().values()}
-        if unknown := sorted(pages.keys() - titles):
+        pages = told.get("pages") or dict.fromkeys(stems, 0)
+        if unknown := sorted(pages.keys() - stems):
             raise ValueError(f"chapters/ways.yml, {name}: {unknown[0]!r} is no chapter: mend its name")
         found.append(Way(name, told["title"], told["says"], pages))
     return found
@@ -64,14 +64,8 @@ def said() -> list[str]:
     return [*PHRASES, *(words for way in ways() for words in (way.title, way.says))]
 
 
-def titles() -> dict[str, str]:
-    """The title of each chapter with its number, by its file's name."""
-    return {stem: f"{number} · {title}" for number, (_, stem, title) in book_map.chapters().items()}
-
-
-def listed(way: Way, say: Callable[[str], str]) -> str:
-    """A way as the start page lists it."""
-    known = titles()
+def listed(way: Way, known: Mapping[str, str], say: Callable[[str], str]) -> str:
+    """A way as the start page lists it, with the titles that are known."""
     lines = []
     for stem, minutes in way.pages.items():
         time = f' <span class="minutes">{minutes} min</span>' if minutes else ""
@@ -84,11 +78,10 @@ def listed(way: Way, say: Callable[[str], str]) -> str:
     )
 
 
-def next_on(stem: str, say: Callable[[str], str]) -> str:
-    """What comes next behind a chapter, on each way that leads through it."""
-    known = titles()
+def next_on(stem: str, found: Iterable[Way], known: Mapping[str, str], say: Callable[[str], str]) -> str:
+    """What comes next behind a chapter, on each of the ways found that leads through it."""
     lines = []
-    for way in ways():
+    for way in found:
         if stem not in way.pages:
             continue
         pages = list(way.pages)
@@ -107,17 +100,18 @@ def next_on(stem: str, say: Callable[[str], str]) -> str:
     return f'<nav class="next-on-way" aria-label="{label}" data-page="{stem}">{"".join(lines)}</nav>'
 
 
-def add_next(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
-    """Write below the core of a chapter, above its exercises, where each way goes on."""
-    stem = page.rpartition("/")[2]
-    if stem not in titles() or "body" not in context:
-        return
-    made = next_on(stem, catalogues.phrases(app.config.language))
-    before, exercises, after = context["body"].partition(EXERCISES)
-    if exercises:
-        context["body"] = before + made + exercises + after
-    else:
-        context["body"] = before + made
+def prepare(app: Sphinx) -> None:
+    """Read the ways once, and write on every chapter where each goes on: below its core, above its exercises."""
+    found, known, say = ways(), book_map.titles(), catalogues.phrases(app.config.language)
+    made = {stem: next_on(stem, found, known, say) for stem in known}
+
+    def add_next(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+        stem = page.rpartition("/")[2]
+        if stem in made and "body" in context:
+            before, exercises, after = context["body"].partition(EXERCISES)
+            context["body"] = before + made[stem] + exercises + after
+
+    app.connect("html-page-context", add_next)
 
 
 class WaysList(SphinxDirective):
@@ -130,11 +124,12 @@ class WaysList(SphinxDirective):
             found = ways()
         except ValueError as error:
             raise self.error(str(error)) from error
-        say = catalogues.phrases(self.config.language)
-        return [nodes.raw("", f'<div class="ways">{"".join(listed(way, say) for way in found)}</div>', format="html")]
+        known, say = book_map.titles(), catalogues.phrases(self.config.language)
+        lists = "".join(listed(way, known, say) for way in found)
+        return [nodes.raw("", f'<div class="ways">{lists}</div>', format="html")]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("ways", WaysList)
-    app.connect("html-page-context", add_next)
+    app.connect("builder-inited", prepare)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
