@@ -31,6 +31,7 @@ from tools.pages import chromium, finish, icons, theme_words
 
 CHAPTER = "chapters/06_per_head_heatmaps"
 FORMULAS = "chapters/05_mathematics"
+FORMULAS_AND_INSTRUMENT = "chapters/13_induction_circuit"
 TAB_STOPS = "[...document.querySelectorAll('.math, .math *')].filter((one) => one.tabIndex >= 0).length"
 
 
@@ -111,12 +112,14 @@ def test_the_policy_stops_what_is_not_the_books(browser: Browser, packing: str) 
 @pytest.mark.browser
 def test_the_keyboard_reaches_the_instrument_and_passes_formulas(browser: Browser, packing: str) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 800})
-    for name in (CHAPTER, FORMULAS):
+    for name in (CHAPTER, FORMULAS_AND_INSTRUMENT):
         page.goto(f"{packing}{name}.html")
         stops = page_weight.tab_stops(page, skipping=True)
         assert stops is not None
         assert stops <= 10, name
         assert page.evaluate(TAB_STOPS) == 0, name
+    page.goto(f"{packing}{FORMULAS}.html")  # where symbols can be gone through, by a button above them
+    assert page.evaluate(TAB_STOPS) == 0
     page.set_viewport_size({"width": 240, "height": 800})  # where a formula scrolls, the keyboard can scroll it
     expect(page.locator("div.math[tabindex='0']").first).to_be_attached()
     cut = "[...document.querySelectorAll('div.math')].filter((one) => one.scrollWidth > one.clientWidth)"

@@ -29,6 +29,8 @@ HIGHEST = 420  # points of a screen, for the picture of a head; lower, letters o
 INSTRUMENT_CLASS = 'class="mhalib-instrument"'
 INSTRUMENT = f"<div {INSTRUMENT_CLASS}"
 INSTRUMENTS = "_static/instruments.js"
+OWN_STYLES = ("_static/book.css", "_static/instruments.css")
+"""The book's own, whose comments are for who writes them."""
 DRAGGED = 'class="drag"'  # a number in a sentence, which the same script wakes
 PAGE_SCRIPTS = ("page_script.js", "predict_script.js", "ways_script.js", "symbols_script.js")
 SEPARATE = (INSTRUMENTS, "_static/live.js")  # not joined with what all pages load
@@ -44,6 +46,7 @@ STYLE = re.compile(r'<link\b(?=[^>]*\brel="stylesheet")[^>]*?\bhref="([^"?]+)[^>
 SCRIPT = re.compile(r"[ \t]*<script(?P<attributes>[^>]*)>(?P<text>.*?)</script>\n?", re.DOTALL)
 SOURCE = re.compile(r'\bsrc="(?P<path>[^"?#]+)[^"]*"')
 IMAGE = re.compile(r"<img\b[^>]*>")
+COMMENT = re.compile(r"/\*.*?\*/\n?", re.DOTALL)
 IMPORT = re.compile(r"""@import ["']([^"']+)["'];""")
 ADDRESS = re.compile(r"""url\((['"]?)(?!data:|#)([^'")]+)\1\)""")
 
@@ -101,6 +104,8 @@ def moved(folder: Path, name: str) -> str:
         return f'url("{Path(os.path.relpath(target, (folder / "_static").resolve())).as_posix()}")'
 
     text = (folder / name).read_text(encoding="utf-8").removeprefix('@charset "UTF-8";').removeprefix("\ufeff")
+    if name in OWN_STYLES:
+        text = COMMENT.sub("", text)
     return IMPORT.sub(imported, ADDRESS.sub(address, text))
 
 
@@ -260,9 +265,8 @@ def finish_pages(app: Sphinx, exception: Exception | None) -> None:
 
 def check_colours(folder: Path) -> None:
     """See that the colours which the book's styles take from the theme are still there."""
-    own = ("_static/book.css", f"_static/{Path(INSTRUMENTS).stem}.css")
     theme = "".join(file.read_text(encoding="utf-8") for file in folder.glob("_static/styles/*.css"))
-    for name in (name for name in own if (folder / name).exists()):
+    for name in (name for name in OWN_STYLES if (folder / name).exists()):
         theme_words.check_colours(theme, (folder / name).read_text(encoding="utf-8"), name)
 
 

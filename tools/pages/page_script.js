@@ -13,7 +13,7 @@
     for (const one of frames) {
       if (one.scrollWidth > one.clientWidth) {
         one.tabIndex = 0;
-      } else if (!one.dataset.symbols) one.removeAttribute("tabindex");
+      } else one.removeAttribute("tabindex");
     }
   };
   look();

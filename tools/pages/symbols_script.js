@@ -96,40 +96,44 @@
     note.style.top = `${below ? at.bottom + 8 : Math.max(8, at.top - 8 - note.offsetHeight)}px`;
   };
 
-  /** @param {Event} event */
-  const byMouse = (event) => /** @type {PointerEvent} */ (event).pointerType === "mouse";
-
-  /** Each formula: its symbols by mouse or finger; a formula of its own line also by Tab and arrow keys. */
-  for (const formula of document.querySelectorAll("article math")) {
-    /** @type {[Element, string][]} */
-    const symbols = [];
-    for (const element of formula.querySelectorAll("mi")) {
-      const name = symbolOf(element);
-      if (!name) continue;
-      const whole = /^[WH]_/.test(name) ? /** @type {Element} */ (element.closest("msub, msubsup")) : element;
-      if (symbols.some(([one]) => one === whole)) continue;
-      symbols.push([whole, name]);
-      whole.classList.add("symbol", `symbol-${name.replace(/^[WH]_/, "")}`);
-      whole.addEventListener("click", (event) => !byMouse(event) && (touched === whole ? close() : open(whole, name)));
-      whole.addEventListener("pointerenter", (event) => byMouse(event) && open(whole, name));
-      whole.addEventListener("pointerleave", (event) => byMouse(event) && close());
-    }
-    const line = /** @type {HTMLElement | null} */ (formula.closest("div.math"));
-    if (!line || !symbols.length) continue;
-    line.tabIndex = 0;
-    line.dataset.symbols = `${symbols.length}`;
-    line.setAttribute("role", "group");
-    line.setAttribute("aria-label", "Formula. Arrow keys go through its symbols.");
-    let at = -1;
-    line.addEventListener("keydown", (event) => {
-      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-      if (event.key === "Escape") close();
-      if (!step) return;
-      event.preventDefault();
-      at = (at + step + symbols.length) % symbols.length;
-      open(...symbols[at]);
-    });
-    line.addEventListener("blur", close);
+  /** Every symbol of the page, in its order. @type {Map<Element, string>} */
+  const symbols = new Map();
+  for (const element of document.querySelectorAll("article math mi")) {
+    const name = symbolOf(element);
+    if (!name) continue;
+    const whole = /^[WH]_/.test(name) ? /** @type {Element} */ (element.closest("msub, msubsup")) : element;
+    symbols.set(whole, name);
+    whole.classList.add("symbol", `symbol-${name.replace(/^[WH]_/, "")}`);
   }
-  addEventListener("scroll", close, { passive: true });
+
+  /** By mouse a note is open while it is over a symbol; a finger opens and closes it. @param {Event} event */
+  const pointed = (event) => {
+    const whole = /** @type {Element} */ (event.target).closest(".symbol");
+    const isMouse = /** @type {PointerEvent} */ (event).pointerType === "mouse";
+    const name = whole && symbols.get(whole);
+    if (!name || isMouse === (event.type === "click")) return;
+    if (event.type === "pointerover" || (event.type === "click" && touched !== whole)) open(whole, name);
+    else close();
+  };
+  for (const kind of ["pointerover", "pointerout", "click"]) document.addEventListener(kind, pointed);
+
+  /* By keys: one stop above the first formula, from which arrow keys go through all symbols of formulas in lines of their own. */
+  const inLines = [...symbols].filter(([whole]) => whole.closest("div.math"));
+  const guide = document.createElement("button");
+  guide.type = "button";
+  guide.className = "symbols-guide";
+  guide.textContent = "Arrow keys go through the symbols of the formulas";
+  let at = -1;
+  guide.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (event.key === "Escape") close();
+    if (!step) return;
+    event.preventDefault();
+    at = (at + step + inLines.length) % inLines.length;
+    inLines[at][0].scrollIntoView({ block: "nearest" });
+    open(...inLines[at]);
+  });
+  guide.addEventListener("blur", close);
+  inLines[0]?.[0].closest("div.math")?.before(guide);
+  addEventListener("scroll", () => document.activeElement !== guide && close(), { passive: true });
 })();
