@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         costs,
         data,
         decoding,
+        drawings,
         evaluation,
         measures,
         models,

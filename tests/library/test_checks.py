@@ -71,7 +71,8 @@ def test_names_are_seen_by_those_who_only_read_the_source():
     assert len(set(exported)) == len(exported)
     assert set(exported) == {name for name in (*imported, *assigned) if not name.startswith("_")}
     assert {name for name in exported if isinstance(getattr(checks, name), Exercise)} == set(EXERCISES)
-    assert set(exported) - set(EXERCISES) == {"CheckFailed", "EXERCISES", "Exercise", "Finding", "Mistake"}
+    others = {"CheckFailed", "EXERCISES", "Exercise", "Finding", "Mistake", "keep_going", "report"}
+    assert set(exported) - set(EXERCISES) == others
 
 
 @every_exercise
@@ -94,6 +95,13 @@ def test_every_mistake_is_caught_and_named(name):
             assert len(finding.message) < LONGEST
 
 
+RAISING_IN_A_LAYER = (
+    "k.T",
+    "keys not turned",
+    *(f"D / h in {way}" for way in ("view", "reshape", "unflatten", "a slice")),
+)
+
+
 def test_the_wrong_versions_compute():
     """As a student's own code would: they do not run into the package's checks of its arguments."""
     raised = {
@@ -107,6 +115,7 @@ def test_the_wrong_versions_compute():
         ("weighted_average", "entry by entry"),
         ("weighted_average", "weights transposed"),
         ("scores", "k.T"),
+        *((layer, mistake) for layer in ("multi_head", "mended_layer") for mistake in RAISING_IN_A_LAYER),
     }
 
 
@@ -124,7 +133,7 @@ def test_the_stub_is_not_started(name):
 def test_sizes_differ(name):
     """In one case at least, no two axes of a tensor are equally long, but for those that are so by definition."""
     square = {"W_q", "W_k", "W_v", "W_o", "compositions", *(["mask"] if name == "mended_tiling" else [])} | (
-        {"weights"} if EXERCISES[name].chapter in (7, 12, 16, 30) else set()
+        {"weights"} if EXERCISES[name].chapter in (EXERCISES["offset_weight"].chapter, 12, 16, 30) else set()
     )
     square |= {"before", "after", "mixing"} if name in ("talk", "talked_weights", "output_matrices") else set()
     for seed in range(2):
