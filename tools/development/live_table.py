@@ -1,14 +1,15 @@
 """A table of the book's live models: what each weighs, how far it is from PyTorch, how long it takes beside PyTorch.
 
-    python -m tools.development.live_table [--html _build/html] [--times 15]
+    python -m tools.development.live_table [--html _build/html] [--times 15] [PAGE ...]
 
-A row for each live model of each built page. *weights* and *page* are kilobytes as a public server packs them, the
-page with all that it has loaded once its live models run, and *requests* how many it made. *node* and *Chromium*: the
-largest difference from PyTorch in float64 of a head's weights, its output, or the logarithm of the answer's
-probability, with the page's own input as trained, with each head off, and under the solutions of the model's quests.
-*update* is what a page computes when a reader changes something, in Chromium: a plain run and a changed one, all heads
-noted. *pass* is PyTorch's pass of the same model with the same input and all weights, in turns with it. Both are
-medians; the last column is their ratio, of which 4 is allowed. Measure on a machine that does nothing else.
+A row for each live model of each built page, or of those named, such as 08_three_uses. *weights* and *page* are
+kilobytes as a public server packs them, the page with all that it has loaded once its live models run, and *requests*
+how many it made. *node* and *Chromium*: the largest difference from PyTorch in float64 of a head's weights, its output,
+or the logarithm of the answer's probability, with the page's own input as trained, with each head off, and under the
+solutions of the model's quests. *update* is what a page computes when a reader changes something, in Chromium: a plain
+run and a changed one, all heads noted. *pass* is PyTorch's pass of the same model with the same input and all weights,
+on one thread, in turns with it. Both are medians; the last column is their ratio, of which 4 is allowed. Measure on a machine that
+does nothing else.
 """
 
 from __future__ import annotations
@@ -116,23 +117,51 @@ def cases_of(state: dict[str, Any], live: LiveModel) -> list[dict[str, Any]]:
     return [{"input": text, "deeds": deeds, "moment": state["moment"]} for text, deeds in (*quests, *own)]
 
 
-def deviation(live: LiveModel, cases: list[dict[str, Any]], answers: list[dict[str, Any]]) -> float:
-    """The largest difference from PyTorch in float64; infinite where another word is said."""
-    task, largest = live._task, 0.0
-    for case, found in zip(cases, answers, strict=True):
-        live.moment, live.input, live.deeds = case["moment"], case["input"], case["deeds"]
-        units = task.units(live.input)
-        plain = task.run(units).answer
+class Wanted(NamedTuple):
+    """What PyTorch says in float64: the answer, its logarithm of probability, each head's weights and output."""
+
+    answer: list[str]
+    log_p: float
+    heads: dict[str, tuple[torch.Tensor, torch.Tensor]]
+
+
+def wanted(live: LiveModel, cases: list[dict[str, Any]]) -> list[Wanted]:
+    """PyTorch's answers, in float64."""
+    task, found = live._task, []
+    models = list(getattr(task, "_models", {0: live.model}).values())  # at all its moments, where it has some
+    for model in models:
+        model.double()
+    plain: dict[tuple[str, int], list[str]] = {}
+    for case in cases:
+        live.moment, live.input, live.deeds = case["moment"], case["input"], {}
+        units, key = task.units(live.input), (live.input, live.moment)
+        plain[key] = plain.get(key) or task.run(units).answer
+        live.deeds = case["deeds"]
         with live.applied():
-            run, log_p = task.run(units), task.log_p(units, plain)
-        if run.answer != found["answer"]:
+            run, log_p = task.run(units), task.log_p(units, plain[key])
+        heads = {
+            " ".join(map(str, head)): tuple(
+                of[head.kind][head.layer][0, head.head] for of in (run.weights, run.outputs)
+            )
+            for head in heads_of(live.model)
+        }
+        found.append(Wanted(run.answer, log_p, heads))  # type: ignore[arg-type]
+    for model in models:
+        model.float()
+    return found
+
+
+def deviation(expected: list[Wanted], answers: list[dict[str, Any]]) -> float:
+    """The largest difference; infinite where another word is said."""
+    largest = 0.0
+    for one, found in zip(expected, answers, strict=True):
+        if one.answer != found["answer"] or one.heads.keys() != found["heads"].keys():
             return float("inf")
-        largest = max(largest, abs(log_p - found["logP"]))
-        for head, pair in found["heads"].items():
-            kind, layer, number = head.rsplit(" ", 2)
-            for numbers, wanted in zip(pair, (run.weights, run.outputs), strict=True):
-                of_head = wanted[kind][int(layer)][0, int(number)].flatten()
-                largest = max(largest, float((torch.tensor(numbers, dtype=torch.float64) - of_head).abs().max()))
+        largest = max(largest, abs(one.log_p - found["logP"]))
+        for head, pair in one.heads.items():
+            for tensor, numbers in zip(pair, found["heads"][head], strict=True):
+                apart = torch.tensor(numbers, dtype=torch.float64) - tensor.flatten()
+                largest = max(largest, float(apart.abs().max()))
     return largest
 
 
@@ -202,12 +231,14 @@ def weighed(browser: Browser, address: str, name: str) -> tuple[dict[str, int], 
     return sizes, len(sizes)
 
 
-def rows(html: Path, times: int) -> Iterator[Row]:
+def rows(html: Path, times: int, pages: list[str]) -> Iterator[Row]:
     """The table, row by row."""
     with chromium.serving(html, page_weight.PackingHandler) as address, sync_playwright() as playwright:
         browser = chromium.launch(playwright)
         modules = new_modules(browser)
         for place, state in states_of(html):
+            if pages and place not in pages:
+                continue
             sizes, requests = weighed(browser, address, place)
             live = LiveModel(state["model_name"], state["input"], moment=state["moment"])
             asked: dict[str, Any] = {
@@ -216,22 +247,20 @@ def rows(html: Path, times: int) -> Iterator[Row]:
                 "cases": cases_of(state, live),
                 "times": 3,
             }
-            fast, took = pass_of(live), []
+            fast = pass_of(live)
             for _ in range(3):
                 milliseconds(fast)
-            modules.evaluate(IN_CHROMIUM, {**asked, "times": 20})  # so that what is compiled is compiled
+            in_chromium = modules.evaluate(IN_CHROMIUM, {**asked, "times": 20})  # and compiles what is run often
             passes, updates = [], []
+            last = {**asked, "cases": asked["cases"][-1:]}
             for _ in range(times):  # in turns, so that both meet the same machine
                 passes.append(statistics.median(milliseconds(fast) for _ in range(3)))
-                answered = modules.evaluate(IN_CHROMIUM, {**asked, "cases": asked["cases"][-1:]})
-                took = answered["took"]
-                updates.append(statistics.median(took))
-            found = {"node": in_node(asked), "chromium": modules.evaluate(IN_CHROMIUM, asked)}
-            for model in getattr(live._task, "_models", {0: live.model}).values():
-                model.double()
-            off = {name: deviation(live, asked["cases"], one["answers"]) for name, one in found.items()}
-            for model in getattr(live._task, "_models", {0: live.model}).values():
-                model.float()
+                updates.append(statistics.median(modules.evaluate(IN_CHROMIUM, last)["took"]))
+            expected = wanted(live, asked["cases"])
+            off = {
+                name: deviation(expected, answered["answers"])
+                for name, answered in (("node", in_node(asked)), ("chromium", in_chromium))
+            }
             own = [size for url, size in sizes.items() if f"/live/{state['model_name']}.js" in url]
             yield Row(
                 place, state["model_name"], sum(own) / 1000, sum(sizes.values()) / 1000, requests,
@@ -253,11 +282,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--html", type=Path, default=HTML, help="the built book")
     parser.add_argument("--times", type=int, default=15, help="how often an update and a pass are timed, in turns")
+    parser.add_argument("pages", nargs="*", help="all with live models, if none is named")
     arguments = parser.parse_args()
     head = "place, model, weights kB, page kB, requests, node, Chromium, update ms, pass ms, ratio".split(", ")
     print("| " + " | ".join(head) + " |\n" + "|" + " --- |" * len(head))
     wrong = 0
-    for row in rows(arguments.html, arguments.times):
+    torch.set_num_threads(1)  # as a page has one
+    for row in rows(arguments.html, arguments.times, arguments.pages):
         print(printed(row), flush=True)
         wrong += max(row.node, row.chromium) > MOST_OFF or row.ratio > MOST_TIMES
     return int(wrong > 0)
