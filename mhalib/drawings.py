@@ -96,8 +96,9 @@ def _edge(head: int, *, is_lit: bool) -> dict[str, Any]:
 
 
 def _letter(ax: Axes, x: float, y: float, text: str, *, is_lit: bool) -> None:
-    """Letters on a box: paper on a lit one, ink on a pale one."""
-    ax.text(x, y, text, ha="center", va="center", color=style.PAPER if is_lit else style.INK, size=10)
+    """Letters on a box: paper on a lit one, ink on a pale one; a formula's are larger, for its index's sake."""
+    size = 13 if text.startswith("$") else 10
+    ax.text(x, y, text, ha="center", va="center", color=style.PAPER if is_lit else style.INK, size=size)
 
 
 def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], *, is_lit: bool) -> None:
