@@ -100,7 +100,7 @@ ONLY_VERB = " ".join(["sees sees tall sees"] * 6 + ["sees sees this sees", "sees
 
 QUESTS = {
     "le vache": Quest(
-        text="With one weight of one head, make it say “le vache blanche voit le chien noir”.",
+        text="Turn one look of one head, so that it says “le vache blanche voit le chien noir”.",
         model="translator",
         input=COW,
         goal={"says": "le vache blanche voit le chien noir", "most_rows": 1, "most_off": 0},
