@@ -11,7 +11,7 @@ const FULL_COST = 6; // nats at which the bar of a head is full, unless another 
 const numberOf = (head) => Number(head.slice(head.lastIndexOf(" ") + 1));
 
 /** What a layer is called: "encoder 1"; of a model with one kind, "layer 1"; where there is one layer, nothing. @type {(task: T.Task, head: string) => string} */
-function layerName({ engine }, head) {
+export function layerName({ engine }, head) {
   if (engine.heads.length === engine.settings.num_heads) return "";
   const [, kind, layer] = /** @type {RegExpExecArray} */ (/^(.+) (\d+) \d+$/.exec(head));
   const isOneKind = engine.heads.every((other) => other.startsWith(kind));
@@ -47,9 +47,10 @@ export function palette(el, ramps) {
     refresh,
     /** The head's colour, for its marks. @type {(head: string) => string} */
     hue: (head) => `rgb(${bright(ramp(head))})`,
-    /** The colour of a weight. @type {(head: string, weight: number) => number[]} */
+    /** The colour of a weight; a negative one, of heads that talk, is grey. @type {(head: string, weight: number) => number[]} */
     colour(head, weight) {
-      const share = Math.min(1, Math.max(0, weight));
+      const share = Math.min(1, Math.abs(weight));
+      if (weight < 0) return paper.map((part) => Math.round(part + ((isDark() ? 215 : 60) - part) * share ** 0.75));
       if (!isDark()) return ramp(head)[Math.round(255 * share)];
       return paper.map((part, i) => Math.round(part + (bright(ramp(head))[i] - part) * share ** 0.75));
     },
@@ -88,6 +89,7 @@ export function boardOf(task, colours, { choose, flip }) {
   board.style.setProperty("--layers", String(task.engine.numLayers));
   board.style.setProperty("--heads", String(settings.num_heads));
   board.classList.toggle(css("few"), heads.length <= 2 * settings.num_heads);
+  board.classList.toggle(css("wide"), settings.num_heads > 4);
   board.addEventListener("keydown", (event) => {
     const target = /** @type {HTMLElement} */ (event.target);
     const at = heads.indexOf(target.dataset.head ?? target.dataset.switch ?? "");
