@@ -50,8 +50,10 @@ COMMENT = re.compile(r"/\*.*?\*/\n?", re.DOTALL)
 IMPORT = re.compile(r"""@import ["']([^"']+)["'];""")
 TABLE = re.compile(r'<table\b[^>]*\bclass="table".*?</table>', re.DOTALL)
 NAME = re.compile(r'(?<=<span class="pre">)[^<]+')
-JOINT = re.compile(r"(?<=[a-z]{2})(?=[A-Z])|(?<=[a-z]{2}_)(?=[a-z])|(?<=[A-Za-z][.(])(?=[A-Za-z])|(?<=[a-z]=)(?=\w)")
-"""Where a name in a table may break: before a capital letter, behind an underscore, a dot or a bracket."""
+JOINT = re.compile(
+    r"(?<=[a-z]{2})(?=[A-Z])|(?<=[A-Za-z]{2}_)(?=[A-Za-z])|(?<=[A-Za-z][.(])(?=[A-Za-z])|(?<=[a-z][=/,])(?=[\w&])"
+)
+"""Where a name in a table may break: before a capital letter, behind an underscore, a dot, a bracket, a slash."""
 ADDRESS = re.compile(r"""url\((['"]?)(?!data:|#)([^'")]+)\1\)""")
 
 
