@@ -189,7 +189,7 @@ export function largeOf(task, colours, acts) {
 
   /** @param {string} head @param {HeadRecord} record @param {string[]} queries @param {string[]} keys */
   function lay(head, { nq, nk }, queries, keys) {
-    const size = Math.max(11, Math.min(32, Math.floor(Math.min(330, innerWidth - 105) / Math.max(nq, nk))));
+    const size = Math.max(11, Math.min(30, Math.floor(Math.min(330, innerWidth - 105) / Math.max(nq, nk))));
     grid.style.setProperty("--cell", `${size}px`);
     grid.style.setProperty("--keys", String(nk));
     const top = make("div", { role: "row", class: css("grid-row") }, make("span", { role: "columnheader", "aria-label": "looks at" }), ...keys.map((key) => make("span", { role: "columnheader", class: css(key.length > 1 ? "key" : "letter"), text: legible(key) })));
@@ -291,10 +291,10 @@ export function largeOf(task, colours, acts) {
     freeze.setAttribute("aria-pressed", String(deed.frozen !== undefined));
     frozenNote.textContent = deed.frozen === undefined ? "" : `It looks where it looked in “${deed.frozen}”.`;
   }
-  const controls = make("div", { class: "mhalib-row" }, labelled("this head is", power), freeze, labelled("it gives what it found in", patch));
+  const controls = make("div", { class: "mhalib-row" }, title, labelled("this head is", power), freeze, labelled("it gives what it found in", patch));
   const panels = make("div", { class: css("panels") }, region("weights of the large head", grid), make("div", { class: css("beside") }, make("div", { class: css("row-head") }, barsTitle, release), bars));
   const hint = make("p", { class: css("note"), text: "Rows ask, columns are looked at. Click a cell: the row looks only there. Click it again: the row is as it was." });
-  const whole = make("section", { class: css("large"), "aria-label": "one head" }, title, controls, frozenNote, echo, panels, hint, cost);
+  const whole = make("section", { class: css("large"), "aria-label": "one head" }, controls, frozenNote, echo, panels, hint, cost);
   const tellCost = (/** @type {number | null} */ nats) => {
     const told = costInWords(nats);
     cost.textContent = `${told[0].toUpperCase()}${told.slice(1)}.`;

@@ -100,11 +100,13 @@ export function mixingOf(task, colours, layerName, acts) {
   const name = make("label", { for: input.id });
   const number = make("span", { class: "mhalib-number" });
   const hint = make("p", { class: css("note"), text: "Row n, column m: how much of head n goes to head m. Drag a number to the right or to the left, or use the slider. Grey is negative." });
-  const whole = make("section", { class: css("mixing"), "aria-label": "how heads talk" }, make("p", { class: css("row-title") }, "How heads talk in ", layers), make("div", { class: css("panels") }, ...tables.map((table) => table.whole)), make("div", { class: css("bars") }, name, input, number), hint);
+  const echo = make("p", { class: css("echo"), "aria-hidden": "true" }); // on a phone the answer is out of sight
+  const whole = make("section", { class: css("mixing"), "aria-label": "how heads talk" }, make("p", { class: css("row-title") }, "How heads talk in ", layers), make("div", { class: css("panels") }, ...tables.map((table) => table.whole)), make("div", { class: css("bars") }, name, input, number), echo, hint);
   return {
     whole,
-    /** The matrices as they are under deeds. @param {string} head the one that is shown @param {T.LiveDeeds} deeds */
-    draw(head, deeds) {
+    /** The matrices as they are under deeds. @param {string} head the one that is shown @param {T.LiveDeeds} deeds @param {string} said what the model says now */
+    draw(head, deeds, said) {
+      echo.textContent = said;
       if (head !== shown) layer = layerOf(head);
       shown = head;
       layers.value = layer;

@@ -222,7 +222,7 @@ function started(model, el, carried) {
       large.draw({ head, record: now.log[head], ...task.labels(kind, now.units, now.answer), deed: deedOf(head), query });
       input.draw(now.units, kind === "decoder self" && task.facts.what === "words" ? null : weights.subarray(query * nk, (query + 1) * nk), colours.hue(head));
     } else input.draw(now.units, null, "");
-    mixing?.draw(head || heads[heads.length - 1], deeds);
+    mixing?.draw(head || heads[heads.length - 1], deeds, answer.inWords(now));
     answer.draw(now, off, heads.length);
     growth?.draw(model.get("moment"));
     order.checked = deeds.positions !== false;
@@ -313,14 +313,13 @@ function started(model, el, carried) {
   const stopListening = listen(model, ["input", "deeds", "head", "query", "moment"], heard);
 
   const growth = momentsOf(task.facts, (moment) => put({ moment }));
-  const tools = make("div", { class: css("tools") }, undo, reset, link, address, make("label", { class: "mhalib-check" }, order, "it knows the order"));
+  const tools = make("div", { class: css("tools") }, undo, reset, link, address, make("label", { class: "mhalib-check" }, order, "it knows the order"), said);
   const questList = make("ol", { class: css("quests"), "aria-label": "things to try" }, ...quests.map(({ item }) => item));
   settle(
     el,
     "live-model",
     make("div", { class: css("talk") }, input.whole, answer.whole, tools),
     ...(growth ? [growth.whole] : []),
-    said,
     ...(quests.length ? [questList] : []),
     board.board,
     make("p", { class: css("note"), text: `Each square is where one head looks. The bar below it: what losing it would cost this ${task.facts.says === "symbols" ? "list" : "sentence"}.` }),

@@ -196,10 +196,21 @@ export function carriedOf(model, el) {
   const held = document.querySelector(`script[data-live="${CSS.escape(name)}"]`)?.textContent;
   if (model.get("weights")) return Promise.resolve({ weights: model.get("weights"), facts: model.get("facts") });
   if (held) return Promise.resolve(JSON.parse(held));
-  return near(el).then(() => scriptOf(name));
+  return near(el)
+    .then(painted)
+    .then(() => scriptOf(name));
 }
 
-/** Resolves when the element is at most 600 px from what is seen. @type {(el: HTMLElement) => Promise<void>} */
+/** Resolves when the page is there and drawn: weights never hold up what a reader sees first. @type {() => Promise<void>} */
+function painted() {
+  const drawn = (/** @type {() => void} */ done) => requestAnimationFrame(() => setTimeout(done, 0));
+  return new Promise((resolve) => {
+    if (document.readyState === "complete") drawn(resolve);
+    else addEventListener("load", () => drawn(resolve), { once: true });
+  });
+}
+
+/** Resolves when the element is at most 300 px from what is seen. @type {(el: HTMLElement) => Promise<void>} */
 function near(el) {
   return new Promise((resolve) => {
     const watcher = new IntersectionObserver(
@@ -208,7 +219,7 @@ function near(el) {
         watcher.disconnect();
         resolve();
       },
-      { rootMargin: "600px" },
+      { rootMargin: "300px" },
     );
     watcher.observe(el);
   });

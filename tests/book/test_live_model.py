@@ -71,6 +71,7 @@ CASES |= {
         },
     ),
 }
+CASES |= {f"quest: {name}": (quest.model, quest.input, dict(quest.solution)) for name, quest in QUESTS.items()}
 RUN = """
 async ({ weights, facts, input, deeds }) => {
   const { taskOf } = await import("/widgets/live_tasks.js");
