@@ -26,7 +26,7 @@ from tools.pages import book_map, catalogues
 WAYS = ROOT / "chapters/ways.yml"
 WHOLE = "whole"
 """The way that has every chapter, and no minutes."""
-ABOUT, NEXT, END, LABEL = "about {} minutes", "Next", "You have come to its end.", "Where to go on"
+ABOUT, NEXT, END, LABEL = "about {} minutes of reading", "Next", "You have come to its end.", "Where to go on"
 PHRASES = (ABOUT, NEXT, END, LABEL)  # locale/*/LC_MESSAGES/book.po has them
 EXERCISES = '<section id="exercises">'
 
