@@ -112,7 +112,7 @@ SILENT = {f"{n} {m}": int(n == m) for n in range(8) for m in range(8)}
 
 QUESTS = {
     "le vache": Quest(
-        text="With one weight of one head, make it say “le vache blanche voit le chien noir”.",
+        text="Turn one look of one head, so that it says “le vache blanche voit le chien noir”.",
         model="translator",
         input=COW,
         goal={"says": "le vache blanche voit le chien noir", "most_rows": 1, "most_off": 0},

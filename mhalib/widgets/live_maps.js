@@ -140,11 +140,10 @@ export function boardOf(task, colours, { choose, flip }) {
 /** What losing a head would do to the answer as trained. @type {(cost: number | null) => string} */
 function costInWords(cost) {
   if (cost === null) return "this head is off";
-  const nats = `${Math.abs(cost).toFixed(2)} nats`;
   const times = Math.exp(Math.abs(cost));
-  if (times < 1.05) return `without it, the trained answer is as likely as now (${nats})`;
+  if (times < 1.05) return `without it, the trained answer is as likely as now`;
   const factor = times < 100 ? times.toFixed(1) : times < 1e6 ? Math.round(times).toLocaleString("en-US") : "over a million";
-  return `without it, the trained answer is ${factor} times ${cost > 0 ? "less" : "more"} likely (${nats})`;
+  return `without it, the trained answer is ${factor} times ${cost > 0 ? "less" : "more"} likely`;
 }
 
 /** A head's weights, a pixel each, for the style sheet to stretch. @type {(canvas: HTMLCanvasElement, colours: T.Palette, head: string, record: HeadRecord) => void} */

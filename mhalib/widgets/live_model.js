@@ -276,7 +276,8 @@ function started(model, el, carried) {
       dot.title = `${text}: ${isRight ? "right" : "wrong"}`;
     });
     return [...jobs, () => {
-      dotsSaid.textContent = `${right} of ${jobs.length} other ${task.facts.says === "symbols" ? "lists" : "sentences"} right`;
+      const same = [...(switches.positions === false ? ["without the order"] : []), ...(headDeeds(switches).length ? ["with the same heads off"] : [])];
+      dotsSaid.textContent = [`${right} of ${jobs.length} other ${task.facts.says === "symbols" ? "lists" : "sentences"} right`, ...same].join(", ");
       dots.setAttribute("aria-label", dotsSaid.textContent);
       judge(right);
     }];

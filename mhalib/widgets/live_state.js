@@ -127,7 +127,7 @@ export const headDeeds = (deeds) => /** @type {[string, T.LiveDeed][]} */ (Objec
 const mixingDeeds = (deeds) => /** @type {[string, T.LayerDeed][]} */ (Object.entries(deeds).filter(([name]) => isLayer(name)));
 
 /** Only what is off, and how heads talk: other inputs are run with that. @type {(deeds: T.LiveDeeds) => T.LiveDeeds} */
-export const switchesOf = (deeds) => Object.fromEntries([...headDeeds(deeds).flatMap(([name, { off }]) => (off ? [[name, { off }]] : [])), ...mixingDeeds(deeds)]);
+export const switchesOf = (deeds) => Object.fromEntries([...headDeeds(deeds).flatMap(([name, { off }]) => (off ? [[name, { off }]] : [])), ...mixingDeeds(deeds), ...Object.entries(deeds).filter(([name]) => name === "positions")]);
 
 /** The deeds with some cells of a layer's matrix set; a cell that is given as `undefined` is as it was trained, and so are all with `null`. @type {(deeds: T.LiveDeeds, layer: string, step: T.Step, cells: Record<string, number | undefined> | null) => T.LiveDeeds} */
 export function withCells(deeds, layer, step, cells) {

@@ -14,8 +14,11 @@ const FORMULAS = {
   scores: {
     variables: { d: ["width d", 1, 1024] },
     results({ d = 1 }) {
-      const difference = Math.round(Math.sqrt(2 * d));
-      return { "typical score": String(Number(Math.sqrt(d).toPrecision(3))), difference: String(difference), ratio: inWords(BigInt(Math.round(Math.exp(difference))), "") };
+      const [score, difference] = [Math.sqrt(d), Math.sqrt(2 * d)];
+      const short = (/** @type {number} */ value) => String(Number(value.toPrecision(3)));
+      const [number, ...step] = inWords(Number(Math.exp(difference).toPrecision(2)), "").split(" ");
+      const roughly = Number(number.replaceAll(",", "")).toLocaleString("en-US");
+      return { "typical score": short(score), difference: short(difference), ratio: [roughly, ...step].join(" ") };
     },
   },
   layer: {

@@ -77,7 +77,7 @@ export function numberInput({ value, min, max, step = 1, whole = true, changed, 
   return { input, show };
 }
 
-/** A count to three digits: 1.07 billion, or with a unit 1.07 GB. @type {(count: bigint, unit: string) => string} */
+/** A count to three digits: 1.07 billion, or with a unit 1.07 GB. @type {(count: bigint | number, unit: string) => string} */
 export function inWords(count, unit) {
   const steps = ["", " thousand", " million", " billion", " trillion", " quadrillion"];
   const prefixes = ["", "k", "M", "G", "T", "P"];

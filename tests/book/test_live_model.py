@@ -161,6 +161,12 @@ def said(page: Page) -> str:
     return " ".join(words)
 
 
+def test_without_the_order_other_sentences_are_read_without_it_too(show: Callable) -> None:
+    page = settled(show(LiveModel("reader", deeds={"positions": False})).page)
+    assert page.get_by_text(re.compile(r"^\d+ of 12 other sentences right, without the order$")).is_visible()
+    assert not page.get_by_text("12 of 12 other").count()
+
+
 def test_one_weight_and_a_switch_change_the_answer_and_undo_brings_it_back(show: Callable) -> None:
     shown = show(LiveModel("translator", head="encoder self 1 2", quests=["le vache"]))
     page = settled(shown.page)
@@ -178,7 +184,8 @@ def test_one_weight_and_a_switch_change_the_answer_and_undo_brings_it_back(show:
     settled(page)
     assert said(page) == "la chien noir voit le chien noir"
     expect(page.locator(".mhalib-voice")).to_contain_text("decoder 0, head 1 is off. It says: la chien")
-    assert "of 12 other sentences right" in page.locator(".mhalib-live-model-others").inner_text()
+    others = page.locator(".mhalib-live-model-others").inner_text()
+    assert "of 12 other sentences right, with the same heads off" in others
     assert not page.get_by_text("12 of 12 other").count()
     for wanted in ("la vache blanche", "le vache blanche", "la vache blanche"):
         page.get_by_role("button", name="Undo").click()

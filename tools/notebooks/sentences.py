@@ -50,11 +50,12 @@ class Formula:
 def _of_scores(values: Mapping[str, int]) -> dict[str, str]:
     """Products of q and k with d independent numbers of variance 1: their size, and that of a difference of two."""
     d = values.get("d", 1)
-    difference = round(math.sqrt(2 * d))
+    difference = math.sqrt(2 * d)
+    number, *step = in_words(float(f"{math.exp(difference):.2g}")).split()
     return {
         "typical score": f"{float(f'{math.sqrt(d):.3g}'):g}",
-        "difference": str(difference),
-        "ratio": in_words(round(math.exp(difference))),
+        "difference": f"{float(f'{difference:.3g}'):g}",
+        "ratio": " ".join([f"{float(number.replace(',', '')):,g}", *step]),
     }
 
 
