@@ -3,7 +3,7 @@
 /** @import * as T from "./types" */
 import { boardOf, headName, largeOf, layerName, palette } from "./live_maps.js";
 import { mixingOf } from "./live_mixing.js";
-import { carriedOf, checkedState, engineDeeds, fragmentOf, hasAddress, headDeeds, questMet, stateOfFragment, switchesOf, withCells, withDeed } from "./live_state.js";
+import { carriedOf, checkedState, engineDeeds, fragmentOf, hasAddress, headDeeds, mixingDeeds, questMet, stateOfFragment, switchesOf, withCells, withDeed } from "./live_state.js";
 import { menuAt, replacedAt, taskOf } from "./live_tasks.js";
 import { momentsOf } from "./live_moments.js";
 import { answerOf, inputOf } from "./live_text.js";
@@ -276,7 +276,7 @@ function started(model, el, carried) {
       dot.title = `${text}: ${isRight ? "right" : "wrong"}`;
     });
     return [...jobs, () => {
-      const same = [...(switches.positions === false ? ["without the order"] : []), ...(headDeeds(switches).length ? ["with the same heads off"] : [])];
+      const same = [...(switches.positions === false ? ["without the order"] : []), ...(headDeeds(switches).length ? ["with the same heads off"] : []), ...(mixingDeeds(switches).length ? ["with the same matrices"] : [])];
       dotsSaid.textContent = [`${right} of ${jobs.length} other ${task.facts.says === "symbols" ? "lists" : "sentences"} right`, ...same].join(", ");
       dots.setAttribute("aria-label", dotsSaid.textContent);
       judge(right);

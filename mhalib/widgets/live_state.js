@@ -124,7 +124,7 @@ const isLayer = (name) => /\D \d+$/.test(name);
 export const headDeeds = (deeds) => /** @type {[string, T.LiveDeed][]} */ (Object.entries(deeds).filter(([name]) => name !== "positions" && !isLayer(name)));
 
 /** What is done to how the heads of layers talk, as pairs. @type {(deeds: T.LiveDeeds) => [string, T.LayerDeed][]} */
-const mixingDeeds = (deeds) => /** @type {[string, T.LayerDeed][]} */ (Object.entries(deeds).filter(([name]) => isLayer(name)));
+export const mixingDeeds = (deeds) => /** @type {[string, T.LayerDeed][]} */ (Object.entries(deeds).filter(([name]) => isLayer(name)));
 
 /** Only what is off, and how heads talk: other inputs are run with that. @type {(deeds: T.LiveDeeds) => T.LiveDeeds} */
 export const switchesOf = (deeds) => Object.fromEntries([...headDeeds(deeds).flatMap(([name, { off }]) => (off ? [[name, { off }]] : [])), ...mixingDeeds(deeds), ...Object.entries(deeds).filter(([name]) => name === "positions")]);

@@ -48,7 +48,7 @@ def test_scripts_are_small_and_plain() -> None:
     assert len(six) == 6
     assert sum(len(file.read_bytes()) for file in six) < 124_000
     live = [joinable(file) for file in scripts("LiveModel")[1:-1]]
-    assert sum(len(text.encode()) for text in live) < 80_000
+    assert sum(len(text.encode()) for text in live) < 92_000  # with mixing matrices
     text = page_script() + page_script("LiveModel")
     for forbidden in (
         "innerHTML",

@@ -8,8 +8,8 @@ how many it made. *node* and *Chromium*: the largest difference from PyTorch in 
 or the logarithm of the answer's probability, with the page's own input as trained, with each head off, and under the
 solutions of the model's quests. *update* is what a page computes when a reader changes something, in Chromium: a plain
 run and a changed one, all heads noted. *pass* is PyTorch's pass of the same model with the same input and all weights,
-on one thread, in turns with it. Both are medians; the last column is their ratio, of which 4 is allowed. Measure on a machine that
-does nothing else.
+on one thread, in turns with it. Both are medians; the last column is their ratio, of which 4 is allowed. Measure on a
+machine that does nothing else.
 """
 
 from __future__ import annotations
