@@ -26,7 +26,8 @@ WAYS = ROOT / "chapters/ways.yml"
 WHOLE = "whole"
 """The way that has every chapter, and no minutes."""
 ABOUT, NEXT, END, LABEL = "about {} minutes", "Next", "You have come to its end.", "Where to go on"
-PHRASES = (ABOUT, NEXT, END, LABEL)  # locale/*/LC_MESSAGES/book.po has them
+READ = "read"  # of a page, for who hears its box
+PHRASES = (ABOUT, NEXT, END, LABEL, READ)  # locale/*/LC_MESSAGES/book.po has them
 EXERCISES = '<section id="exercises">'
 
 
@@ -74,7 +75,8 @@ def listed(way: Way, known: Mapping[str, str], say: Callable[[str], str]) -> str
     about = f' <span class="minutes">{html.escape(say(ABOUT).format(way.minutes()))}</span>' if way.minutes() else ""
     return (
         f'<details class="way" name="way" data-way="{way.name}"><summary>{html.escape(say(way.title))}{about}</summary>'
-        f"<p>{html.escape(say(way.says))}</p><ul>{''.join(lines)}</ul></details>"
+        f"<p>{html.escape(say(way.says))}</p>"
+        f'<ul data-read="{html.escape(say(READ), quote=True)}">{"".join(lines)}</ul></details>'
     )
 
 
