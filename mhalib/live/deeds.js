@@ -19,6 +19,9 @@
  *   5. `patch`: instead, the output that another run had for this query, where that run had it;
  *   6. `mean`: instead, the same d numbers for all queries (mean ablation);
  *   7. `gate`: the output times a number; 0 switches the head off.
+ *
+ * Before all of this, talking heads mix their scores, and after the softmax their weights: `mix` has matrices (h, h) in
+ * place of the trained ones, row n, column m for how much of head n goes to head m. Python's context manager is `mixed`.
  */
 
 /**
@@ -30,9 +33,13 @@
  * @property {number} [gate]
  */
 /**
+ * How the heads of a layer talk, instead of as they were trained: h * h numbers, row after row.
+ * @typedef {{ scores?: ArrayLike<number>, weights?: ArrayLike<number> }} MixDeed
+ */
+/**
  * What is done to a model. `positions: false` leaves out the table of positions that is added to tokens, or the rotation
- * of queries and keys.
- * @typedef {{ heads?: Record<string, HeadDeed>, positions?: boolean }} Deeds
+ * of queries and keys. `mix` is by layer, as in "decoder self 1".
+ * @typedef {{ heads?: Record<string, HeadDeed>, positions?: boolean, mix?: Record<string, MixDeed> }} Deeds
  */
 /** What a head did in a run: weights (nq, nk), and its output (nq, d) after all deeds. It may be given as `frozen` and as `patch`. @typedef {{ nq: number, nk: number, weights: Float64Array, values: Float64Array }} HeadRecord */
 /**
@@ -42,13 +49,17 @@
 
 export const SMALLEST_SUM = 1e-9;
 const HEAD_DEEDS = ["rows", "frozen", "patch", "mean", "gate"];
-const MODEL_DEEDS = ["heads", "positions"];
+const MODEL_DEEDS = ["heads", "positions", "mix"];
+const STEPS = ["scores", "weights"];
 
 /** How many keys, from the first on, query i of this run may see. @type {(reach: Reach, i: number) => number} */
 export const keysSeen = ({ numKeys, start, isCausal }, i) => (isCausal ? start + i + 1 : numKeys);
 
-/** Raises if `deeds` names a head or a deed that there is not, or has a list of another length. @type {(deeds: Deeds, heads: string[], headDim: number) => void} */
-export function requireDeeds(deeds, heads, headDim) {
+/** The layer of a head: "decoder self 1" of "decoder self 1 3". @type {(head: string) => string} */
+export const layerOf = (head) => head.slice(0, head.lastIndexOf(" "));
+
+/** Raises if `deeds` names a head or a deed that there is not, or has a list of another length. @type {(deeds: Deeds, heads: string[], headDim: number, doTalk: boolean) => void} */
+export function requireDeeds(deeds, heads, headDim, doTalk) {
   for (const name of Object.keys(deeds)) {
     if (!MODEL_DEEDS.includes(name)) throw new RangeError(`deeds.${name} is unknown: known are ${MODEL_DEEDS.join(", ")}`);
   }
@@ -56,6 +67,21 @@ export function requireDeeds(deeds, heads, headDim) {
   for (const [head, deed] of Object.entries(deeds.heads ?? {})) {
     if (!heads.includes(head)) throw new RangeError(`the model has no head ${head}: it has ${heads[0]} to ${heads.at(-1)}`);
     requireHeadDeed(head, deed, headDim);
+  }
+  for (const [layer, deed] of Object.entries(deeds.mix ?? {})) {
+    if (!doTalk) throw new RangeError(`mix names ${layer}, but the heads of this model do not talk`);
+    const numHeads = heads.filter((head) => layerOf(head) === layer).length;
+    if (!numHeads) throw new RangeError(`mix names ${layer}, but the layers are ${layerOf(heads[0])} to ${layerOf(heads.at(-1) ?? "")}`);
+    requireMix(layer, deed, numHeads);
+  }
+}
+
+/** @type {(layer: string, deed: MixDeed, numHeads: number) => void} */
+function requireMix(layer, deed, numHeads) {
+  for (const [step, matrix] of Object.entries(deed)) {
+    if (!STEPS.includes(step)) throw new RangeError(`mix of ${layer}: ${step} is unknown: known are ${STEPS.join(", ")}`);
+    requireLength(`mix of ${layer}: ${step}`, matrix, numHeads ** 2);
+    if (!Array.from(matrix).every(Number.isFinite)) throw new RangeError(`mix of ${layer}: ${step} must be finite`);
   }
 }
 

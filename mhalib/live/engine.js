@@ -3,7 +3,7 @@
  * `ViT` and `SentenceReader` of mhalib.models, from the bytes of their safetensors. Each head's weights can be read, and each head can be changed
  * while the model runs: deeds.js says how. */
 /** @import { Mixing } from "./attention.js" */
-/** @import { Deeds, HeadRecord } from "./deeds.js" */
+/** @import { Deeds, HeadRecord, MixDeed } from "./deeds.js" */
 /** @import { Described } from "./settings.js" */
 import { average, ownWeights } from "./attention.js";
 import { changeOutput, changeWeights, requireDeeds } from "./deeds.js";
@@ -51,6 +51,7 @@ export class Engine {
     /** A reader has one layer, and no setting for it. */
     this.numLayers = this.settings.num_layers ?? 1;
     this.attention = attentionOf(attention);
+    this.doTalk = this.attention.name === "talking";
     this.headDim = num_hiddens / num_heads; // d
     this.sizes = { numHeads: num_heads, numKvHeads: this.attention.num_kv_heads ?? num_heads, headDim: this.headDim };
     const kinds = KINDS[this.kind];
@@ -108,7 +109,7 @@ export class Engine {
    */
   read(ids, run = {}) {
     this.requireModel("GPT");
-    requireDeeds(run.deeds ?? {}, this.heads, this.headDim);
+    requireDeeds(run.deeds ?? {}, this.heads, this.headDim, this.doTalk);
     return this.runDecoder(embedTokens(this, "tokens", ids, run), null, run);
   }
 
@@ -120,7 +121,7 @@ export class Engine {
    */
   encode(ids, run = {}) {
     this.requireModel("Transformer");
-    requireDeeds(run.deeds ?? {}, this.heads, this.headDim);
+    requireDeeds(run.deeds ?? {}, this.heads, this.headDim, this.doTalk);
     return this.runEncoder(embedTokens(this, "source", ids, { ...run, cache: undefined }), run);
   }
 
@@ -131,7 +132,7 @@ export class Engine {
    */
   look(pixels, run = {}) {
     this.requireModel("ViT");
-    requireDeeds(run.deeds ?? {}, this.heads, this.headDim);
+    requireDeeds(run.deeds ?? {}, this.heads, this.headDim, this.doTalk);
     const { height, width } = this.settings;
     if (pixels.length !== height * width) throw new RangeError(`pixels has ${pixels.length} numbers, not ${height} times ${width}`);
     const patches = embedPatches(this, pixels, run);
@@ -147,7 +148,7 @@ export class Engine {
    */
   answer(ids, run = {}) {
     this.requireModel("SentenceReader");
-    requireDeeds(run.deeds ?? {}, this.heads, this.headDim);
+    requireDeeds(run.deeds ?? {}, this.heads, this.headDim, this.doTalk);
     const words = embedTokens(this, "tokens", ids, { ...run, cache: undefined });
     return this.map("readout", this.attend("encoder self", 0, words, words, run), words.n);
   }
@@ -175,7 +176,7 @@ export class Engine {
    */
   decode(ids, memory, run = {}) {
     this.requireModel("Transformer");
-    requireDeeds(run.deeds ?? {}, this.heads, this.headDim);
+    requireDeeds(run.deeds ?? {}, this.heads, this.headDim, this.doTalk);
     return this.runDecoder(embedTokens(this, "target", ids, run), memory, run);
   }
 
@@ -282,14 +283,14 @@ export class Engine {
     const { k, v, n: numKeys } = this.keysAndValues(kind, path, keys, turns, run.cache);
     const reach = { numQueries: queries.n, numKeys, start, isCausal: kind === "decoder self" };
     // 2. each head's own weights, (h, Q, K)
-    const weights = ownWeights(q, k, this.sizes, reach, this.mixingOf(path));
+    const weights = ownWeights(q, k, this.sizes, reach, this.mixingOf(path, run.deeds?.mix?.[`${kind} ${layer}`]));
     const merged = new Float64Array(queries.n * num_hiddens);
     for (let head = 0; head < num_heads; head += 1) {
       const name = `${kind} ${layer} ${head}`;
       const deed = run.deeds?.heads?.[name] ?? {};
       const ofHead = weights.subarray(head * queries.n * numKeys, (head + 1) * queries.n * numKeys);
       // 3. what is done to its weights (Q, K), the average of its values (Q, d), and what is done to that
-      changeWeights(ofHead, deed, reach, this.attention.name !== "talking", name);
+      changeWeights(ofHead, deed, reach, !this.doTalk, name);
       const output = average(ofHead, v, head, this.sizes, reach);
       changeOutput(output, deed, reach, this.headDim);
       if (run.log) run.log[name] = { nq: queries.n, nk: numKeys, weights: ofHead, values: output };
@@ -302,10 +303,18 @@ export class Engine {
     return this.map(`${path}.W_o`, merged, queries.n);
   }
 
-  /** How the heads of a layer talk, if they do. @param {string} path @returns {Mixing | null} */
-  mixingOf(path) {
-    if (this.attention.name !== "talking") return null;
-    return { scores: this.tensor(`${path}.P_scores`), weights: this.tensor(`${path}.P_weights`) };
+  /** How the heads of a layer talk, if they do. @param {string} path @param {MixDeed} [deed] @returns {Mixing | null} */
+  mixingOf(path, { scores, weights } = {}) {
+    if (!this.doTalk) return null;
+    const own = { scores: this.tensor(`${path}.P_scores`), weights: this.tensor(`${path}.P_weights`) };
+    const given = (/** @type {ArrayLike<number>} */ numbers) => ({ shape: own.scores.shape, data: Float64Array.from(numbers) });
+    return { scores: scores ? given(scores) : own.scores, weights: weights ? given(weights) : own.weights };
+  }
+
+  /** How the heads of a layer were trained to talk, such as "decoder self 1". @param {string} layer */
+  trainedMixing(layer) {
+    const [, kind, number] = /** @type {RegExpExecArray} */ (/^(.+) (\d+)$/.exec(layer));
+    return this.mixingOf(this.attentionPath(/** @type {Kind} */ (kind), Number(number)));
   }
 
   /**

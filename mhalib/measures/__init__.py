@@ -16,6 +16,7 @@ from .hard_concrete import HardConcreteGate
 from .importance import head_importance
 from .induction import induction_score, induction_targets
 from .means import head_means
+from .mixing import mixed
 from .outputs import head_outputs
 from .patterns import attention_to, confidence, diagonal_dominance, head_entropy, maximum_at
 from .pruning import prune_heads, removed_heads
@@ -44,6 +45,7 @@ __all__ = [
     "js_distance",
     "layers_of",
     "maximum_at",
+    "mixed",
     "patched",
     "prune_heads",
     "rarest_tokens",

@@ -11,8 +11,10 @@ from .pictures import PICTURES
 from .preparation import Preparation
 from .sentences import SENTENCES
 from .subwords import pieces
+from .wheels import CACHE, WHEELS, Wheel, fetch
 
 __all__ = [
+    "CACHE",
     "DECODERS",
     "ENCODER_DECODERS",
     "ERROR",
@@ -25,6 +27,7 @@ __all__ = [
     "PREPARATION",
     "SENTENCES",
     "UNREAD",
+    "WHEELS",
     "About",
     "Memory",
     "PairReading",
@@ -32,7 +35,9 @@ __all__ = [
     "Preparation",
     "Pretrained",
     "Reading",
+    "Wheel",
     "about_maps",
+    "fetch",
     "load",
     "load_maps",
     "marked",

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from .._validate import require_flag, require_text
 from .config import read_config
+from .gguf_model import SUFFIX, GGUFModel
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 """The encoder of chapter 16, by its name on the Hugging Face Hub."""
@@ -49,7 +50,7 @@ class Place:
     """Where a model's files are, checked, and which hash its weights must have. Nothing is read or fetched yet.
 
     Args:
-        source: a folder; or a name on the hub, "owner/name".
+        source: a folder; a file that ends in .gguf; or a name on the hub, "owner/name".
         revision: for the hub, the commit; `None` takes that of `PINS`.
         sha256: what the weights must hash to; `None` takes that of `PINS` with its revision, and any otherwise.
         offline: whether the hub's files must be on this machine already.
@@ -70,12 +71,18 @@ class Place:
             if value is not None and not re.fullmatch(rf"[0-9a-f]{{{length}}}", value):
                 raise ValueError(f"{name}={value!r} must be {length} hexadecimal digits")
         self.source, self.offline, self.folder = source, offline, None
-        if Path(source).is_dir():
+        self.gguf: GGUFModel | None = None
+        if Path(source).is_dir() or (Path(source).suffix == SUFFIX and Path(source).is_file()):
             if revision is not None:
-                raise ValueError(f"revision={revision!r} belongs to the hub, but source={str(source)!r} is a folder")
-            self.folder = Path(source)
+                raise ValueError(f"revision={revision!r} belongs to the hub, but source={str(source)!r} is here")
+            if Path(source).is_dir():
+                self.folder = Path(source)
+            else:
+                self.gguf = GGUFModel(Path(source))
         elif isinstance(source, Path) or not re.fullmatch(r"[\w.-]+/[\w.-]+", source):
-            raise ValueError(f"source={str(source)!r} is neither a folder nor a name on the hub, 'owner/name'")
+            raise ValueError(
+                f"source={str(source)!r} is neither a folder, nor a .gguf file, nor a name on the hub, 'owner/name'"
+            )
         else:
             pin = PINS.get(source)
             if revision is None:
@@ -101,7 +108,11 @@ class Place:
 
     def config(self) -> dict[str, Any]:
         """What its config.json says."""
-        return read_config(self.path(CONFIG))
+        return read_config(self.path(CONFIG)) if self.gguf is None else self.gguf.config
+
+    def tensors(self) -> Checkpoint | GGUFModel:
+        """What the weights hold, fetched if need be."""
+        return Checkpoint(self.weights()) if self.gguf is None else self.gguf
 
     def path(self, name: str) -> Path:
         """A file, fetched if need be.
@@ -132,6 +143,8 @@ class Place:
             ValueError: an index is damaged, or names a file that the folder does not have.
             OSError: the hub does not give one.
         """
+        if self.gguf is not None:
+            return (Path(self.source),)
         if self.folder is not None and not (self.folder / WEIGHTS).is_file():
             return tuple(self.path(name) for name in _shards(self.path(INDEX)))
         try:

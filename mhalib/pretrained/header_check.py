@@ -7,6 +7,7 @@ from typing import Any
 
 from .config import LAYERS
 from .files import Checkpoint
+from .gguf_model import GGUFModel
 
 WIDTHS = {  # each is the length of an axis of some weights
     *("vocab_size", "decoder_vocab_size", "hidden_size", "d_model", "dim", "n_embd"),
@@ -14,7 +15,7 @@ WIDTHS = {  # each is the length of an axis of some weights
 }
 
 
-def require_held(config: Mapping[str, Any], tensors: Checkpoint) -> None:
+def require_held(config: Mapping[str, Any], tensors: Checkpoint | GGUFModel) -> None:
     """Raise ValueError if the config.json has more layers than the files of weights have tensors, or a width larger
     than the number of all weights. Whether each shape is right is asked later, of each tensor."""
     numbers = tensors.count_numbers()

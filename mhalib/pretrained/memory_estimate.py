@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 
-from .._validate import require_count
+from .._validate import require_count, require_flag
 from ..models import CLIP, GPT, Model, Transformer, ViT
 from ..models._base import CROSS, DECODER, ENCODER
 from .convert import require_known, without_weights
 from .files import Place
 from .header_check import whole_numbers
+from .wheels import here
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
@@ -72,7 +73,8 @@ def memory(
     require_count("num_tokens", num_tokens, minimum=0)
     require_count("batch_size", batch_size)
     require_dtype("dtype", dtype)
-    model = on_meta(Place(source, revision, offline=offline).config())
+    require_flag("offline", offline)
+    model = on_meta(Place(here(source, offline), revision, offline=offline).config())
     lengths, by_kind = _lengths(model, num_tokens), model.attention_layers()
     maps = sum(layer.num_heads * lengths[kind] ** 2 for kind, of_kind in by_kind.items() for layer in of_kind)
     keeps = isinstance(model, (GPT, Transformer))

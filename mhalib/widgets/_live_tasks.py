@@ -333,6 +333,32 @@ class Repetition(Task):
         return {}
 
 
+class Talk(Repetition):
+    """The talker of chapter 20: the same with narrow heads that talk, on shorter lists."""
+
+    longest = 24
+    others = (
+        "dh3sdh3sdh3s",
+        "c2e05c2e05c2e0",
+        "05lgkn05lgkn05lgk",
+        "sehjamdsehjamdsehja",
+        "21wjelnq21wjelnq21wjel",
+        "rulcrulcrulc",
+        "ewbunewbunewbu",
+        "tveuqrtveuqrtveuq",
+        "htrajowhtrajowhtraj",
+        "h45cxywrh45cxywrh45cxy",
+        "lig0lig0lig0",
+        "f3tlbf3tlbf3tl",
+    )
+
+    def own_means(self) -> dict[str, list[Tensor]]:
+        def run(model: Any, batch: Any) -> None:
+            model(batch.inputs)
+
+        return head_means(self.model, [repeats(MEAN_OF, seed=38, num_tokens=24, periods=(4, 8))], run)
+
+
 class Growth(Repetition):
     """The small GPT of chapter 12, which learns what the repeater has learned, at moments of its training."""
 
@@ -435,6 +461,7 @@ TASKS: dict[str, type[Task]] = {
     "reader": Questions,
     "repeater": Repetition,
     "small_gpt": Growth,
+    "talker": Talk,
     "translator": Translation,
 }
 """By name: that of a stored model, or "small_gpt", which has moments."""

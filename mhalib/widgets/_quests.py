@@ -8,7 +8,9 @@ from typing import Any
 
 from .._validate import require_kind, require_text
 
-GOALS = ("says", "unchanged", "least_off", "most_off", "most_rows", "others_right_at_most", "wrong_at_least")
+GOALS = (
+    "says", "unchanged", "least_off", "most_off", "most_rows", "most_cells", "others_right_at_most", "wrong_at_least"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class Quest:
         unchanged: `True`: the answer is the one that the model was trained to give.
         least_off, most_off: how many heads are off.
         most_rows: how many queries have weights that were moved.
+        most_cells: how many cells of mixing matrices were moved; without it, none may be.
         others_right_at_most: how many of the twelve other inputs are right.
         wrong_at_least: how many words or symbols of the answer are not the trained ones.
         Deeds that `most_rows` and `most_off` do not count (frozen, patch, positions) are not allowed in any quest.
@@ -65,9 +68,14 @@ class Facts:
 def is_met(goal: Mapping[str, Any], deeds: Mapping[str, Any], facts: Facts) -> bool:
     """Whether all conditions of a goal hold. `questMet` of live_state.js is the same."""
     of_heads = [deed for name, deed in deeds.items() if name != "positions"]
+    cells = sum(len(deed.get(key, {})) for deed in of_heads for key in ("scores", "weights"))
     off = sum("off" in deed for deed in of_heads)
     moved = sum(len(deed.get("rows", {})) for deed in of_heads)
-    if "positions" in deeds or any("frozen" in deed or "patch" in deed for deed in of_heads):
+    if (
+        cells > goal.get("most_cells", 0)
+        or "positions" in deeds
+        or any("frozen" in deed or "patch" in deed for deed in of_heads)
+    ):
         return False
     held = {
         "says": facts.said == goal.get("says"),
@@ -75,6 +83,7 @@ def is_met(goal: Mapping[str, Any], deeds: Mapping[str, Any], facts: Facts) -> b
         "least_off": off >= goal.get("least_off", 0),
         "most_off": off <= goal.get("most_off", off),
         "most_rows": moved <= goal.get("most_rows", moved),
+        "most_cells": True,
         "others_right_at_most": facts.others_right <= goal.get("others_right_at_most", facts.others_right),
         "wrong_at_least": facts.wrong >= goal.get("wrong_at_least", 0),
     }
@@ -98,9 +107,12 @@ NO_VERB = (
 ONLY_VERB = " ".join(["sees sees tall sees"] * 6 + ["sees sees this sees", "sees sees tall sees"])
 """What it answers with head 2 alone."""
 
+SILENT = {f"{n} {m}": int(n == m) for n in range(8) for m in range(8)}
+"""The cells of a mixing matrix with which eight heads do not talk."""
+
 QUESTS = {
     "le vache": Quest(
-        text="With one weight of one head, make it say “le vache blanche voit le chien noir”.",
+        text="Turn one look of one head, so that it says “le vache blanche voit le chien noir”.",
         model="translator",
         input=COW,
         goal={"says": "le vache blanche voit le chien noir", "most_rows": 1, "most_off": 0},
@@ -147,6 +159,20 @@ QUESTS = {
         input=FOX,
         goal={"wrong_at_least": 2, "most_off": 0, "most_rows": 1},
         solution={"encoder self 0 0": {"rows": {"3": [0, 0, 0, 0, 0, 0, 0, 1]}}},
+    ),
+    "one layer is silent": Quest(
+        text="Stop the talking in one of the two layers, so that all 9 right symbols become wrong.",
+        model="talker",
+        input="kwcapkwcapkwcap",
+        goal={"wrong_at_least": 9, "most_off": 0, "most_rows": 0, "most_cells": 128},
+        solution={"decoder self 1": {"scores": SILENT, "weights": SILENT}},
+    ),
+    "one number": Quest(
+        text="Move one number of one matrix, so that at least 4 of the 9 right symbols become wrong.",
+        model="talker",
+        input="kwcapkwcapkwcap",
+        goal={"wrong_at_least": 4, "most_off": 0, "most_rows": 0, "most_cells": 1},
+        solution={"decoder self 0": {"weights": {"0 0": -2}}},
     ),
 }
 """The quests of the book, by the name that `LiveModel(quests=[...])` takes."""

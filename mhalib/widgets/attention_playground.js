@@ -82,20 +82,30 @@ export function planeOf({ title, css, count, bound, moved }) {
       ...ticks.map((value) => svg("text", { x: MARGIN - 6, y: y(value) + 4, "text-anchor": "end", text: text(value) })),
     );
   }
-  /** The names beside their points, each at the first place where it covers no other. @type {(points: T.PointInPlane[]) => SVGElement[]} */
+  /** The names beside their points, each at the first place where it covers no other; where all are taken, farther off, at
+   * the end of a thin line. @type {(points: T.PointInPlane[]) => SVGElement[]} */
   function names(points) {
     /** @type {number[][]} */
     const taken = points.map(({ at: [a, b] }) => [x(a) - 5, x(a) + 5, y(b)]); // left, right and middle
-    return points.map(({ at: [a, b], label, kind, size = 0 }) => {
+    for (const { at: [a, b] } of points.filter(({ kind }) => kind === "q"))
+      taken.push(...range(1, 10).map((i) => [x((a * i) / 10) - 3, x((a * i) / 10) + 3, y((b * i) / 10)])); // the arrow's shaft
+    return points.flatMap(({ at: [a, b], label, kind, size = 0 }, own) => {
       const [away, width] = [9 + 0.7 * size, 7.2 * label.length];
       const beside = [x(a) + away, x(a) - away - width].flatMap((left) => [-6 - 0.5 * size, 15 + 0.5 * size].map((down) => [left, y(b) + down]));
       const over = [-8 - size, 18 + size].map((down) => [x(a) - width / 2, y(b) + down]);
-      const places = [...beside.slice(0, 2), ...over, ...beside.slice(2)].filter(([left]) => left > 0 && left + width < SIDE + 12);
+      const far = [34, 56, 80].flatMap((radius) => range(0, 12).map((i) => [x(a) + radius * Math.cos((i * Math.PI) / 6) - width / 2, y(b) + radius * Math.sin((i * Math.PI) / 6) + 4]));
+      const isInside = (/** @type {number[]} */ [left, down]) => left > 0 && left + width < SIDE + 12 && down > TOP + 12 && down < SIDE - 20;
       const isFree = (/** @type {number[]} */ [left, down]) => taken.every(([from, to, middle]) => left + width < from || left > to || Math.abs(down - 4 - middle) > 14);
-      const [left, down] = places.find(isFree) ?? places[0] ?? beside[0];
+      const gap = (/** @type {number[]} */ [left, down], /** @type {number[]} */ [c, d]) => Math.hypot(Math.max(left - x(c), x(c) - left - width, 0), Math.max(down - 10 - y(d), y(d) - down, 0));
+      const isOwn = (/** @type {number[]} */ at) => points.every((other, i) => i === own || gap(at, other.at) > gap(at, [a, b]) + 4); // nearer to no other point
+      const near = [...beside.slice(0, 2), ...over, ...beside.slice(2)].filter(([left]) => left > 0 && left + width < SIDE + 12);
+      const place = near.find((at) => isFree(at) && isOwn(at));
+      const [left, down] = place ?? far.filter(isInside).find(isFree) ?? near[0] ?? beside[0];
       taken.push([left, left + width, down - 4]);
       const onLeft = left + width <= x(a);
-      return svg("text", { x: onLeft ? left + width : left, y: down, "text-anchor": onLeft ? "end" : "start", class: css(kind), text: label });
+      const text = svg("text", { x: onLeft ? left + width : left, y: down, "text-anchor": onLeft ? "end" : "start", class: css(kind), text: label });
+      const end = [Math.min(Math.max(x(a), left), left + width), down < y(b) ? down + 3 : down - 11];
+      return place ? [text] : [svg("line", { x1: x(a), y1: y(b), x2: end[0], y2: end[1], class: css("leader") }), text];
     });
   }
   function arrow(/** @type {number[]} */ [a, b]) {
@@ -361,7 +371,7 @@ export function AttentionPlayground({ model, el, tell }) {
     if (!seen.length) return [`= ${total}: there is nothing to sum`];
     const values = model.get("v");
     return [
-      seen.map((j) => `${inDigits(row[j])}·v${j}`).join(" + "),
+      seen.map((j) => `${inDigits(row[j])}·v(${names[j]})`).join(" + "),
       `= ${seen.map((j) => `${inDigits(row[j])}·${vector(values[j], brief)}`).join(" + ")}`,
       `= ${total}`,
     ];

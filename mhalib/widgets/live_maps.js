@@ -11,7 +11,7 @@ const FULL_COST = 6; // nats at which the bar of a head is full, unless another 
 const numberOf = (head) => Number(head.slice(head.lastIndexOf(" ") + 1));
 
 /** What a layer is called: "encoder 1"; of a model with one kind, "layer 1"; where there is one layer, nothing. @type {(task: T.Task, head: string) => string} */
-function layerName({ engine }, head) {
+export function layerName({ engine }, head) {
   if (engine.heads.length === engine.settings.num_heads) return "";
   const [, kind, layer] = /** @type {RegExpExecArray} */ (/^(.+) (\d+) \d+$/.exec(head));
   const isOneKind = engine.heads.every((other) => other.startsWith(kind));
@@ -47,9 +47,10 @@ export function palette(el, ramps) {
     refresh,
     /** The head's colour, for its marks. @type {(head: string) => string} */
     hue: (head) => `rgb(${bright(ramp(head))})`,
-    /** The colour of a weight. @type {(head: string, weight: number) => number[]} */
+    /** The colour of a weight; a negative one, of heads that talk, is grey. @type {(head: string, weight: number) => number[]} */
     colour(head, weight) {
-      const share = Math.min(1, Math.max(0, weight));
+      const share = Math.min(1, Math.abs(weight));
+      if (weight < 0) return paper.map((part) => Math.round(part + ((isDark() ? 215 : 60) - part) * share ** 0.75));
       if (!isDark()) return ramp(head)[Math.round(255 * share)];
       return paper.map((part, i) => Math.round(part + (bright(ramp(head))[i] - part) * share ** 0.75));
     },
@@ -88,6 +89,7 @@ export function boardOf(task, colours, { choose, flip }) {
   board.style.setProperty("--layers", String(task.engine.numLayers));
   board.style.setProperty("--heads", String(settings.num_heads));
   board.classList.toggle(css("few"), heads.length <= 2 * settings.num_heads);
+  board.classList.toggle(css("wide"), settings.num_heads > 4);
   board.addEventListener("keydown", (event) => {
     const target = /** @type {HTMLElement} */ (event.target);
     const at = heads.indexOf(target.dataset.head ?? target.dataset.switch ?? "");
@@ -138,11 +140,10 @@ export function boardOf(task, colours, { choose, flip }) {
 /** What losing a head would do to the answer as trained. @type {(cost: number | null) => string} */
 function costInWords(cost) {
   if (cost === null) return "this head is off";
-  const nats = `${Math.abs(cost).toFixed(2)} nats`;
   const times = Math.exp(Math.abs(cost));
-  if (times < 1.05) return `without it, the trained answer is as likely as now (${nats})`;
+  if (times < 1.05) return `without it, the trained answer is as likely as now`;
   const factor = times < 100 ? times.toFixed(1) : times < 1e6 ? Math.round(times).toLocaleString("en-US") : "over a million";
-  return `without it, the trained answer is ${factor} times ${cost > 0 ? "less" : "more"} likely (${nats})`;
+  return `without it, the trained answer is ${factor} times ${cost > 0 ? "less" : "more"} likely`;
 }
 
 /** A head's weights, a pixel each, for the style sheet to stretch. @type {(canvas: HTMLCanvasElement, colours: T.Palette, head: string, record: HeadRecord) => void} */
@@ -188,7 +189,7 @@ export function largeOf(task, colours, acts) {
 
   /** @param {string} head @param {HeadRecord} record @param {string[]} queries @param {string[]} keys */
   function lay(head, { nq, nk }, queries, keys) {
-    const size = Math.max(11, Math.min(32, Math.floor(Math.min(330, innerWidth - 105) / Math.max(nq, nk))));
+    const size = Math.max(11, Math.min(30, Math.floor(Math.min(330, innerWidth - 105) / Math.max(nq, nk))));
     grid.style.setProperty("--cell", `${size}px`);
     grid.style.setProperty("--keys", String(nk));
     const top = make("div", { role: "row", class: css("grid-row") }, make("span", { role: "columnheader", "aria-label": "looks at" }), ...keys.map((key) => make("span", { role: "columnheader", class: css(key.length > 1 ? "key" : "letter"), text: legible(key) })));
@@ -290,10 +291,10 @@ export function largeOf(task, colours, acts) {
     freeze.setAttribute("aria-pressed", String(deed.frozen !== undefined));
     frozenNote.textContent = deed.frozen === undefined ? "" : `It looks where it looked in “${deed.frozen}”.`;
   }
-  const controls = make("div", { class: "mhalib-row" }, labelled("this head is", power), freeze, labelled("it gives what it found in", patch));
+  const controls = make("div", { class: "mhalib-row" }, title, labelled("this head is", power), freeze, labelled("it gives what it found in", patch));
   const panels = make("div", { class: css("panels") }, region("weights of the large head", grid), make("div", { class: css("beside") }, make("div", { class: css("row-head") }, barsTitle, release), bars));
   const hint = make("p", { class: css("note"), text: "Rows ask, columns are looked at. Click a cell: the row looks only there. Click it again: the row is as it was." });
-  const whole = make("section", { class: css("large"), "aria-label": "one head" }, title, controls, frozenNote, echo, panels, hint, cost);
+  const whole = make("section", { class: css("large"), "aria-label": "one head" }, controls, frozenNote, echo, panels, hint, cost);
   const tellCost = (/** @type {number | null} */ nats) => {
     const told = costInWords(nats);
     cost.textContent = `${told[0].toUpperCase()}${told.slice(1)}.`;

@@ -1,12 +1,13 @@
 // @ts-check
 /* A trained model that runs in the page: its input, what it says now and said as trained, its heads, and quests. */
 /** @import * as T from "./types" */
-import { boardOf, headName, largeOf, palette } from "./live_maps.js";
-import { carriedOf, checkedState, engineDeeds, fragmentOf, hasAddress, headDeeds, questMet, stateOfFragment, switchesOf, withDeed } from "./live_state.js";
+import { boardOf, headName, largeOf, layerName, palette } from "./live_maps.js";
+import { mixingOf } from "./live_mixing.js";
+import { carriedOf, checkedState, engineDeeds, fragmentOf, hasAddress, headDeeds, questMet, stateOfFragment, switchesOf, withCells, withDeed } from "./live_state.js";
 import { menuAt, replacedAt, taskOf } from "./live_tasks.js";
 import { momentsOf } from "./live_moments.js";
 import { answerOf, inputOf } from "./live_text.js";
-import { classes, listen, make, settle, voice, writer } from "./shared.js";
+import { classes, listen, make, range, settle, voice, writer } from "./shared.js";
 
 const SLICE = 12; // milliseconds of work at a time, so that the page stays quick
 
@@ -83,9 +84,9 @@ function started(model, el, carried) {
   /** The row of a query with one weight set, and the rest shared out as it was. @type {(q: number, k: number, weight: number) => number[]} */
   function rowWith(q, k, weight) {
     const { nk, weights } = now.log[shownHead()];
-    const row = [...weights.subarray(q * nk, (q + 1) * nk)];
+    const row = Array.from(weights.subarray(q * nk, (q + 1) * nk), (old) => Math.max(0, old)); // talking heads have negative ones
     const numSeen = shownHead().startsWith("decoder self") ? q + 1 : nk;
-    const rest = 1 - row[k];
+    const rest = row.reduce((sum, old) => sum + old, 0) - row[k];
     return row.map((old, i) => {
       if (i === k) return weight;
       if (i >= numSeen) return 0;
@@ -112,6 +113,16 @@ function started(model, el, carried) {
     release: (q) => setRow(q, undefined),
   });
 
+  const mixing = mixingOf(task, colours, (head) => layerName(task, head) || "this layer", {
+    choose: () => draw(),
+    move: (layer, { step, n, m }, to) => act({ deeds: withCells(model.get("deeds"), layer, step, { [`${n} ${m}`]: to }) }, `mix ${layer} ${step} ${n} ${m}`),
+    free: (layer, { step, n, m }) => act({ deeds: withCells(model.get("deeds"), layer, step, { [`${n} ${m}`]: undefined }) }, "", "This number is as it was trained."),
+    silence: (layer, step) => act({ deeds: withCells(model.get("deeds"), layer, step, apart) }, "", "Its heads do not talk here."),
+    restore: (layer, step) => act({ deeds: withCells(model.get("deeds"), layer, step, null) }, "", "This matrix is as it was trained."),
+  });
+  const numbers = range(0, task.engine.settings.num_heads);
+  /** The cells of a matrix with which no head gets anything of another. @type {Record<string, number>} */
+  const apart = Object.fromEntries(numbers.flatMap((n) => numbers.map((m) => [`${n} ${m}`, Number(n === m)])));
   const input = inputOf(task, {
     take: (units) => act({ input: task.joined(units) }),
     menu: (units, i) => menuAt(task, units, i),
@@ -211,6 +222,7 @@ function started(model, el, carried) {
       large.draw({ head, record: now.log[head], ...task.labels(kind, now.units, now.answer), deed: deedOf(head), query });
       input.draw(now.units, kind === "decoder self" && task.facts.what === "words" ? null : weights.subarray(query * nk, (query + 1) * nk), colours.hue(head));
     } else input.draw(now.units, null, "");
+    mixing?.draw(head || heads[heads.length - 1], deeds, answer.inWords(now));
     answer.draw(now, off, heads.length);
     growth?.draw(model.get("moment"));
     order.checked = deeds.positions !== false;
@@ -264,7 +276,8 @@ function started(model, el, carried) {
       dot.title = `${text}: ${isRight ? "right" : "wrong"}`;
     });
     return [...jobs, () => {
-      dotsSaid.textContent = `${right} of ${jobs.length} other ${task.facts.says === "symbols" ? "lists" : "sentences"} right`;
+      const same = [...(switches.positions === false ? ["without the order"] : []), ...(headDeeds(switches).length ? ["with the same heads off"] : [])];
+      dotsSaid.textContent = [`${right} of ${jobs.length} other ${task.facts.says === "symbols" ? "lists" : "sentences"} right`, ...same].join(", ");
       dots.setAttribute("aria-label", dotsSaid.textContent);
       judge(right);
     }];
@@ -300,17 +313,17 @@ function started(model, el, carried) {
   const stopListening = listen(model, ["input", "deeds", "head", "query", "moment"], heard);
 
   const growth = momentsOf(task.facts, (moment) => put({ moment }));
-  const tools = make("div", { class: css("tools") }, undo, reset, link, address, make("label", { class: "mhalib-check" }, order, "it knows the order"));
+  const tools = make("div", { class: css("tools") }, undo, reset, link, address, make("label", { class: "mhalib-check" }, order, "it knows the order"), said);
   const questList = make("ol", { class: css("quests"), "aria-label": "things to try" }, ...quests.map(({ item }) => item));
   settle(
     el,
     "live-model",
     make("div", { class: css("talk") }, input.whole, answer.whole, tools),
     ...(growth ? [growth.whole] : []),
-    said,
     ...(quests.length ? [questList] : []),
     board.board,
     make("p", { class: css("note"), text: `Each square is where one head looks. The bar below it: what losing it would cost this ${task.facts.says === "symbols" ? "list" : "sentence"}.` }),
+    ...(mixing ? [mixing.whole] : []),
     large.whole,
   );
   el.classList.toggle(css("compact"), model.get("compact"));

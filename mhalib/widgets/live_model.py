@@ -28,8 +28,8 @@ class LiveModel(Instrument):
     `head` and `query`. All count from 0.
 
     Args:
-        model_name: one of `mhalib.saved.names()`: "translator", "repeater" or "reader"; or "small_gpt", the GPT of
-            chapter 12 at moments of its training.
+        model_name: one of `mhalib.saved.names()`: "translator", "repeater", "reader" or "talker"; or "small_gpt", the
+            GPT of chapter 12 at moments of its training.
         input: what it reads: an English sentence, or up to 48 symbols of a to z and 0 to 5. Without it, one of the
             book's.
         deeds: what is done to heads, by a head's name, as in {"encoder self 1 2": {"off": True}}:
@@ -37,7 +37,9 @@ class LiveModel(Instrument):
             "rows": {"0": [0, 0, 1]} are the weights of query 0, divided by their sum;
             "frozen": another input, whose weights the head keeps;
             "patch": another input, whose outputs the head gives.
-            And {"positions": False} takes the positions from the whole model.
+            And {"positions": False} takes the positions from the whole model. Where heads talk, {"decoder self 1":
+            {"scores": {"0 3": 0.5}}} sets how much of head 0 goes to head 3 before the softmax of layer 1, and
+            "weights" after it.
         head: the head that is shown large; `None` takes the first, or with `compact` none.
         query: the query whose weights are shown as numbers.
         quests: names of `QUESTS`, shown beside the model until they are met.
@@ -49,7 +51,10 @@ class LiveModel(Instrument):
     """
 
     script = "LiveModel"
-    needs = (*engine_scripts(), *(FOLDER / f"live_{part}.js" for part in ("state", "tasks", "maps", "text", "moments")))
+    needs = (
+        *engine_scripts(),
+        *(FOLDER / f"live_{part}.js" for part in ("mixing", "state", "tasks", "maps", "text", "moments")),
+    )
     carried: ClassVar[tuple[str, ...]] = ("weights", "facts")
 
     model_name = traitlets.Unicode().tag(sync=True)
@@ -135,9 +140,10 @@ class LiveModel(Instrument):
         return [" ".join(map(str, head)) for head in heads_of(self._task.model)]
 
     def _others_right(self) -> int:
-        """How many of the twelve other inputs are right with the heads off that are off."""
-        of_heads = {name: deed for name, deed in self.deeds.items() if name != "positions"}
+        """How many of the twelve other inputs are right with what is off, and mixed as it is mixed."""
+        of_heads = _live_deeds.head_deeds(self._task, self.deeds)
         switches = {name: {"off": deed["off"]} for name, deed in of_heads.items() if "off" in deed}
+        switches |= _live_deeds.mixing_deeds(self._task, self.deeds)
         right = 0
         for text, plain in self.facts["others"]:
             units = self._task.units(text)
@@ -190,6 +196,15 @@ class LiveModel(Instrument):
             f"without {head}": {head: {"off": True}},
             f"{head}, whose second query looks at the first key only": moved,
         }
+        talking = _live_deeds.talking_layers(self._task)
+        if talking:
+            layer = head.rpartition(" ")[0]
+            apart = {
+                f"{n} {m}": int(n == m)
+                for n in range(talking[layer].num_heads)
+                for m in range(talking[layer].num_heads)
+            }
+            runs[f"{layer}, whose heads do not talk"] = {layer: {"scores": apart, "weights": apart}}
         if self.deeds:
             runs["with the changes of the moment"] = self.deeds
         rows = []

@@ -1,14 +1,17 @@
 // @ts-check
 /* What a reader has done to a live model: checked as in _live_deeds.py, put into a link, given to the engine, and judged by
  * quests. And where the model's weights come from. */
-/** @import { Deeds, HeadDeed, HeadRecord } from "../live/deeds.js" */
+/** @import { Deeds, HeadDeed, HeadRecord, MixDeed } from "../live/deeds.js" */
 /** @import * as T from "./types" */
-import { SMALLEST_SUM } from "../live/deeds.js";
+import { layerOf, SMALLEST_SUM } from "../live/deeds.js";
+import { matrixOf } from "./live_mixing.js";
 import { make } from "./shared.js";
 
 /** Where this script was loaded from; empty in a notebook, and in a file that holds all it needs. */
 const HOME = /** @type {HTMLScriptElement | null} */ (document.currentScript)?.src ?? "";
 const OF_A_HEAD = ["off", "rows", "frozen", "patch"];
+const OF_A_LAYER = ["scores", "weights"];
+const LARGEST_CELL = 1e3;
 const LONGEST_LINK = 20000;
 
 /** @type {(holds: boolean, said: string) => asserts holds} */
@@ -30,6 +33,7 @@ export function checkedState(task, { input, deeds, head, query, moment = 0 }) {
   need(isPlain(deeds), "deeds are no mapping");
   for (const [name, deed] of Object.entries(deeds)) {
     if (name === "positions") need(deed === false, "positions can only be false");
+    else if (isLayer(name)) requireCells(task, name, deed);
     else {
       need(task.engine.heads.includes(name), `there is no head “${name.slice(0, 30)}”`);
       requireDeed(task, name, deed);
@@ -53,6 +57,22 @@ function requireDeed(task, name, deed) {
     } else {
       need(typeof value === "string", `${name}: ${key} names no input`);
       task.units(value);
+    }
+  }
+}
+
+/** @type {(task: T.Task, name: string, deed: unknown) => void} */
+function requireCells({ engine }, name, deed) {
+  need(engine.doTalk && engine.heads.some((head) => layerOf(head) === name), `there is no layer “${name.slice(0, 30)}” whose heads talk`);
+  need(isPlain(deed), `what is done to ${name} is no mapping`);
+  const size = engine.settings.num_heads;
+  for (const [step, cells] of Object.entries(/** @type {T.LayerDeed} */ (deed))) {
+    need(OF_A_LAYER.includes(step), `“${step.slice(0, 30)}” is nothing that heads mix`);
+    need(isPlain(cells), `${name}: ${step} are no mapping`);
+    for (const [cell, value] of Object.entries(cells)) {
+      const isCell = /^\d{1,2} \d{1,2}$/.test(cell) && cell.split(" ").every((one) => Number(one) < size && String(Number(one)) === one);
+      need(isCell, `${name}: ${step} have no cell ${cell.slice(0, 9)}`);
+      need(typeof value === "number" && Math.abs(value) <= LARGEST_CELL, `${name}: cell ${cell} is no number from -1000 to 1000`);
     }
   }
 }
@@ -89,14 +109,35 @@ export function engineDeeds(task, deeds, numUnits, recordsOf) {
       ...(deed.patch !== undefined && { patch: recordsOf(deed.patch)[name] }),
     };
   }
-  return { heads, positions: deeds.positions !== false };
+  /** @type {Record<string, MixDeed>} */
+  const mix = {};
+  for (const [layer, deed] of mixingDeeds(deeds)) {
+    mix[layer] = { ...(deed.scores && { scores: matrixOf(task, layer, "scores", deed) }), ...(deed.weights && { weights: matrixOf(task, layer, "weights", deed) }) };
+  }
+  return { heads, positions: deeds.positions !== false, mix };
 }
 
-/** What is done to heads, as pairs. @type {(deeds: T.LiveDeeds) => [string, T.LiveDeed][]} */
-export const headDeeds = (deeds) => /** @type {[string, T.LiveDeed][]} */ (Object.entries(deeds).filter(([name]) => name !== "positions"));
+/** Whether a layer is named, "decoder self 1", and not one of its heads, "decoder self 1 3". @type {(name: string) => boolean} */
+const isLayer = (name) => /\D \d+$/.test(name);
 
-/** Only what is off: other inputs are run with that. @type {(deeds: T.LiveDeeds) => T.LiveDeeds} */
-export const switchesOf = (deeds) => Object.fromEntries(headDeeds(deeds).flatMap(([name, { off }]) => (off ? [[name, { off }]] : [])));
+/** What is done to heads, as pairs. @type {(deeds: T.LiveDeeds) => [string, T.LiveDeed][]} */
+export const headDeeds = (deeds) => /** @type {[string, T.LiveDeed][]} */ (Object.entries(deeds).filter(([name]) => name !== "positions" && !isLayer(name)));
+
+/** What is done to how the heads of layers talk, as pairs. @type {(deeds: T.LiveDeeds) => [string, T.LayerDeed][]} */
+const mixingDeeds = (deeds) => /** @type {[string, T.LayerDeed][]} */ (Object.entries(deeds).filter(([name]) => isLayer(name)));
+
+/** Only what is off, and how heads talk: other inputs are run with that. @type {(deeds: T.LiveDeeds) => T.LiveDeeds} */
+export const switchesOf = (deeds) => Object.fromEntries([...headDeeds(deeds).flatMap(([name, { off }]) => (off ? [[name, { off }]] : [])), ...mixingDeeds(deeds), ...Object.entries(deeds).filter(([name]) => name === "positions")]);
+
+/** The deeds with some cells of a layer's matrix set; a cell that is given as `undefined` is as it was trained, and so are all with `null`. @type {(deeds: T.LiveDeeds, layer: string, step: T.Step, cells: Record<string, number | undefined> | null) => T.LiveDeeds} */
+export function withCells(deeds, layer, step, cells) {
+  const { [layer]: old, ...others } = deeds;
+  const deed = /** @type {T.LayerDeed} */ (old || {});
+  const left = Object.entries(cells ? { ...deed[step], ...cells } : {}).filter(([, value]) => value !== undefined);
+  const { [step]: _, ...rest } = deed;
+  const changed = left.length ? { ...rest, [step]: Object.fromEntries(left) } : rest;
+  return Object.keys(changed).length ? { ...others, [layer]: changed } : others;
+}
 
 /** The deeds with one head's changed; what is empty is left out. @type {(deeds: T.LiveDeeds, head: string, change: (deed: T.LiveDeed) => T.LiveDeed) => T.LiveDeeds} */
 export function withDeed(deeds, head, change) {
@@ -129,8 +170,10 @@ export function questMet(goal, deeds, { said, wrong, othersRight }) {
   if ("positions" in deeds || done.some((deed) => "frozen" in deed || "patch" in deed)) return false;
   const off = done.filter((deed) => "off" in deed).length;
   const moved = done.reduce((sum, { rows = {} }) => sum + Object.keys(rows).length, 0);
-  const { says, unchanged, least_off = 0, most_off = off, most_rows = moved, others_right_at_most, wrong_at_least = 0 } = goal;
+  const cells = mixingDeeds(deeds).reduce((sum, [, { scores = {}, weights = {} }]) => sum + Object.keys(scores).length + Object.keys(weights).length, 0);
+  const { says, unchanged, least_off = 0, most_off = off, most_rows = moved, most_cells = 0, others_right_at_most, wrong_at_least = 0 } = goal;
   return (
+    cells <= most_cells &&
     (says === undefined || said === says) &&
     (unchanged === undefined || (wrong === 0) === unchanged) &&
     off >= least_off &&
@@ -153,10 +196,21 @@ export function carriedOf(model, el) {
   const held = document.querySelector(`script[data-live="${CSS.escape(name)}"]`)?.textContent;
   if (model.get("weights")) return Promise.resolve({ weights: model.get("weights"), facts: model.get("facts") });
   if (held) return Promise.resolve(JSON.parse(held));
-  return near(el).then(() => scriptOf(name));
+  return near(el)
+    .then(painted)
+    .then(() => scriptOf(name));
 }
 
-/** Resolves when the element is at most 600 px from what is seen. @type {(el: HTMLElement) => Promise<void>} */
+/** Resolves when the page is there and drawn: weights never hold up what a reader sees first. @type {() => Promise<void>} */
+function painted() {
+  const drawn = (/** @type {() => void} */ done) => requestAnimationFrame(() => setTimeout(done, 0));
+  return new Promise((resolve) => {
+    if (document.readyState === "complete") drawn(resolve);
+    else addEventListener("load", () => drawn(resolve), { once: true });
+  });
+}
+
+/** Resolves when the element is at most 300 px from what is seen. @type {(el: HTMLElement) => Promise<void>} */
 function near(el) {
   return new Promise((resolve) => {
     const watcher = new IntersectionObserver(
@@ -165,7 +219,7 @@ function near(el) {
         watcher.disconnect();
         resolve();
       },
-      { rootMargin: "600px" },
+      { rootMargin: "300px" },
     );
     watcher.observe(el);
   });

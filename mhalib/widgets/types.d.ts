@@ -367,7 +367,19 @@ export interface LiveDeed {
   frozen?: string;
   patch?: string;
 }
-export type LiveDeeds = Record<string, LiveDeed | false>;
+/** What heads mix: their scores before the softmax, and their weights after it. */
+export type Step = "scores" | "weights";
+/** What is done to how the heads of a layer talk: the cells that were moved, "n m" for what goes from head n to head m. */
+export type LayerDeed = Partial<Record<Step, Record<string, number>>>;
+export type LiveDeeds = Record<string, LiveDeed | LayerDeed | false>;
+export type MixingCell = { step: Step; n: number; m: number };
+export interface MixingActs {
+  choose: () => void;
+  move: (layer: string, cell: MixingCell, to: number) => void;
+  free: (layer: string, cell: MixingCell) => void;
+  silence: (layer: string, step: Step) => void;
+  restore: (layer: string, step: Step) => void;
+}
 export interface LiveState {
   input: string;
   deeds: LiveDeeds;
@@ -381,6 +393,7 @@ export interface Goal {
   least_off?: number;
   most_off?: number;
   most_rows?: number;
+  most_cells?: number;
   others_right_at_most?: number;
   wrong_at_least?: number;
 }

@@ -157,7 +157,7 @@ def test_the_chosen_query_is_marked_in_all_stages_and_its_sum_written_out(show: 
     expect(page.locator(VOICE)).to_have_text("query cat: most weight on sat, 0.65.")
     assert page.locator("[class$=-sum]").inner_text().split("\n") == [
         "output of cat",
-        "0.08·v0 + 0.05·v1 + 0.65·v2 + 0.23·v3",
+        "0.08·v(the) + 0.05·v(cat) + 0.65·v(sat) + 0.23·v(down)",
         "= 0.08·(1, 1) + 0.05·(3, 0) + 0.65·(0, 2) + 0.23·(1, −1)",
         "= (0.44, 1.15)",
     ]

@@ -65,6 +65,32 @@ def test_a_first_view_is_light_and_comes_from_here(browser: Browser, packing: st
     assert found.errors == []
 
 
+WEIGHTS = """
+() => {
+  const [page] = performance.getEntriesByType("navigation");
+  const found = performance.getEntriesByType("resource").filter((one) => one.name.includes("/live/"));
+  const [drawn] = performance.getEntriesByName("first-contentful-paint");
+  return found.map((one) => one.startTime - Math.max(page.loadEventEnd, drawn.startTime));
+}
+"""
+FAR = "chapters/18_which_heads_matter"  # its live model is below the first view
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("name", ["chapters/08_three_uses", "chapters/11_translator", FAR, "chapters/index"])
+def test_weights_of_a_live_model_come_after_the_first_view(browser: Browser, packing: str, name: str) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    found = page_weight.load(page, page_weight.address_of(packing, name))
+    later = page.evaluate(WEIGHTS)
+    context.close()
+    weights = sum(size for url, size in found.sizes.items() if "/live/" in url)
+    assert found.transferred - weights < 300_000, found.sizes
+    assert len(later) == (name != FAR)
+    assert all(milliseconds >= 0 for milliseconds in later)
+    assert found.transferred < 1_100_000
+
+
 def test_nothing_in_a_page_waits_for_a_script(built: dict[str, str]) -> None:
     """Scripts of other files are deferred, and there is one style: so seconds do not depend on how many there are."""
     for name, text in built.items():

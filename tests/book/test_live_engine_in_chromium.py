@@ -11,7 +11,7 @@ from playwright.sync_api import Page
 
 from mhalib import saved, switched_off
 from mhalib.live import described
-from mhalib.measures import heads_of
+from mhalib.measures import heads_of, mixed
 
 pytestmark = pytest.mark.browser
 
@@ -19,7 +19,9 @@ INPUTS = {
     "repeater": [[5, 9, 2, 7, 5, 9, 2]],
     "translator": [[5, 9, 12, 33, 4, 60, 7], [1, 9, 12, 33, 4]],
     "reader": [[1, 17, 23, 41, 3, 11]],
+    "talker": [[5, 9, 2, 7, 5, 9, 2]],
 }
+TALKING = [("decoder self", 0), ("decoder self", 1)]
 RUN = """
 async ({ file, told, inputs, deeds }) => {
   const { Engine } = await import("/live/engine.js");
@@ -55,3 +57,16 @@ def test_logits_are_pytorchs_and_so_is_what_it_writes(modules: Page, name: str, 
     found = torch.tensor(answer["logits"], dtype=torch.float64)
     torch.testing.assert_close(found, logits_after(target).flatten(), rtol=0, atol=1e-9)
     assert answer["written"] == written
+
+
+def test_heads_talk_as_they_are_told_in_both(modules: Page) -> None:
+    model, tokens = saved.load("talker").double(), INPUTS["talker"][0]
+    torch.manual_seed(0)
+    given = {(kind, layer): {"scores": torch.randn(8, 8), "weights": torch.randn(8, 8)} for kind, layer in TALKING}
+    with torch.no_grad(), mixed(model, given):
+        logits, _ = model(torch.tensor([tokens]))
+    mix = {f"{kind} {i}": {k: one.flatten().tolist() for k, one in of.items()} for (kind, i), of in given.items()}
+    file = base64.b64encode((saved.FOLDER / "talker.safetensors").read_bytes()).decode()
+    asked: dict[str, Any] = {"file": file, "told": described(model), "inputs": [tokens], "deeds": {"mix": mix}}
+    found = torch.tensor(modules.evaluate(RUN, asked)["logits"], dtype=torch.float64)
+    torch.testing.assert_close(found, logits[0].flatten(), rtol=0, atol=1e-9)

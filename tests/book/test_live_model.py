@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from accessibility import serious_findings
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from mhalib.widgets import STYLE, LiveModel, source
 from mhalib.widgets._live_tasks import TASKS
@@ -54,6 +54,24 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         {"decoder self 0 0": {"off": True}, "decoder self 1 1": {"rows": {"6": [1]}}},
     ),
 }  # fmt: skip
+CASES |= {
+    "talker": (
+        "talker",
+        "kwcapkwcapkwcap",
+        {"decoder self 0": {"weights": {"0 0": -2, "3 5": 1.25}}, "decoder self 1": {"scores": {"7 2": -0.4}}},
+    ),
+    "talker, all at once": (
+        "talker",
+        "lig0lig0lig0",
+        {
+            "decoder self 0": {"scores": {"1 1": 0, "6 2": 0.3}},
+            "decoder self 1": QUESTS["one layer is silent"].solution["decoder self 1"],
+            "decoder self 1 3": {"frozen": "rulcrulcrulc", "rows": {"4": [0.2, 0.3]}},
+            "decoder self 0 7": {"off": "mean"},
+        },
+    ),
+}
+CASES |= {f"quest: {name}": (quest.model, quest.input, dict(quest.solution)) for name, quest in QUESTS.items()}
 RUN = """
 async ({ weights, facts, input, deeds }) => {
   const { taskOf } = await import("/widgets/live_tasks.js");
@@ -87,7 +105,7 @@ def test_page_and_python_do_the_same(modules: Page, in_float64: dict[str, LiveMo
     live.input, live.deeds = text, deeds
     weights = base64.b64encode(live.weights).decode()
     found = modules.evaluate(RUN, {"weights": weights, "facts": live.facts, "input": text, "deeds": deeds})
-    task, units = live._task, text.split() if name != "repeater" else list(text)
+    task, units = live._task, live._task.units(text)
     plain = task.run(units).answer
     with live.applied():
         run, log_p = task.run(units), task.log_p(units, plain)
@@ -143,6 +161,12 @@ def said(page: Page) -> str:
     return " ".join(words)
 
 
+def test_without_the_order_other_sentences_are_read_without_it_too(show: Callable) -> None:
+    page = settled(show(LiveModel("reader", deeds={"positions": False})).page)
+    assert page.get_by_text(re.compile(r"^\d+ of 12 other sentences right, without the order$")).is_visible()
+    assert not page.get_by_text("12 of 12 other").count()
+
+
 def test_one_weight_and_a_switch_change_the_answer_and_undo_brings_it_back(show: Callable) -> None:
     shown = show(LiveModel("translator", head="encoder self 1 2", quests=["le vache"]))
     page = settled(shown.page)
@@ -160,7 +184,8 @@ def test_one_weight_and_a_switch_change_the_answer_and_undo_brings_it_back(show:
     settled(page)
     assert said(page) == "la chien noir voit le chien noir"
     expect(page.locator(".mhalib-voice")).to_contain_text("decoder 0, head 1 is off. It says: la chien")
-    assert "of 12 other sentences right" in page.locator(".mhalib-live-model-others").inner_text()
+    others = page.locator(".mhalib-live-model-others").inner_text()
+    assert "of 12 other sentences right, with the same heads off" in others
     assert not page.get_by_text("12 of 12 other").count()
     for wanted in ("la vache blanche", "le vache blanche", "la vache blanche"):
         page.get_by_role("button", name="Undo").click()
@@ -190,6 +215,8 @@ FAILING = [
     ({"wrong_at_least": 6}, {}, ("a", 5, 12)),
     ({"unchanged": True}, {"a": {"frozen": "x"}}, ("a", 0, 12)),
     ({"unchanged": True}, {"positions": False}, ("a", 0, 12)),
+    ({"unchanged": True}, {"decoder self 1": {"scores": {"0 0": 1}}}, ("a", 0, 12)),
+    ({"most_cells": 1}, {"decoder self 1": {"scores": {"0 0": 1}, "weights": {"0 0": 1}}}, ("a", 0, 12)),
 ]
 JUDGE = """
 async (all) => {
@@ -200,10 +227,11 @@ async (all) => {
 
 
 def test_the_page_judges_each_condition_as_python_does(modules: Page) -> None:
-    met = [({"says": "a", "most_off": 1, "others_right_at_most": 3}, {"a": {"off": True}}, ("a", 0, 3))]
-    assert modules.evaluate(JUDGE, [*FAILING, *met]) == [False] * len(FAILING) + [True]
+    met: list[Any] = [({"says": "a", "most_off": 1, "others_right_at_most": 3}, {"a": {"off": True}}, ("a", 0, 3))]
+    met += [({"most_cells": 1, "wrong_at_least": 2}, {"decoder self 1": {"weights": {"0 0": 1}}}, ("a", 2, 3))]
+    assert modules.evaluate(JUDGE, [*FAILING, *met]) == [False] * len(FAILING) + [True] * len(met)
     judged = [is_met(goal, deeds, Facts(*facts)) for goal, deeds, facts in [*FAILING, *met]]
-    assert judged == [False] * len(FAILING) + [True]
+    assert judged == [False] * len(FAILING) + [True] * len(met)
 
 
 def test_words_are_changed_by_menu_and_by_typing_and_unknown_ones_are_refused(show: Callable) -> None:
@@ -368,6 +396,97 @@ def test_a_link_brings_back_what_was_seen(show: Callable) -> None:
     assert said(plain.page) == "le vache blanche voit le chien noir"
     expect(plain.page.locator("[data-head='cross 0 2']")).to_have_attribute("aria-checked", "true")
     assert plain.errors == []
+
+
+def cell_of(page: Page, step: str, n: int, m: int) -> Locator:
+    return page.locator(f"[data-step='{step}'][data-n='{n}'][data-m='{m}']")
+
+
+def test_a_mixing_matrix_under_the_finger(show: Callable) -> None:
+    shown = show(LiveModel("talker", compact=True, quests=["one number", "one layer is silent"]))
+    page = settled(shown.page)
+    assert page.get_by_text("9 of 9 as trained").is_visible()
+    page.get_by_label("the layer whose heads talk").select_option("decoder self 0")
+    box = cell_of(page, "weights", 0, 0).bounding_box()
+    assert box
+    page.mouse.move(box["x"] + 9, box["y"] + 9)
+    page.mouse.down()
+    page.mouse.move(box["x"] - 60, box["y"] + 9, steps=3)
+    page.mouse.move(box["x"] - 400, box["y"] + 9)
+    page.mouse.up()
+    page.mouse.move(box["x"] + 200, box["y"] + 9)  # the finger is up: nothing moves any more
+    settled(page)
+    page.get_by_text("5 of 9 as trained").wait_for()
+    expect(page.locator(".mhalib-live-model-met")).to_have_count(1)
+    page.get_by_role("button", name="Copy link").click()
+    assert fragment_of(page)["deeds"] == {"decoder self 0": {"weights": {"0 0": -2}}}
+    expect(page.locator(".mhalib-live-model-moved")).to_have_count(1)
+    page.get_by_role("button", name="Undo").click()
+    assert page.get_by_text("9 of 9 as trained").is_visible()
+    page.get_by_label("the layer whose heads talk").select_option("decoder self 1")
+    page.get_by_role("button", name="do not talk: before the softmax").click()
+    page.get_by_text("8 of 9 as trained").wait_for()
+    page.get_by_role("button", name="do not talk: after the softmax").click()
+    page.get_by_text("0 of 9 as trained").wait_for()
+    page.get_by_text("0 of 12 other lists right").wait_for()
+    expect(page.locator(".mhalib-live-model-met")).to_have_count(2)
+    page.get_by_role("button", name="as trained: before the softmax").click()
+    page.get_by_text("9 of 9 as trained").wait_for()
+    assert shown.errors == []
+
+
+def test_a_mixing_matrix_by_keys(show: Callable) -> None:
+    page = settled(show(LiveModel("talker", head="decoder self 1 2")).page)
+    first = cell_of(page, "scores", 0, 0)
+    first.focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    chosen = cell_of(page, "scores", 2, 3)
+    expect(chosen).to_be_focused()
+    expect(chosen).to_have_attribute("aria-label", "from head 2 into head 3: 0.40")
+    page.keyboard.press("+")
+    expect(chosen).to_have_attribute("aria-label", "from head 2 into head 3: 0.50, moved")
+    for _ in range(6):
+        page.keyboard.press("-")
+    expect(chosen).to_have_attribute("aria-label", "from head 2 into head 3: −0.10, moved")
+    page.keyboard.press("Delete")
+    expect(chosen).to_have_attribute("aria-label", "from head 2 into head 3: 0.40")
+    expect(page.locator(".mhalib-voice")).to_contain_text("This number is as it was trained.")
+    page.keyboard.press("Tab")  # one stop for the matrix, then its buttons
+    expect(page.get_by_role("button", name="do not talk: before the softmax")).to_be_focused()
+    slider = page.get_by_label("head 2 into head 3, before the softmax")
+    slider.focus()
+    page.keyboard.press("End")
+    expect(chosen).to_have_attribute("aria-label", "from head 2 into head 3: 2.00, moved")
+    cell_of(page, "weights", 0, 0).focus()
+    page.keyboard.press("End")
+    expect(cell_of(page, "weights", 7, 7)).to_be_focused()
+    expect(page.get_by_label("head 7 into head 7, after the softmax")).to_be_visible()
+
+
+TALKS = {"model": "talker", "input": "kwcap", "head": "", "query": 0}
+HOSTILE_MIXING: list[dict[str, Any]] = [
+    {"decoder self 2": {"scores": {"0 0": 1}}},
+    {"decoder self 1": {"<img src=x onerror=window.PWN=1>": {}}},
+    {"decoder self 1": [1]},
+    {"decoder self 1": {"scores": {"__proto__": 1}}},
+    {"decoder self 1": {"scores": {"0 8": 1}}},
+    {"decoder self 1": {"scores": {"00 1": 1}}},
+    {"decoder self 1": {"weights": {"0 1": "<b>"}}},
+    {"decoder self 1": {"weights": {"0 1": 1e9}}},
+]
+
+
+@pytest.mark.parametrize("deeds", HOSTILE_MIXING, ids=range(len(HOSTILE_MIXING)))
+def test_a_hostile_mixing_is_left_aside(show: Callable, deeds: dict[str, Any]) -> None:
+    shown = show(LiveModel("talker"))
+    shown.page.goto(f"{shown.page.url}#live={as_fragment({**TALKS, 'deeds': deeds})}")
+    shown.page.reload()
+    page = settled(shown.page)
+    expect(page.locator(".mhalib-voice")).to_contain_text("The link does not fit this model, and is left aside: ")
+    assert page.get_by_text("9 of 9 as trained").is_visible()
+    assert page.evaluate("window.PWN") is None
+    assert shown.errors == []
 
 
 HOSTILE: list[Any] = [

@@ -25,7 +25,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("book")
     pages = small_book.sources(folder)
     (pages / "index.md").write_text("# A small book\n\nBegin with [the first page](01_first.ipynb).\n")
-    data, _ = LiveModel("translator")._repr_mimebundle_()
+    quests = ["le vache", "as many as you can", "the others"]  # as chapter 11 has it
+    data, _ = LiveModel("translator", head="encoder self 1 2", quests=quests)._repr_mimebundle_()
     shown = {name: data[name] for name in ("text/plain", "text/html")}
     output = new_output("execute_result", shown, execution_count=1)
     cells = [new_markdown_cell("# First\n\nA model."), new_code_cell("model", outputs=[output], execution_count=1)]
@@ -57,6 +58,18 @@ def test_it_fits_into_the_column_of_a_page(built: Path, browser: Browser, width:
     live = page.locator(".mhalib-live-model[data-settled]")
     expect(live).to_be_visible(timeout=30_000)
     assert live.evaluate("(one) => one.scrollWidth - one.clientWidth") <= 0
+    page.close()
+
+
+def test_the_whole_translator_fits_a_screen_with_its_controls(built: Path, browser: Browser) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto((built / "chapters/01_first.html").as_uri())
+    live = page.locator(".mhalib-live-model[data-settled]")
+    expect(live).to_be_visible(timeout=30_000)
+    for _ in range(2):  # as trained, and with a head off, which is said
+        assert live.evaluate("(one) => one.getBoundingClientRect().height") <= 900
+        page.locator("[data-switch='decoder self 0 1']").click()
+        expect(page.locator(".mhalib-voice")).to_contain_text("It says: la chien")
     page.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Callable
@@ -246,3 +247,36 @@ def test_query_and_values_have_the_colours_of_the_figure() -> None:
     css = STYLE.read_text(encoding="utf-8")
     for name, colour in {"q": style.QUERY, "k": style.KEY, "v": style.VALUE}.items():
         assert re.search(rf"--{name}: color-mix\(in srgb, {colour} \d+%, var\(--ink\)\)", css)
+
+
+CROWDED = [[1.0, 0.4], [4.1, 0.8], [1.6, 0.5], [-2.6, -1.5], [-4.8, 0.9], [-0.6, -1.4]]
+
+
+@pytest.mark.parametrize("temperature", [1, 10])
+def test_each_name_is_nearest_to_its_own_point_or_tied_to_it_by_a_line(show: Callable, temperature: float) -> None:
+    """Chapter 1's keys: three of them lie beside the arrow. No two names cover each other."""
+    words = ["clever", "fox", "sees", "hungry", "young", "bear"]
+    page = show(AttentionPlayground(words, [[2.8, 1.9]] * 6, CROWDED, CROWDED, temperature=temperature)).page
+    names, points = page.evaluate("""() => {
+        const box = (one) => { const at = one.getBoundingClientRect(); return [at.left, at.right, at.top, at.bottom]; };
+        const plane = document.querySelector('[class$=-planes] svg');
+        const names = [...plane.querySelectorAll('text[class$="-k"]')].map((one) => {
+            const before = one.previousElementSibling;
+            return [one.textContent, box(one), /leader/.test(before ? before.getAttribute('class') : '')];
+        });
+        const points = [...plane.querySelectorAll('[data-kind=k]')];
+        return [names, points.map((one) => [one.getAttribute('aria-label'), box(one.querySelector('circle'))])];
+    }""")
+    assert len(names) == len(points) == 6
+    for place, (name, box, is_tied) in enumerate(names):
+        gaps = {label: gap(box, point) for label, point in points}
+        nearest = min(gaps, key=gaps.__getitem__)
+        assert is_tied or name.split()[0] in nearest, (name, gaps)
+        for other, its, _ in names[:place]:
+            covered = min(box[1], its[1]) - max(box[0], its[0]), min(box[3], its[3]) - max(box[2], its[2])
+            assert min(covered) < 6, (name, other)
+
+
+def gap(one: list[float], other: list[float]) -> float:
+    """Between two boxes: left, right, top, bottom."""
+    return math.hypot(max(one[0] - other[1], other[0] - one[1], 0), max(one[2] - other[3], other[2] - one[3], 0))

@@ -8,7 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, FloatRect, Locator, expect
 from served import HTML
 
 from tools.notebooks import core_words, notebooks
@@ -92,6 +92,47 @@ def test_a_reader_who_chose_the_evening_is_led_along_it_and_finds_it_ticked(brow
     expect(start.locator('details.way[data-way="evening"]')).to_have_attribute("open", "")
     expect(start.locator('details.way[data-way="evening"] input:checked')).to_have_count(1)
     expect(start.locator('details.way[data-way="whole"] input:checked')).to_have_count(1)
+    context.close()
+
+
+def test_an_evening_shuts_what_is_deeper_and_a_press_a_link_or_a_search_opens_it(browser: Browser) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    address = (HTML / "chapters/01_weighted_average.html").as_uri()
+    page.goto(address)
+    sections = page.locator("section.deeper")
+    count = sections.count()
+    assert count
+    assert page.locator("section.deeper p:visible").count() > count  # who chose no way sees all
+    page.goto(f"{address}?way=evening")
+    buttons = page.locator("section.deeper button.deeper-chip")
+    expect(buttons).to_have_count(count)
+    expect(page.locator("section.deeper > div[hidden]")).to_have_count(count)
+    assert all(box["height"] < 2 for box in map(height_of, page.locator("section.deeper > div").all()))
+    expect(buttons.first).to_have_attribute("aria-expanded", "false")
+    buttons.first.press("Enter")
+    expect(buttons.first).to_have_attribute("aria-expanded", "true")
+    expect(sections.first.locator("p").first).to_be_visible()
+    name = sections.last.get_attribute("id")
+    page.goto(f"{address}?way=evening#{name}")
+    expect(sections.last.locator("button.deeper-chip")).to_have_attribute("aria-expanded", "true")
+    buttons.last.click()
+    sections.last.locator("> div").dispatch_event("beforematch")  # what a browser's search in the page sends
+    expect(buttons.last).to_have_attribute("aria-expanded", "true")
+    context.close()
+
+
+def height_of(locator: Locator) -> FloatRect:
+    box = locator.bounding_box()
+    assert box is not None
+    return box
+
+
+def test_who_chose_no_way_is_led_on_from_a_page_of_the_whole_alone(browser: Browser) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto((HTML / "chapters/07_shape_checks.html").as_uri())
+    expect(page.locator("nav.next-on-way p:visible")).to_have_count(1)
     context.close()
 
 

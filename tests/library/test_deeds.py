@@ -13,7 +13,7 @@ from mhalib import Head, frozen, gated, heads_of, patched, rows, saved, switched
 from mhalib.attention import KINDS
 from mhalib.data import BEGIN, END, ENGLISH, FRENCH
 from mhalib.decoding import greedy, sample
-from mhalib.measures import head_outputs, layers_of, prune_heads
+from mhalib.measures import head_outputs, layers_of, mixed, prune_heads
 from mhalib.models import GPT, Transformer
 
 pytestmark = pytest.mark.usefixtures("in_float64")
@@ -254,6 +254,73 @@ def test_without_positions_a_model_is_one_that_never_had_any(case, need_weights)
         assert_same(model, (4, 6), need_weights, read(never, need_weights=True))
     assert torch.equal(read(model)[0], plain)
     assert not torch.allclose(read(never)[0], plain, atol=1e-3)
+
+
+def matrices_for(model, seed=5):
+    """Random ones for some layers, some with only one of the two."""
+    random = torch.Generator().manual_seed(seed)
+    both = {
+        (kind, i): ("scores", "weights")[i:] for kind, layers in layers_of(model).items() for i in range(len(layers))
+    }
+    return {where: {step: torch.randn(4, 4, generator=random) for step in steps} for where, steps in both.items()}
+
+
+@BOTH
+@pytest.mark.parametrize("case", [case for case in CASES if "talking" in case])
+def test_heads_talk_by_the_matrices_that_are_given(case, need_weights):
+    model, given = make(case), matrices_for(make(case))
+    other, plain = make(case), read(model)[0]
+    names = {"scores": "P_scores", "weights": "P_weights"}
+    for (kind, number), of_layer in given.items():
+        for step, matrix in of_layer.items():
+            getattr(layers_of(other)[kind][number], names[step]).data.copy_(matrix)
+    with mixed(model, given):
+        assert_same(model, (4, 6), need_weights, read(other, need_weights=True))
+        with mixed(model, matrices_for(model, seed=6)):
+            assert not torch.allclose(read(model)[0], read(other)[0], atol=1e-3)
+        assert_same(model, (4, 6), need_weights, read(other, need_weights=True))  # the inner one is undone
+    assert torch.equal(read(model)[0], plain)
+    assert not torch.allclose(read(other)[0], plain, atol=1e-3)
+
+
+def test_a_mixing_that_is_given_gets_gradients_and_the_trained_one_does_not():
+    model = make("GPT, rotary, talking")
+    given = torch.eye(4, requires_grad=True)
+    with mixed(model, {("decoder self", 1): {"weights": given}}):
+        read(model)[0].sum().backward()
+    assert given.grad.any()
+    layers = layers_of(model)["decoder self"]
+    assert layers[1].P_weights.grad is None
+    assert layers[0].P_weights.grad.any()
+
+
+TALKS = ("decoder self", 1)
+UNMIXED = [
+    ([TALKS], TypeError, "matrices must be a Mapping, got list"),
+    ({"decoder self": {}}, ValueError, "matrices names 'decoder self', but needs (kind, layer), with a kind of"),
+    ({("cross", 0): {}}, ValueError, "matrices names ('cross', 0), but needs (kind, layer)"),
+    ({("decoder self", 2): {}}, ValueError, "matrices names ('decoder self', 2), but the layers are 0 to 1"),
+    ({("decoder self", True): {}}, ValueError, "matrices names ('decoder self', True), but the layers are 0 to 1"),
+    ({TALKS: torch.eye(4)}, TypeError, "matrices[('decoder self', 1)] must be a Mapping"),
+    ({TALKS: {"values": torch.eye(4)}}, ValueError, "has 'values', but known are scores, weights"),
+    ({TALKS: {"scores": [1.0]}}, TypeError, "matrices[('decoder self', 1)]['scores'] must be a torch.Tensor"),
+    ({TALKS: {"scores": torch.eye(3)}}, ValueError, "['scores'] has shape (3, 3), but must be (4, 4), and finite"),
+    ({TALKS: {"scores": torch.eye(4) / 0}}, ValueError, "['scores'] has shape (4, 4), but must be (4, 4), and finite"),
+]
+
+
+@pytest.mark.parametrize(("given", "error", "message"), UNMIXED, ids=[message for *_, message in UNMIXED])
+def test_a_mixing_that_cannot_be_is_refused_by_name(given, error, message):
+    model = make("GPT, rotary, talking")
+    with pytest.raises(error, match=re.escape(message)), mixed(model, given):
+        pass
+    assert not {"mix_scores", "mix_weights"} & {name for part in model.modules() for name in vars(part)}
+
+
+def test_heads_that_do_not_talk_cannot_be_mixed():
+    message = "matrices names ('decoder self', 1), but the heads of this MultiHeadAttention do not talk"
+    with pytest.raises(ValueError, match=re.escape(message)), mixed(make("GPT"), {TALKS: {}}):
+        pass
 
 
 def test_deeds_act_in_one_order_however_they_are_nested():

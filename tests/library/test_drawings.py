@@ -77,3 +77,25 @@ def test_it_borrows_an_axes_and_fits_a_phone():
 def test_what_cannot_be_drawn_is_refused_by_name(arguments, said):
     with pytest.raises((ValueError, TypeError), match=said):
         layer_drawing(**arguments)
+
+
+def test_a_map_is_made_of_its_heads_queries_and_keys_and_values_go_past_it():
+    """In each head's colour three ways begin at the cut: two end below its map, the values' at what it brings back."""
+    ax = layer_drawing()
+    for head in range(drawings.NUM_HEADS):
+        colour, left = style.head_colour(head), drawings.LEFT + drawings.STEP * head
+        ways = [
+            text
+            for text in ax.texts
+            if getattr(text, "arrow_patch", None) and to_hex(text.arrow_patch.get_edgecolor()) == colour
+        ]
+        ends = sorted((*way.xyann, *way.xy) for way in ways)
+        cut = [end for end in ends if end[1] < drawings.MAP[0] - 0.2]
+        starts = [left + 1.8 * (head + 0.5) / 4 for left in (0.0, 2.1, 4.2)]
+        assert [start for start, *_ in cut] == pytest.approx(starts[:2])
+        assert all(left < x < left + drawings.SIDE and y < drawings.MAP[0] for *_, x, y in cut)
+        (line,) = (line for line in ax.lines if to_hex(line.get_color()) == colour)
+        assert line.get_xdata()[0] == pytest.approx(starts[2])
+        past = line.get_xdata()[-1]
+        assert left + drawings.SIDE < past < left + drawings.STEP - 0.2
+        assert any(x == past and drawings.MAP[1] < y < drawings.HEAD[0] for *_, x, y in ends)

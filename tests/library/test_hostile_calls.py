@@ -141,6 +141,10 @@ def _gpt():
     return models.GPT(7, 12, 3, 1, 8).eval()
 
 
+def _talking():
+    return models.GPT(7, 12, 3, 1, 8, attention="talking").eval()
+
+
 def _transformer():
     return models.Transformer(7, 7, 12, 3, 1, 8).eval()
 
@@ -446,6 +450,16 @@ PLACES = {
     "measures.rows with a hostile row": (
         _row_example,
         lambda: {"row": torch.rand(5)},
+    ),
+    "measures.mixed": (
+        _deed_example(measures.mixed),
+        lambda: {"model": _talking(), "matrices": {("decoder self", 0): {"scores": torch.eye(3)}}},
+    ),
+    "measures.mixed with a hostile matrix": (
+        lambda matrix: _deed_example(measures.mixed)(
+            model=_talking(), matrices={("decoder self", 0): {"weights": matrix}}
+        ),
+        lambda: {"matrix": torch.eye(3)},
     ),
     "measures.without_positions": (_deed_example(measures.without_positions), lambda: {"model": _gpt()}),
     "measures.head_outputs": (_deed_example(measures.head_outputs), lambda: {"model": _gpt()}),

@@ -15,9 +15,10 @@ import torch
 from mhalib import Head, frozen, gated, moments, patched, rows, saved, switched_off, without_positions
 from mhalib.data import BEGIN, END, ENGLISH, FRENCH, VOCABULARY
 from mhalib.live import described, scripts
-from mhalib.measures import head_means, head_outputs, heads_of, layers_of, prune_heads
+from mhalib.measures import head_means, head_outputs, heads_of, layers_of, mixed, prune_heads
 from mhalib.models import BERT, GPT, SentenceReader, Transformer, ViT
 from mhalib.saved import FOLDER, About
+from mhalib.variants import TalkingHeads
 from tools.development import javascript
 
 pytestmark = pytest.mark.skipif(javascript.node() is None, reason=f"there is no Node: {javascript.REMEDY}")
@@ -98,7 +99,7 @@ def new_model(name):
     return model
 
 
-STORED_SIZES = {"repeater": [32], "translator": [153, 223], "reader": [len(VOCABULARY)]}
+STORED_SIZES = {"repeater": [32], "translator": [153, 223], "reader": [len(VOCABULARY)], "talker": [32]}
 
 
 def inputs_of(name, number):
@@ -174,6 +175,11 @@ def expect(model, inputs, deeds):
             kind, layer, head = name.rsplit(" ", 2)
             for what, given in deed.items():
                 stack.enter_context(DEEDS[what](model, Head(kind, int(layer), int(head)), given))
+        for name, deed in deeds.get("mix", {}).items():
+            kind, number = name.rsplit(" ", 1)
+            size = layers_of(model)[kind][int(number)].num_heads
+            matrices = {step: float64(numbers).view(size, size) for step, numbers in deed.items()}
+            stack.enter_context(mixed(model, {(kind, int(number)): matrices}))
         outputs = stack.enter_context(head_outputs(model))
         logits, weights = model(*tensors, need_weights=True)
     heads = {
@@ -226,7 +232,11 @@ def some_deeds(bench, name, what, seed):
     """Deeds of one kind, or of all kinds at once, on random heads."""
     model, generator = bench.models[name], torch.Generator().manual_seed(seed)
     heads = [" ".join(map(str, head)) for head in heads_of(model)]
-    d = SIZES["num_hiddens"] // SIZES["num_heads"] if name in SETTINGS else 16
+    ((layer, *_), *_) = layers_of(model).values()
+    d, doing = (
+        layer.value_dim,
+        [f"{kind} {i}" for kind, of_kind in layers_of(model).items() for i in range(len(of_kind))],
+    )
     other = expect(model, inputs_of(name, seed + 1), {})["heads"]
 
     def number(limit):
@@ -245,14 +255,22 @@ def some_deeds(bench, name, what, seed):
         "rows": lambda head: {"rows": some_rows()},
         "patch": lambda head: {"patch": record(other, head)},
     }
-    if what in ("plain", "positions"):
-        return {} if what == "plain" else {"positions": False}
+
+    def some_mixing():
+        if not isinstance(layer, TalkingHeads):
+            return {}
+        steps = {one: [step for step in ("scores", "weights") if number(3)] for one in doing}
+        size = layer.num_heads**2
+        return {one: {k: torch.randn(size, generator=generator).tolist() for k in steps[one]} for one in doing}
+
+    if what in ("plain", "positions", "mix"):
+        return {"plain": {}, "positions": {"positions": False}, "mix": {"mix": some_mixing()}}[what]
     if what != "all":
         return {"heads": {head: makers[what](head) for head in heads if number(2) or what == "frozen"}}
     kinds = list(makers)
     each = {head: [kind for kind in kinds if not number(3)] for head in heads}
     deeds = {head: {k: v for kind in of_head for k, v in makers[kind](head).items()} for head, of_head in each.items()}
-    return {"heads": deeds, "positions": bool(number(3))}
+    return {"heads": deeds, "positions": bool(number(3)), "mix": some_mixing() if number(2) else {}}
 
 
 def as_case(name, inputs, deeds, **more):
@@ -274,7 +292,7 @@ def deviation(answer, expected):
     return float(torch.stack(differences).nan_to_num(torch.inf).max())
 
 
-KINDS_OF_DEEDS = ("plain", "off", "gate", "mean", "frozen", "rows", "patch", "positions", "all")
+KINDS_OF_DEEDS = ("plain", "off", "gate", "mean", "frozen", "rows", "patch", "positions", "mix", "all")
 
 
 @pytest.fixture(scope="module")
@@ -454,13 +472,28 @@ HEAD = "decoder self 1 2"
         ),
         ({"heads": {HEAD: {"patch": {"nq": 2, "values": [0.5] * 31}}}}, "patch.values has 31 numbers, not 32"),
         ({"heads": {HEAD: {"rows": {"first": [1.0]}}}}, f"{HEAD}: rows has first, which is no query"),
-        ({"position": False}, "deeds.position is unknown: known are heads, positions"),
+        ({"position": False}, "deeds.position is unknown: known are heads, positions, mix"),
+        ({"mix": {"decoder self 1": {}}}, "mix names decoder self 1, but the heads of this model do not talk"),
         ({"positions": 0}, "positions=0 must be true or false"),
     ],
 )
 def test_a_deed_that_cannot_be_is_refused(bench, deeds, message):
     (answer,) = bench.ask([as_case("repeater", [[1, 2, 3]], deeds)])
     assert message in answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("mix", "message"),
+    [
+        ({"decoder self 2": {}}, "mix names decoder self 2, but the layers are decoder self 0 to decoder self 1"),
+        ({"decoder self 1": {"values": []}}, "mix of decoder self 1: values is unknown: known are scores, weights"),
+        ({"decoder self 1": {"scores": [1.0] * 63}}, "mix of decoder self 1: scores has 63 numbers, not 64"),
+        ({"decoder self 1": {"weights": [1.0] * 63 + ["1"]}}, "mix of decoder self 1: weights must be finite"),
+    ],
+)
+def test_a_mixing_that_cannot_be_is_refused(bench, mix, message):
+    (answer,) = bench.ask([as_case("talker", [[1, 2, 3]], {"mix": mix})])
+    assert answer.get("error") == message
 
 
 @pytest.mark.parametrize(
@@ -513,6 +546,13 @@ MUTANTS = {
     "rows not divided": ("deeds.js", "(divide ? sum : 1)", "1"),
     "talking rows divided": ("deeds.js", "frozen.nk, rowsSumToOne", "frozen.nk, true"),
     "talking heads transposed": ("attention.js", "data[n * shape[0] + m]", "data[m * shape[0] + n]"),
+    "a given mixing ignored": ("engine.js", "scores: scores ? given(scores) : own.scores", "scores: own.scores"),
+    "a given mixing transposed": (
+        "engine.js",
+        "data: Float64Array.from(numbers)",
+        "data: Float64Array.from(numbers, (_, i) => numbers[(i % 4) * 4 + Math.floor(i / 4)])",
+    ),
+    "one mixing for both": ("engine.js", "weights: weights ? given(weights)", "weights: scores ? given(scores)"),
     "groups ignored": ("attention.js", "Math.floor((head * numKvHeads) / numHeads)", "(head % numKvHeads)"),
     "positions stay": ("embed.js", "deeds?.positions === false ? null : ", ""),
     "rotation stays": ("engine.js", " && run.deeds?.positions !== false", ""),
@@ -526,7 +566,7 @@ MUTANTS = {
 def few(bench):
     """Cases that show each bug of the engine, and what is expected."""
     names = ["GPT, rotary, grouped", "GPT, sinusoidal, talking", "Transformer, learned, talking", "GPT, tied"]
-    whats = ("plain", "positions", "gate", "all")
+    whats = ("plain", "positions", "gate", "mix", "all")
     cases = [as_case(name, inputs_of(name, 1), some_deeds(bench, name, what, 1)) for name in names for what in whats]
     return cases, [expect(bench.models[case["model"]], case["inputs"], case["deeds"]) for case in cases]
 

@@ -1,15 +1,9 @@
 """Real encoders. A checkpoint is written here by hand, and what our layers make of it compared with torch's own encoder
-layer; the stored maps are held to what the weights of MiniLM make, where these are at hand:
-
-    MHALIB_MINILM=FOLDER python -m pytest tests/library/test_pretrained.py
-
-with config.json, model.safetensors and tokenizer.json in FOLDER.
-"""
+layer. The real MiniLM is tested in tests/real."""
 
 import hashlib
 import io
 import json
-import os
 import re
 import subprocess
 import sys
@@ -27,11 +21,6 @@ from mhalib import Head, gated, heads_of, pretrained, saved, switched_off
 from mhalib.models import BERT
 from mhalib.pretrained import MINILM, PINS, SENTENCES, About, Reading
 from mhalib.pretrained.maps import FOLDER, pack, unpack
-
-MINILM_FOLDER = os.environ.get("MHALIB_MINILM")
-needs_minilm = pytest.mark.skipif(
-    not MINILM_FOLDER, reason="MHALIB_MINILM names no folder with the weights of all-MiniLM-L6-v2"
-)
 
 D, H, LAYERS, INNER, PLACES, EPS = 15, 3, 2, 22, 11, 1e-3
 WORDS = "[PAD] [UNK] [CLS] [SEP] the cat sat on mat .".split()
@@ -605,24 +594,6 @@ def test_the_maps_have_the_heads_that_were_measured():
     assert on_first.argmax() == 4 * 12 + 5
     assert on_first[4, 5] > 0.8
     assert 25 <= (on_first > 0.5).sum() <= 40
-
-
-@needs_minilm
-def test_the_maps_are_what_the_weights_make():
-    encoder = pretrained.load(MINILM_FOLDER, sha256=PINS[MINILM].sha256)
-    for stored in pretrained.load_maps():
-        made = encoder(stored.text)
-        assert (made.tokens, made.ids) == (stored.tokens, stored.ids)
-        torch.testing.assert_close(stored.weights, made.weights, rtol=0, atol=pretrained.ERROR + 1e-5)
-
-
-@needs_minilm
-def test_minilm_in_our_layers_is_minilm_in_transformers():
-    pytest.importorskip("transformers", reason="transformers is not installed")
-    own, theirs = (pretrained.load(MINILM_FOLDER, through=route) for route in ("mhalib", "transformers"))
-    for text in SENTENCES:
-        torch.testing.assert_close(own(text).output, theirs(text).output, rtol=0, atol=1e-5)
-        torch.testing.assert_close(own(text).weights, theirs(text).weights, rtol=0, atol=1e-5)
 
 
 # Packing

@@ -7,7 +7,7 @@ pytest.importorskip("anywidget")
 
 from mhalib import Head, saved, switched_off
 from mhalib.data import VERBS, translate
-from mhalib.measures import frozen, head_outputs, patched, rows
+from mhalib.measures import frozen, head_outputs, mixed, patched, rows
 from mhalib.widgets import LiveModel
 from mhalib.widgets._live_tasks import TASKS, menus
 from mhalib.widgets._quests import QUESTS, Quest
@@ -41,7 +41,7 @@ def test_the_trained_model_is_right_on_its_twelve_others(live, name):
     for text, said in others:
         if name == "translator":
             assert said == translate(text)
-        elif name in ("repeater", "small_gpt"):
+        elif name in ("repeater", "small_gpt", "talker"):
             period = text.index(text[0], 1)
             assert said[period : len(text) - 1] == list(text[period + 1 :])
         else:
@@ -125,6 +125,48 @@ def test_what_a_model_cannot_have_is_refused(live, name, value, error, message):
     with pytest.raises(error, match=message):
         setattr(one, name, value)
     assert getattr(one, name) == before
+
+
+def test_cells_of_a_matrix_are_set_as_mixed_sets_them(live):
+    one = live["talker"]
+    layer = one.model.attention_layers()["decoder self"][1]
+    matrix = layer.P_scores.detach().clone()
+    matrix[2, 5], matrix[7, 0] = -1.5, 0.25
+    with mixed(one.model, {("decoder self", 1): {"scores": matrix}}), head_outputs(one.model) as wanted:
+        one._task.run(list(one.input))
+    one.deeds = {"decoder self 1": {"scores": {"2 5": -1.5, "7 0": 0.25}}}
+    with one.applied() as model, head_outputs(model) as found:
+        one._task.run(list(one.input))
+    one.deeds = {}
+    for own, other in zip(found["decoder self"], wanted["decoder self"], strict=True):
+        torch.testing.assert_close(own, other, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("deed", "error", "message"),
+    [
+        (3, TypeError, r"deeds\['decoder self 1'\] must be a mapping, got int: 3"),
+        ({"values": {}}, ValueError, r"\['decoder self 1'\] has 'values', but known are scores, weights"),
+        ({"scores": [0.5]}, TypeError, r"\['scores'\] must be a mapping, got list"),
+        ({"scores": {"0 8": 1}}, ValueError, r"\['scores'\] has '0 8', but its cells are '0 0' to '7 7'"),
+        ({"scores": {(0, 1): 1}}, ValueError, r"\['scores'\] has \(0, 1\), but its cells"),
+        ({"weights": {"0 1": float("nan")}}, ValueError, r"\['0 1'\]=nan must be a number from -1000 to 1000"),
+        ({"weights": {"0 1": True}}, ValueError, r"\['0 1'\]=True must be a number"),
+        ({"weights": {"0 1": 1001}}, ValueError, r"\['0 1'\]=1001 must be a number"),
+    ],
+)
+def test_a_mixing_that_cannot_be_is_refused(live, deed, error, message):
+    with pytest.raises(error, match=message):
+        live["talker"].deeds = {"decoder self 1": deed}
+    with pytest.raises(ValueError, match="deeds names 'decoder self 1', but the heads"):
+        live["repeater"].deeds = {"decoder self 1": {"scores": {"0 0": 0}}}
+    assert live["talker"].deeds == live["repeater"].deeds == {}
+
+
+def test_the_table_of_heads_that_talk_has_a_run_in_which_they_do_not(live):
+    one = live["talker"]
+    one.head = "decoder self 1 2"
+    assert one.table()[2][3] == ["decoder self 1, whose heads do not talk", "kkkcw0kkcg0kjcg", "0"]
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "17_are_heads_different": "head_map head_similarity js_distance diagonal_dominance",
         "18_which_heads_matter": (
             "head_importance head_means HardConcreteGate layers_of=heads_of prune_heads removed_heads=removed "
-            "frozen=switched_off head_outputs=head_means patched=switched_off rows=switched_off "
+            "frozen=switched_off mixed=switched_off head_outputs=head_means patched=switched_off rows=switched_off "
             "without_positions=switched_off"
         ),
     },

@@ -48,6 +48,12 @@ SOURCE = re.compile(r'\bsrc="(?P<path>[^"?#]+)[^"]*"')
 IMAGE = re.compile(r"<img\b[^>]*>")
 COMMENT = re.compile(r"/\*.*?\*/\n?", re.DOTALL)
 IMPORT = re.compile(r"""@import ["']([^"']+)["'];""")
+TABLE = re.compile(r'<table\b[^>]*\bclass="table".*?</table>', re.DOTALL)
+NAME = re.compile(r'(?<=<span class="pre">)[^<]+')
+JOINT = re.compile(
+    r"(?<=[a-z]{2})(?=[A-Z])|(?<=[A-Za-z]{2}_)(?=[A-Za-z])|(?<=[A-Za-z][.(])(?=[A-Za-z])|(?<=[a-z][=/,])(?=[\w&])"
+)
+"""Where a name in a table may break: before a capital letter, behind an underscore, a dot, a bracket, a slash."""
 ADDRESS = re.compile(r"""url\((['"]?)(?!data:|#)([^'")]+)\1\)""")
 
 
@@ -71,7 +77,7 @@ def finished(text: str, folder: Path, path: str) -> str:
     text = one_style(icons.drawn(text, folder, path), folder, root, path)
     text = one_script(text, folder, root, path)
     text = listened_to(text, path)
-    text = lazy_images(text, folder, path)
+    text = lazy_images(breakable(text), folder, path)
     return replaced(text, theme_words.CHARSET, f"{theme_words.CHARSET}\n    {policy(text)}", path)
 
 
@@ -184,6 +190,11 @@ def lazy_images(text: str, folder: Path, path: str) -> str:
         return found[0].replace("<img", f'<img loading="lazy" decoding="async"{size}', 1)
 
     return IMAGE.sub(later, text)
+
+
+def breakable(text: str) -> str:
+    """The page with names in tables that break where a reader would break them, and not within a word."""
+    return TABLE.sub(lambda table: NAME.sub(lambda name: JOINT.sub("<wbr>", name[0]), table[0]), text)
 
 
 def size_of(picture: Path) -> tuple[int, int]:

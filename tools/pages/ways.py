@@ -5,7 +5,8 @@
 
 lists them on the start page, each as a list of its pages with minutes. Below the core of each of these pages, above its
 exercises, stands what comes next on each way; a script (ways_script.js) shows only the one that the reader is on, and
-ticks pages off, on the reader's own machine. The ways are data: chapters/ways.yml.
+ticks pages off, on the reader's own machine. On a way with minutes it shuts what is marked *deeper*, behind its heading,
+since the minutes are those of the cores. The ways are data: chapters/ways.yml.
 """
 
 from __future__ import annotations
@@ -92,8 +93,9 @@ def next_on(stem: str, found: Iterable[Way], known: Mapping[str, str], say: Call
         else:
             said = html.escape(say(END))
         hidden = " hidden" if way.name == WHOLE else ""  # without a script, the theme's own link leads there
+        passes = " data-passes" if way.minutes() else ""  # it passes over what is deeper
         here = f"<strong>{html.escape(say(way.title))}, {place}/{len(pages)}.</strong>"
-        lines.append(f'<p data-way="{way.name}"{hidden}>{here} {said}</p>')
+        lines.append(f'<p data-way="{way.name}"{passes}{hidden}>{here} {said}</p>')
     if not lines:
         return ""
     label = html.escape(say(LABEL), quote=True)

@@ -27,6 +27,40 @@
     keep({ ...now, read: [...now.read.filter((name) => name !== page), ...(done ? [page] : [])] });
   };
 
+  /** Shut the deeper sections, each behind its heading; a link into one, and a search in the page, opens it. */
+  const passOver = () => {
+    for (const section of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("section.deeper"))) {
+      const [heading, ...rest] = section.children;
+      const inside = document.createElement("div");
+      const button = document.createElement("button");
+      const chip = heading.querySelector(".deeper-chip");
+      if (!chip) continue;
+      button.type = "button";
+      button.className = "deeper-chip";
+      button.append(...chip.childNodes);
+      chip.replaceWith(button);
+      inside.append(...rest);
+      section.append(inside);
+      /** @param {boolean} isOpen */
+      const show = (isOpen) => {
+        inside.hidden = !isOpen;
+        if (!isOpen) inside.setAttribute("hidden", "until-found");
+        button.setAttribute("aria-expanded", String(isOpen));
+      };
+      const follow = () => {
+        const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+        if (!target || !section.contains(target)) return;
+        show(true);
+        target.scrollIntoView();
+      };
+      button.addEventListener("click", () => show(inside.hasAttribute("hidden")));
+      inside.addEventListener("beforematch", () => show(true));
+      window.addEventListener("hashchange", follow);
+      show(false);
+      follow();
+    }
+  };
+
   const asked = new URLSearchParams(location.search).get("way");
   const known = asked && /^[a-z]+$/.test(asked) ? asked : null;
   if (known) keep({ ...kept(), way: known });
@@ -38,6 +72,8 @@
     const lines = /** @type {HTMLElement[]} */ ([...nav.children]);
     if (lines.some((line) => line.dataset.way === chosen))
       for (const line of lines) line.hidden = line.dataset.way !== chosen;
+    else if (lines.every((line) => line.hidden)) lines[lines.length - 1].hidden = false;
+    if (lines.some((line) => line.dataset.way === chosen && "passes" in line.dataset)) passOver();
     new IntersectionObserver((entries, observer) => {
       if (!entries.some((entry) => entry.isIntersecting)) return;
       tick(nav.dataset.page ?? "", true);
