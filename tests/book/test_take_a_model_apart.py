@@ -89,7 +89,8 @@ def walk(show: Callable) -> Walk:
 
 def test_the_page_shows_what_is_walked_here() -> None:
     code = "\n".join(book_text.PAGES["00_take_a_model_apart"].code)
-    assert code.count(f'"{SENTENCE}"') == 3  # shown twice, and guarded once
+    assert code.count(f'sentence = "{SENTENCE}"') == 1
+    assert [code.count(f"LiveModel({end}") for end in ('"reader", sentence', '\n    "reader",\n    sentence')] == [2, 1]
     assert f"quests={QUESTS!r}".replace("'", '"') in code
 
 
