@@ -313,6 +313,16 @@ def test_a_theme_that_changed_is_refused_by_name(theme: Path) -> None:
         finish.script_part("fetch(another)", "_static/searchtools.js")
 
 
+def test_the_words_of_another_language_evaluate_no_string() -> None:
+    tools = finish.script_part((HTML / "_static/doctools.js").read_text(encoding="utf-8"), "_static/doctools.js")
+    assert "new Function" not in tools
+    assert "PLURAL_EXPR = catalog.plural_expr;" in tools
+    told = finish.script_part('{"plural_expr": "n > 1"}', "_static/translations.js")
+    assert told == '{"plural_expr": (n) => Number(n > 1)}'
+    with pytest.raises(theme_words.ThemeError, match="plurals in another way"):
+        finish.script_part("eval(another)", "_static/doctools.js")
+
+
 @pytest.mark.parametrize(
     ("body", "loads"), [("", False), (finish.INSTRUMENT + "></div>", True), ('<span class="drag">1</span>', True)]
 )

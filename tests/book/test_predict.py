@@ -144,7 +144,7 @@ def test_one_press_opens_number_figure_and_text_and_shows_what_the_reader_said(p
         expect(part).to_be_visible()
     said = one.said.inner_text()
     assert said.startswith(predict.SAID)
-    assert said.endswith(" 0,6, Which word? river.")
+    assert said.endswith(" 0,6; Which word? river.")
     assert page.evaluate("document.activeElement.className") == "predict-opened"
     assert one.box.locator("details.hide").count() == 0
     expect(one.show).to_be_hidden()

@@ -50,8 +50,10 @@ COMMENT = re.compile(r"/\*.*?\*/\n?", re.DOTALL)
 IMPORT = re.compile(r"""@import ["']([^"']+)["'];""")
 TABLE = re.compile(r'<table\b[^>]*\bclass="table".*?</table>', re.DOTALL)
 NAME = re.compile(r'(?<=<span class="pre">)[^<]+')
-JOINT = re.compile(r"(?<=[a-z]{2})(?=[A-Z])|(?<=[a-z]{2}_)(?=[a-z])|(?<=[A-Za-z][.(])(?=[A-Za-z])|(?<=[a-z]=)(?=\w)")
-"""Where a name in a table may break: before a capital letter, behind an underscore, a dot or a bracket."""
+JOINT = re.compile(
+    r"(?<=[a-z]{2})(?=[A-Z])|(?<=[A-Za-z]{2}_)(?=[A-Za-z])|(?<=[A-Za-z][.(])(?=[A-Za-z])|(?<=[a-z][=/,])(?=[\w&])"
+)
+"""Where a name in a table may break: before a capital letter, behind an underscore, a dot, a bracket, a slash."""
 ADDRESS = re.compile(r"""url\((['"]?)(?!data:|#)([^'")]+)\1\)""")
 
 
@@ -151,13 +153,23 @@ def one_script(text: str, folder: Path, root: str, path: str) -> str:
 
 
 def script_part(text: str, name: str) -> str:
-    """A script as it stands among others; the search reads texts from scripts in place of pages."""
+    """A script as it stands among others; the search reads texts from scripts in place of pages.
+
+    A page in another language has Sphinx's words in a script that evaluates a string, which the policy forbids: it gets
+    a function.
+    """
     text = re.sub(r"^//# sourceMappingURL=.*$", "", text, flags=re.MULTILINE)
     if name.endswith(theme_words.SEARCH):
         text, count = theme_words.FETCHES.subn("Search.textOf(docName)", text)
         if count != 1:
             raise ThemeError(f"{name}: fetches pages in another way than tools/pages/theme_words.py knows: mend it")
         text += (TOOLS / "search_script.js").read_text(encoding="utf-8")
+    if name.endswith(theme_words.DOCTOOLS):
+        text, count = theme_words.EVALUATED.subn("catalog.plural_expr", text)
+        if count != 1:
+            raise ThemeError(f"{name}: takes plurals in another way than tools/pages/theme_words.py knows: mend it")
+    if name.endswith(theme_words.TRANSLATIONS):
+        text = theme_words.PLURAL.sub(r'"plural_expr": (n) => Number(\1)', text)
     return text
 
 

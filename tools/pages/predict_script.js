@@ -13,7 +13,8 @@
       const asked = words(field.querySelector("legend, label[for]"));
       const written = /** @type {Input | null} */ (field.querySelector("input[type=text]"))?.value.trim();
       const given = written ?? words(field.querySelector("input:checked")?.nextElementSibling);
-      return given ? [fields.length > 1 ? `${asked} ${given}` : given] : [];
+      const between = written === undefined ? " " : " = "; // a choice goes on with what was asked
+      return given ? [fields.length > 1 ? `${asked}${between}${given}` : given] : [];
     });
   };
 
@@ -29,7 +30,7 @@
       nudge.textContent = "";
       fold.open = true;
       said.hidden = given.length === 0;
-      said.textContent = `${said.dataset.said} ${given.join(", ")}.`;
+      said.textContent = `${said.dataset.said} ${given.join("; ")}.`;
       opened.focus();
     };
     form.hidden = false;

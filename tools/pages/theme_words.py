@@ -30,6 +30,9 @@ SIDEBAR = ["navbar-logo.html", "icon-links.html", "search-button-field.html", "s
 # Scripts of the search
 SEARCH, LANGUAGE = "/searchtools.js", "/language_data.js"
 FETCHES = re.compile(r"fetch\(requestUrl\)\s*\.then\(\(responseData\) => responseData\.text\(\)\)")
+DOCTOOLS, TRANSLATIONS = "_static/doctools.js", "_static/translations.js"
+EVALUATED = re.compile(r'new Function\(\s*"n",\s*`return \(\$\{catalog\.plural_expr\}\)`,?\s*\)')
+PLURAL = re.compile(r'"plural_expr": "([^"\\]*)"')  # which form a number asks for, as an expression of n
 
 # Icons
 ICON = re.compile(r'<(i|span) class="([^"]*\bfa-[^"]*)"([^>]*)></\1>')

@@ -25,8 +25,9 @@ from tools.pages import book_map, catalogues
 WAYS = ROOT / "chapters/ways.yml"
 WHOLE = "whole"
 """The way that has every chapter, and no minutes."""
-ABOUT, NEXT, END, LABEL = "about {} minutes", "Next", "You have come to its end.", "Where to go on"
-PHRASES = (ABOUT, NEXT, END, LABEL)  # locale/*/LC_MESSAGES/book.po has them
+ABOUT, NEXT, END, LABEL = "about {} minutes", "Next:", "You have come to its end.", "Where to go on"
+READ = "read:"  # of a page, for who hears its box
+PHRASES = (ABOUT, NEXT, END, LABEL, READ)  # locale/*/LC_MESSAGES/book.po has them
 EXERCISES = '<section id="exercises">'
 
 
@@ -74,7 +75,8 @@ def listed(way: Way, known: Mapping[str, str], say: Callable[[str], str]) -> str
     about = f' <span class="minutes">{html.escape(say(ABOUT).format(way.minutes()))}</span>' if way.minutes() else ""
     return (
         f'<details class="way" name="way" data-way="{way.name}"><summary>{html.escape(say(way.title))}{about}</summary>'
-        f"<p>{html.escape(say(way.says))}</p><ul>{''.join(lines)}</ul></details>"
+        f"<p>{html.escape(say(way.says))}</p>"
+        f'<ul data-read="{html.escape(say(READ), quote=True)}">{"".join(lines)}</ul></details>'
     )
 
 
@@ -88,7 +90,7 @@ def next_on(stem: str, found: Iterable[Way], known: Mapping[str, str], say: Call
         place = pages.index(stem) + 1
         if place < len(pages):
             after = pages[place]
-            said = f'{html.escape(say(NEXT))}: <a href="{after}.html?way={way.name}">{html.escape(known[after])}</a>'
+            said = f'{html.escape(say(NEXT))} <a href="{after}.html?way={way.name}">{html.escape(known[after])}</a>'
         else:
             said = html.escape(say(END))
         hidden = " hidden" if way.name == WHOLE else ""  # without a script, the theme's own link leads there

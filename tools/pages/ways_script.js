@@ -53,7 +53,7 @@
       const box = document.createElement("input");
       box.type = "checkbox";
       box.checked = kept().read.includes(item.dataset.page ?? "");
-      box.setAttribute("aria-label", `read: ${item.querySelector("a")?.textContent}`);
+      box.setAttribute("aria-label", `${item.parentElement?.dataset.read} ${item.querySelector("a")?.textContent}`);
       box.addEventListener("change", () => {
         tick(item.dataset.page ?? "", box.checked);
         for (const other of document.querySelectorAll(`details.way li[data-page="${item.dataset.page}"] input`))
