@@ -5,8 +5,8 @@
 
 lists them on the start page, each as a list of its pages with minutes. Below the core of each of these pages, above its
 exercises, stands what comes next on each way; a script (ways_script.js) shows only the one that the reader is on, and
-ticks pages off, on the reader's own machine. On a way with minutes it shuts what is marked *deeper*, behind its heading,
-since the minutes are those of the cores. The ways are data: chapters/ways.yml.
+ticks pages off, on the reader's own machine. On a way with minutes it shuts what is marked *deeper*, behind its
+heading, since the minutes are those of the cores. The ways are data: chapters/ways.yml.
 """
 
 from __future__ import annotations
