@@ -60,7 +60,7 @@ def test_a_first_view_is_light_and_comes_from_here(browser: Browser, packing: st
     found = page_weight.load(context.new_page(), page_weight.address_of(packing, name))
     context.close()
     assert found.transferred < 600_000, found.sizes
-    assert len(found.sizes) <= 15, found.sizes
+    assert len(found.sizes) <= 18, found.sizes  # of a search, most are the texts of what it found
     assert len(found.hosts) == 1
     assert found.errors == []
 
