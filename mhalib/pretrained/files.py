@@ -110,9 +110,9 @@ class Place:
         """What its config.json says."""
         return read_config(self.path(CONFIG)) if self.gguf is None else self.gguf.config
 
-    def tensors(self) -> Checkpoint | GGUFModel:
-        """What the weights hold, fetched if need be."""
-        return Checkpoint(self.weights()) if self.gguf is None else self.gguf
+    def tensors(self, paths: tuple[Path, ...]) -> Checkpoint | GGUFModel:
+        """What the files of weights hold, which `weights` gave."""
+        return Checkpoint(paths) if self.gguf is None else self.gguf
 
     def path(self, name: str) -> Path:
         """A file, fetched if need be.

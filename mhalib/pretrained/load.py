@@ -199,7 +199,7 @@ def load(
     if through == "mhalib":
         if place.folder is not None or place.gguf is not None:
             require_known(config)
-            require_held(config, place.tensors())
+            require_held(config, place.tensors(place.weights()))
         require_room(on_meta(config), dtype, "cpu" if device is None else device, memory_limit)
     paths = place.weights()
     found = sha256_of(paths)
@@ -211,7 +211,7 @@ def load(
         model, run = _foreign(paths[0].parent, config, dtype)
         return Pretrained(model.to(device), tokenizer, found, run)
     prepare = preparation_of(read_config(place.path(PREPARATION)), str(kind)) if PREPARATION in needed else None
-    own = with_weights(config, place.tensors(), dtype, device)
+    own = with_weights(config, place.tensors(paths), dtype, device)
     if prepare is not None:
         return _of_pictures(own, tokenizer, found, prepare)
     start = Config(config).get("decoder_start_token_id")

@@ -189,7 +189,7 @@ export function largeOf(task, colours, acts) {
 
   /** @param {string} head @param {HeadRecord} record @param {string[]} queries @param {string[]} keys */
   function lay(head, { nq, nk }, queries, keys) {
-    const size = Math.max(11, Math.min(30, Math.floor(Math.min(330, innerWidth - 105) / Math.max(nq, nk))));
+    const size = Math.max(11, Math.min(27, Math.floor(Math.min(310, innerWidth - 105) / Math.max(nq, nk))));
     grid.style.setProperty("--cell", `${size}px`);
     grid.style.setProperty("--keys", String(nk));
     const top = make("div", { role: "row", class: css("grid-row") }, make("span", { role: "columnheader", "aria-label": "looks at" }), ...keys.map((key) => make("span", { role: "columnheader", class: css(key.length > 1 ? "key" : "letter"), text: legible(key) })));
