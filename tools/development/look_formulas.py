@@ -44,7 +44,8 @@ SEEN = {  # what differs in looks alone, as somebody saw; spaces as one
     r"P(y_1 \dots y_{N-1} \mid y_0, x) = \prod_{t=0}^{N-2} P(y_{t+1} \mid y_0 \dots y_t, x).": "letters that touch",
     r"\begin{aligned} \mathbf o &= \begin{bmatrix} W_0^o \mid W_1^o \mid W_2^o \mid W_3^o \end{bmatrix} "
     r"\begin{bmatrix} \mathbf h_0 \\ \mathbf h_1 \\ \mathbf h_2 \\ \mathbf h_3 \end{bmatrix}\\ "
-    r"&= W_0^o\,\mathbf h_0 + W_1^o\,\mathbf h_1 + W_2^o\,\mathbf h_2 + W_3^o\,\mathbf h_3 \end{aligned}": "letters that touch",
+    r"&= W_0^o\,\mathbf h_0 + W_1^o\,\mathbf h_1 + W_2^o\,\mathbf h_2 + "
+    r"W_3^o\,\mathbf h_3 \end{aligned}": "letters that touch",
     r"w_j = \max(s_j - \theta,\; 0), \qquad \text{with the } \theta \text{ for which} \quad "
     r"\sum_j w_j = 1.": "letters that touch",
     "(B h, d, K)": "letters that touch, in Debian's Chromium 156.0.8078.108",
