@@ -11,7 +11,7 @@ from .pictures import PICTURES
 from .preparation import Preparation
 from .sentences import SENTENCES
 from .subwords import pieces
-from .wheels import CACHE, WHEELS, Wheel, fetch
+from .wheels import CACHE, WHEELS, fetch
 
 __all__ = [
     "CACHE",
@@ -35,7 +35,6 @@ __all__ = [
     "Preparation",
     "Pretrained",
     "Reading",
-    "Wheel",
     "about_maps",
     "fetch",
     "load",

@@ -193,9 +193,10 @@ def load(
     kind = config.get("model_type")
     needed = tuple(name for name in _needed(kind) if with_tokenizer or name != TOKENIZER)
     place.require(needed)
-    if through == "transformers" and (PREPARATION in needed or place.gguf is not None):
-        what = "is a GGUF file" if place.gguf is not None else f"has a model_type={kind!r} that reads pictures"
-        raise ValueError(f"source={str(source)!r} {what}, which only our layers do here: through='mhalib'")
+    if through == "transformers" and place.gguf is not None:
+        raise ValueError(f"source={str(source)!r} is a GGUF file, which only our layers do here: through='mhalib'")
+    if through == "transformers" and PREPARATION in needed:
+        raise ValueError(f"model_type={kind!r} in config.json reads pictures, which only our layers do here")
     if through == "mhalib":
         if place.folder is not None or place.gguf is not None:
             require_known(config)

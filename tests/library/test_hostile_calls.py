@@ -896,6 +896,7 @@ PLACES = {
         pretrained.Preparation((0.5,) * 3, (0.5,) * 3, resize=4),
         lambda: {"pictures": torch.rand(2, 3, 5, 6)},
     ),
+    "pretrained.fetch": (pretrained.fetch, lambda: {"name": "nothing", "offline": True}),
     "pretrained.load_maps": (pretrained.load_maps, dict),
     "pretrained.supported": (pretrained.supported, dict),
     "pretrained.pieces": (pretrained.pieces, lambda: {"text": "a b", "encoded": _ENCODED}),

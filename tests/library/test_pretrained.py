@@ -464,13 +464,17 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
     ("arguments", "error", "message"),
     [
         ({"source": 3}, TypeError, "source must be a string or a Path, got int: 3"),
-        ({"source": "nowhere"}, ValueError, "source='nowhere' is neither a folder nor a name on the hub"),
-        ({"source": Path("a/b")}, ValueError, "is neither a folder nor a name on the hub"),
+        (
+            {"source": "nowhere"},
+            ValueError,
+            "source='nowhere' is neither a folder, nor a .gguf file, nor a name on the hub",
+        ),
+        ({"source": Path("a/b")}, ValueError, "is neither a folder, nor a .gguf file, nor a name on the hub"),
         ({"source": "a/b"}, ValueError, "revision must be given for source='a/b'"),
         ({"source": "a/b", "revision": "main"}, ValueError, "revision='main' must be 40 hexadecimal digits"),
         ({"sha256": "53aa"}, ValueError, "sha256='53aa' must be 64 hexadecimal digits"),
         ({"through": "keras"}, ValueError, "through='keras' must be one of ('mhalib', 'transformers')"),
-        ({"source": ".", "revision": COMMIT}, ValueError, "belongs to the hub, but source='.' is a folder"),
+        ({"source": ".", "revision": COMMIT}, ValueError, "belongs to the hub, but source='.' is here"),
     ],
 )
 def test_bad_arguments_are_named(arguments, error, message):

@@ -106,7 +106,8 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "30_open_a_model_you_know": (
             "load Pretrained=load memory Memory=memory pieces supported FAMILIES=families DECODERS=families "
             "ENCODER_DECODERS=families PairReading=load PICTURES=families PREPARATION=folder Preparation=load "
-            "UNREAD=refused FILES=folder INDEX=folder Pin=commit PINS=commit"
+            "UNREAD=refused FILES=folder INDEX=folder Pin=commit PINS=commit fetch WHEELS "
+            "CACHE=MHALIB_CACHE"
         ),
     },
     "mhalib.parallel": {"28_many_devices": "places mesh split Place=places"},
