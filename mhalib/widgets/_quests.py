@@ -107,8 +107,11 @@ NO_VERB = (
 ONLY_VERB = " ".join(["sees sees tall sees"] * 6 + ["sees sees this sees", "sees sees tall sees"])
 """What it answers with head 2 alone."""
 
-SILENT = {f"{n} {m}": int(n == m) for n in range(8) for m in range(8)}
-"""The cells of a mixing matrix with which eight heads do not talk."""
+
+def silent_cells(num_heads: int) -> dict[str, int]:
+    """The cells of a mixing matrix with which so many heads do not talk."""
+    return {f"{n} {m}": int(n == m) for n in range(num_heads) for m in range(num_heads)}
+
 
 QUESTS = {
     "le vache": Quest(
@@ -165,7 +168,7 @@ QUESTS = {
         model="talker",
         input="kwcapkwcapkwcap",
         goal={"wrong_at_least": 9, "most_off": 0, "most_rows": 0, "most_cells": 128},
-        solution={"decoder self 1": {"scores": SILENT, "weights": SILENT}},
+        solution={"decoder self 1": dict.fromkeys(("scores", "weights"), silent_cells(8))},
     ),
     "one number": Quest(
         text="Move one number of one matrix, so that at least 4 of the 9 right symbols become wrong.",

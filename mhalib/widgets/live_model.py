@@ -17,7 +17,7 @@ from ..models import Model
 from . import _live_deeds
 from ._instrument import FOLDER, Instrument, as_json
 from ._live_tasks import TASKS, Growth, Task, facts_of
-from ._quests import QUESTS, Facts, is_met
+from ._quests import QUESTS, Facts, is_met, silent_cells
 
 
 class LiveModel(Instrument):
@@ -140,10 +140,10 @@ class LiveModel(Instrument):
         return [" ".join(map(str, head)) for head in heads_of(self._task.model)]
 
     def _others_right(self) -> int:
-        """How many of the twelve other inputs are right with what is off, and mixed as it is mixed."""
+        """How many of the twelve other inputs are right with what is off, positions too, and mixed as it is mixed."""
         of_heads = _live_deeds.head_deeds(self._task, self.deeds)
         switches = {name: {"off": deed["off"]} for name, deed in of_heads.items() if "off" in deed}
-        switches |= _live_deeds.mixing_deeds(self._task, self.deeds)
+        switches |= {name: deed for name, deed in self.deeds.items() if name not in of_heads}
         right = 0
         for text, plain in self.facts["others"]:
             units = self._task.units(text)
@@ -199,11 +199,7 @@ class LiveModel(Instrument):
         talking = _live_deeds.talking_layers(self._task)
         if talking:
             layer = head.rpartition(" ")[0]
-            apart = {
-                f"{n} {m}": int(n == m)
-                for n in range(talking[layer].num_heads)
-                for m in range(talking[layer].num_heads)
-            }
+            apart = silent_cells(talking[layer].num_heads)
             runs[f"{layer}, whose heads do not talk"] = {layer: {"scores": apart, "weights": apart}}
         if self.deeds:
             runs["with the changes of the moment"] = self.deeds

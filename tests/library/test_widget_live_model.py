@@ -234,3 +234,9 @@ def test_every_word_has_a_menu_and_a_menu_has_only_words(live):
     assert listed | {"an"} == set(known)
     reader = live["reader"].facts
     assert {word for menu in reader["menus"] for word in menu} == set(reader["known"])
+
+
+def test_other_inputs_are_read_without_the_order_where_it_is_off():
+    """As the page does it, in whose sentence stands how many are right."""
+    assert LiveModel("reader")._others_right() == 12
+    assert LiveModel("reader", deeds={"positions": False})._others_right() < 12
