@@ -108,8 +108,7 @@ export class Engine {
    * @param {Run} [run]
    */
   read(ids, run = {}) {
-    this.requireModel("GPT");
-    requireDeeds(run.deeds ?? {}, this.heads, this.headDim, this.doTalk);
+    this.requireRun("GPT", run);
     return this.runDecoder(embedTokens(this, "tokens", ids, run), null, run);
   }
 
@@ -120,8 +119,7 @@ export class Engine {
    * @returns {Vectors}
    */
   encode(ids, run = {}) {
-    this.requireModel("Transformer");
-    requireDeeds(run.deeds ?? {}, this.heads, this.headDim, this.doTalk);
+    this.requireRun("Transformer", run);
     return this.runEncoder(embedTokens(this, "source", ids, { ...run, cache: undefined }), run);
   }
 
@@ -131,8 +129,7 @@ export class Engine {
    * @param {Run} [run]
    */
   look(pixels, run = {}) {
-    this.requireModel("ViT");
-    requireDeeds(run.deeds ?? {}, this.heads, this.headDim, this.doTalk);
+    this.requireRun("ViT", run);
     const { height, width } = this.settings;
     if (pixels.length !== height * width) throw new RangeError(`pixels has ${pixels.length} numbers, not ${height} times ${width}`);
     const patches = embedPatches(this, pixels, run);
@@ -147,8 +144,7 @@ export class Engine {
    * @param {Run} [run]
    */
   answer(ids, run = {}) {
-    this.requireModel("SentenceReader");
-    requireDeeds(run.deeds ?? {}, this.heads, this.headDim, this.doTalk);
+    this.requireRun("SentenceReader", run);
     const words = embedTokens(this, "tokens", ids, { ...run, cache: undefined });
     return this.map("readout", this.attend("encoder self", 0, words, words, run), words.n);
   }
@@ -175,8 +171,7 @@ export class Engine {
    * @param {Run} [run]
    */
   decode(ids, memory, run = {}) {
-    this.requireModel("Transformer");
-    requireDeeds(run.deeds ?? {}, this.heads, this.headDim, this.doTalk);
+    this.requireRun("Transformer", run);
     return this.runDecoder(embedTokens(this, "target", ids, run), memory, run);
   }
 
@@ -202,9 +197,10 @@ export class Engine {
     return written;
   }
 
-  /** @param {string} kind */
-  requireModel(kind) {
+  /** Raises if this is another kind of model, or cannot do the deeds of a run. @param {string} kind @param {Run} run */
+  requireRun(kind, run) {
     if (this.kind !== kind) throw new TypeError(`this is a ${this.kind}, not a ${kind}`);
+    requireDeeds(run.deeds ?? {}, this.heads, this.headDim, this.doTalk);
   }
 
   /**

@@ -47,7 +47,8 @@ PREPARATION = "preprocessor_config.json"
 
 
 class Place:
-    """Where a model's files are, checked, and which hash its weights must have. Nothing is read or fetched yet.
+    """Where a model's files are, checked, and which hash its weights must have. Nothing is fetched yet, and only
+    the header of a .gguf file is read.
 
     Args:
         source: a folder; a file that ends in .gguf; or a name on the hub, "owner/name".

@@ -217,8 +217,8 @@ def milliseconds(one_pass: Callable[[], object]) -> float:
     return 1000 * (time.perf_counter() - begun)
 
 
-def weighed(browser: Browser, address: str, name: str) -> tuple[dict[str, int], int]:
-    """The bytes of each file that a page loads until its live models run, and how many requests it makes."""
+def weighed(browser: Browser, address: str, name: str) -> dict[str, int]:
+    """The bytes of each file that a page loads until its live models run."""
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     sizes: dict[str, int] = {}
     page.on("requestfinished", lambda request: sizes.update({request.url: request.sizes()["responseBodySize"]}))
@@ -228,7 +228,7 @@ def weighed(browser: Browser, address: str, name: str) -> tuple[dict[str, int], 
         live.locator("[data-settled]").wait_for(timeout=page_weight.PATIENCE)
     page.wait_for_load_state("networkidle")
     page.close()
-    return sizes, len(sizes)
+    return sizes
 
 
 def rows(html: Path, times: int, pages: list[str]) -> Iterator[Row]:
@@ -239,7 +239,7 @@ def rows(html: Path, times: int, pages: list[str]) -> Iterator[Row]:
         for place, state in states_of(html):
             if pages and place not in pages:
                 continue
-            sizes, requests = weighed(browser, address, place)
+            sizes = weighed(browser, address, place)
             live = LiveModel(state["model_name"], state["input"], moment=state["moment"])
             asked: dict[str, Any] = {
                 "weights": base64.b64encode(live.weights).decode("ascii"),
@@ -263,7 +263,7 @@ def rows(html: Path, times: int, pages: list[str]) -> Iterator[Row]:
             }
             own = [size for url, size in sizes.items() if f"/live/{state['model_name']}.js" in url]
             yield Row(
-                place, state["model_name"], sum(own) / 1000, sum(sizes.values()) / 1000, requests,
+                place, state["model_name"], sum(own) / 1000, sum(sizes.values()) / 1000, len(sizes),
                 off["node"], off["chromium"], statistics.median(updates), statistics.median(passes),
             )  # fmt: skip
         browser.close()

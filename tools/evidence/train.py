@@ -11,12 +11,13 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from mhalib import saved
 from mhalib._write import write_whole
-from mhalib.data import ENGLISH, FRENCH, VOCABULARY, repeats, sentences, translations
+from mhalib.data import ENGLISH, FRENCH, VOCABULARY, Repeats, repeats, sentences, translations
 from mhalib.evaluation import exact_match, next_token_accuracy, token_loss
 from mhalib.models import GPT, Model, SentenceReader, Transformer
 from mhalib.train import fit
@@ -42,23 +43,25 @@ def translator() -> tuple[Model, saved.About]:
 RECIPES["translator"] = translator
 
 
-def repeater() -> tuple[Model, saved.About]:
-    """The next token of `mhalib.data.repeats`: 2 layers of 4 heads, attention only."""
-    made = repeats(21_000, seed=0)
-    train, unseen = made[:20_000], made[20_000:]
-    torch.manual_seed(0)
-    model = GPT(32, num_hiddens=64, num_heads=4, num_layers=2, ffn_num_hiddens=0, positions="rotary")
+def next_token(model: GPT, made: Repeats, held_out: int, batch_size: int, **training: Any) -> tuple[str, float]:
+    """Train the model to say the next token of all sequences but the last; what it is worth on these."""
+    train, unseen = made[:-held_out], made[-held_out:]
 
     def loss() -> torch.Tensor:
-        batch = train[torch.randint(len(train), (64,))]
+        batch = train[torch.randint(len(train), (batch_size,))]
         logits, _ = model(batch.inputs)
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch.targets.flatten())
 
-    fit(model, loss, steps=800, max_lr=5e-3, warm_up=0.1, clip=1.0, progress=True)
-    metric = (
-        "accuracy at predictable places of 1000 unseen sequences",
-        next_token_accuracy(model, unseen.tokens, unseen.is_predictable),
-    )
+    fit(model, loss, warm_up=0.1, clip=1.0, **training)
+    what = f"accuracy at predictable places of {held_out} unseen sequences"
+    return what, next_token_accuracy(model, unseen.tokens, unseen.is_predictable)
+
+
+def repeater() -> tuple[Model, saved.About]:
+    """The next token of `mhalib.data.repeats`: 2 layers of 4 heads, attention only."""
+    torch.manual_seed(0)
+    model = GPT(32, num_hiddens=64, num_heads=4, num_layers=2, ffn_num_hiddens=0, positions="rotary")
+    metric = next_token(model, repeats(21_000, seed=0), 1000, 64, steps=800, max_lr=5e-3, progress=True)
     return model, saved.About("repeated sequences", metric, "python -m tools.evidence.train repeater")
 
 
@@ -95,19 +98,9 @@ RECIPES["reader"] = reader
 def talker(seed: int = 0) -> tuple[Model, saved.About]:
     """The next token of short `mhalib.data.repeats`, by 16 narrow heads that talk: as in chapter 20."""
     made = repeats(4500, seed=1, num_tokens=24, periods=(4, 8))
-    train, unseen = made[:4000], made[4000:]
     torch.manual_seed(seed)
     model = GPT(32, 32, 8, num_layers=2, ffn_num_hiddens=0, positions="rotary", attention="talking")
-
-    def loss() -> torch.Tensor:
-        batch = train[torch.randint(len(train), (32,))]
-        return torch.nn.functional.cross_entropy(model(batch.inputs)[0].flatten(0, 1), batch.targets.flatten())
-
-    fit(model, loss, steps=200, max_lr=2e-2, warm_up=0.1, clip=1.0, seed=seed)
-    metric = (
-        "accuracy at predictable places of 500 unseen sequences",
-        next_token_accuracy(model, unseen.tokens, unseen.is_predictable),
-    )
+    metric = next_token(model, made, 500, 32, steps=200, max_lr=2e-2, seed=seed)
     return model, saved.About("short repeated sequences", metric, "python -m tools.evidence.train talker")
 
 
