@@ -5,7 +5,12 @@ import os
 from pathlib import Path
 
 import pytest
-from js_coverage import pytest_sessionfinish, pytest_terminal_summary, pytest_testnodedown  # noqa: F401
+from js_coverage import (  # noqa: F401
+    pytest_sessionfinish,
+    pytest_terminal_summary,
+    pytest_testnodedown,
+    pytest_unconfigure,
+)
 
 
 @functools.cache

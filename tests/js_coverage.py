@@ -60,6 +60,8 @@ class Coverage:
 
 
 COVERAGE = {name: Coverage() for name in SCRIPTS}
+LOW = pytest.StashKey[list[str]]()
+"""What makes the run fail: the files below `FLOOR`."""
 
 
 @dataclass
@@ -128,8 +130,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.config.workeroutput["js_coverage"] = {name: one.as_dict() for name, one in COVERAGE.items()}
         return
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if ran() and complete(reporter) and any(report.percent < FLOOR for report in reports()):
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if ran() and complete(reporter):
+        low = [f"{report.name}, {report.percent:.1f} %" for report in reports() if report.percent < FLOOR]
+        if low:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            session.config.stash[LOW] = low
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Last of all, so that whoever reads only the end of a log sees why a run without a failure fails."""
+    if low := config.stash.get(LOW, None):
+        print(f"FAILED: the browser tests run less than {FLOOR} % of the lines of: {'; '.join(low)}")
 
 
 @pytest.hookimpl(optionalhook=True)

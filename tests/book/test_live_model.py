@@ -377,6 +377,20 @@ def test_colours_follow_the_page_and_a_link_is_copied(show: Callable) -> None:
     assert copied == page.get_by_label("link to this state").input_value()
 
 
+def test_where_nothing_may_be_copied_the_link_stands_there_to_be_copied(show: Callable) -> None:
+    page = settled(show(LiveModel("reader")).page)
+    page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('forbidden')); }")
+    switch = page.locator("[role=switch]").first
+    for told in ("off", "on"):
+        switch.click()
+        expect(page.locator(".mhalib-voice")).to_have_text(re.compile(f" is {told}\\."))
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.locator(".mhalib-voice")).to_have_text("This is the link to what you see: copy it.")
+    link = page.get_by_label("link to this state")
+    expect(link).to_be_focused()
+    assert page.evaluate("getSelection().toString()") == link.input_value()
+
+
 def test_a_link_brings_back_what_was_seen(show: Callable) -> None:
     live = LiveModel("translator", deeds=LE_VACHE, head="cross 0 2", query=3)
     page = settled(show(live).page)
