@@ -154,3 +154,17 @@ def test_what_another_wrote_into_the_storage_stops_no_page(browser: Browser) -> 
         expect(page.locator('details.way[data-way="evening"] input:checked')).to_have_count(ticked)
         context.close()
     assert errors == []
+
+
+def test_an_address_that_ends_in_anything_stops_no_page(browser: Browser) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    address = (HTML / "chapters/01_weighted_average.html").as_uri()
+    for end in ("#%", "#%E9", "#<b>", "#'"):
+        page.goto("about:blank")
+        page.goto(f"{address}?way=evening{end}")
+        expect(page.locator("section.deeper button.deeper-chip").last).to_be_attached()
+    assert errors == []
+    context.close()

@@ -21,7 +21,7 @@
 
   /* A link to what is in a closed fold opens it, and the folds around it. */
   const reveal = () => {
-    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const target = document.getElementById(location.hash.slice(1));
     let fold = target?.closest("details") ?? null;
     const closed = fold !== null && !target?.checkVisibility();
     for (; fold; fold = fold.parentElement?.closest("details") ?? null) fold.open = true;

@@ -48,7 +48,7 @@
         button.setAttribute("aria-expanded", String(isOpen));
       };
       const follow = () => {
-        const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+        const target = document.getElementById(location.hash.slice(1));
         if (!target || !section.contains(target)) return;
         show(true);
         target.scrollIntoView();
