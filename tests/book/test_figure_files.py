@@ -179,7 +179,7 @@ def test_a_picture_that_no_cell_drew_is_left_alone(tmp_path: Path) -> None:
     assert not list(page.findall(nodes.container))[1:]
 
 
-@pytest.mark.tool
+@pytest.mark.tool("mhalib/")
 def test_a_page_has_both_files_of_each_figure_and_says_twice_what_it_shows(tmp_path: Path, svg: str) -> None:
     output = nbformat.v4.new_output("display_data", data={"image/svg+xml": svg, "text/plain": "<Figure>"})
     told = {"mystnb": {"image": {"alt": "A heat map above a line."}}}

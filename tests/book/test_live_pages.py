@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, expect
 from mhalib.widgets import LiveModel, live_names, page_script, weights_script
 from tools.notebooks import notebooks
 
-pytestmark = [pytest.mark.tool, pytest.mark.browser]
+pytestmark = [pytest.mark.tool("mhalib/"), pytest.mark.browser]
 
 
 @pytest.fixture(scope="module")

@@ -91,7 +91,7 @@ def chapter(*sources: str, **asked: str) -> NotebookNode:
     return nbformat.v4.new_notebook(cells=cells)
 
 
-@pytest.mark.tool
+@pytest.mark.tool("mhalib/")
 def test_a_chapter_runs_with_the_seed_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "01_page.ipynb"
     page = chapter("SEED = 0", "double = 2 * SEED", twice="double", both="{'a': SEED, 'b/c': -SEED}")
