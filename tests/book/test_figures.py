@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import re
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
 from docutils import nodes
+from matplotlib.figure import Figure
 
 from tools.notebooks import notebooks
 from tools.pages import book_extension
@@ -45,6 +48,49 @@ def test_every_figure_has_a_caption_and_the_numbers_count_up(path: Path) -> None
             assert said, f"{path.name}, {cell.id}: the next cell must begin '**Figure {int(path.stem[:2])}.k.** …'"
     numbers = figures_of(path)
     assert numbers == [f"{int(path.stem[:2])}.{k}" for k in range(1, len(numbers) + 1)]
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def hidden_points(svg: str) -> list[tuple[float, float]]:
+    """Where a legend covers a point of the data: a `use` that is in no group of an axis."""
+    boxes: list[tuple[float, ...]] = []
+    points: list[tuple[float, float]] = []
+
+    def read(one: ElementTree.Element) -> None:
+        name = one.get("id", "")
+        if name.startswith("legend"):
+            frame = next(one.iter(f"{SVG}path")).get("d", "")
+            x, y = ([float(number) for number in re.findall(r"-?[\d.]+", frame)][k::2] for k in (0, 1))
+            boxes.append((min(x), min(y), max(x), max(y)))
+        elif "axis" not in name and not name.startswith("text"):
+            if one.tag == f"{SVG}use" and {"x", "y"} <= set(one.keys()):
+                points.append((float(one.attrib["x"]), float(one.attrib["y"])))
+            for inner in one:
+                read(inner)
+
+    read(ElementTree.fromstring(svg))
+    return [(x, y) for x, y in points for a, b, c, d in boxes if a < x < c and b < y < d]
+
+
+def test_no_legend_hides_a_point() -> None:
+    def drawn(place: str) -> str:
+        figure = Figure()
+        axes = figure.subplots()
+        axes.plot([0, 1], [0, 1], "o", label="two points")
+        axes.legend(loc=place)
+        file = io.StringIO()
+        figure.savefig(file, format="svg")
+        return file.getvalue()
+
+    assert not hidden_points(drawn("lower right"))
+    assert len(hidden_points(drawn("lower left"))) == 1
+    for path in CHAPTERS:
+        for cell in cells_of(path):
+            for data, kind in notebooks.pictures(cell.get("outputs", [])):
+                if kind == "image/svg+xml":
+                    assert not hidden_points(data[kind]), f"{path.name}, {cell.id}: move the legend"
 
 
 def test_every_figure_that_is_mentioned_exists() -> None:
