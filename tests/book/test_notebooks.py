@@ -236,21 +236,26 @@ def test_running_twice_changes_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     assert versions[1] != versions[2]  # --measure stores the new time
 
 
-def test_what_a_new_run_confirms_stays_unless_all_is_to_be_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("code", "second", "stays"),
+    [("the same", "0.5", True), ("the same", "0.9", False), ("another", "0.5", False)],
+)
+def test_what_is_stored_stays_as_a_whole_or_is_of_one_new_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, second: str, stays: bool
 ) -> None:
     monkeypatch.setattr(notebooks, "ROOT", tmp_path)
-    metadata = {"measured": {"tolerance": 0.1}}
+    path = tmp_path / "page.ipynb"
 
-    def page(printed: str) -> nbformat.NotebookNode:
-        cell = nbformat.v4.new_code_cell("print(share)", metadata=metadata)
-        cell.outputs = [nbformat.v4.new_output("stream", text=printed)]
-        return nbformat.v4.new_notebook(cells=[cell])
+    def page(*printed: str) -> nbformat.NotebookNode:
+        cells = [nbformat.v4.new_code_cell("print(share)", metadata={"measured": {"tolerance": 0.1}}) for _ in printed]
+        for cell, text in zip(cells, printed, strict=True):
+            cell.outputs = [nbformat.v4.new_output("stream", text=text)]
+        return nbformat.v4.new_notebook(cells=cells)
 
-    for anew, expected in ((False, "0.50\n"), (True, "0.52\n")):
-        new = page("0.52\n")
-        notebooks.settle(tmp_path / "page.ipynb", page("0.50\n"), new, anew=anew)
-        assert new.cells[0].outputs[0].text == expected
+    old, new = page("0.50\n", "0.5\n"), page("0.52\n", f"{second}\n")
+    old.metadata["mhalib"] = {"code": notebooks.code_key(path, new) if code == "the same" else code}
+    notebooks.settle(path, old, new)
+    assert [cell.outputs[0].text for cell in new.cells] == (["0.50\n", "0.5\n"] if stays else ["0.52\n", f"{second}\n"])
 
 
 def test_a_notebook_is_stored_as_tidy_leaves_it(path: Path) -> None:

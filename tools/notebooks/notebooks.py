@@ -1,16 +1,15 @@
 """Execute the book's notebooks in place, so that running it twice leaves no difference.
 
-    python -m tools.notebooks.notebooks [--measure] [--anew] [NOTEBOOK ...]
+    python -m tools.notebooks.notebooks [--measure] [NOTEBOOK ...]
     python -m tools.notebooks.notebooks --tidy [NOTEBOOK ...]      # after an editor: nothing is executed
 
 Before a notebook runs, its launch links and its set-up cell are written from the repository's address in
 _config.yml. After it, everything that changes from run to run is dropped: times, ids of widgets, kernel versions.
 
-What is stored stays where the new run confirms it, so that another machine leaves no difference either: a measured
-number within its tolerance (see statements.py), and, while neither the notebook's code nor the package nor the
-pinned versions have changed, pictures and outputs of this run, too. A cell tagged `timing` keeps its output until
-`--measure` is given. Measure on a machine that does nothing else. So a new picture may stand beside a number of an
-older run; where it shows the same number, `--anew` stores all but timings from one run.
+What is stored is of one run, so that a picture and the number beside it agree. While neither the notebook's code nor
+the package nor the pinned versions have changed, a new run that confirms it, each measured number within its tolerance
+(see statements.py), leaves it as it is, so that another machine leaves no difference either. A cell tagged `timing`
+keeps its output until `--measure` is given. Measure on a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -241,7 +240,7 @@ def tidied(path: Path) -> NotebookNode:
     return normalise(with_generated(path, nbformat.read(path, as_version=4)))
 
 
-def execute(path: Path, measure: bool = False, anew: bool = False) -> NotebookNode:
+def execute(path: Path, measure: bool = False) -> NotebookNode:
     """Run the notebook at `path` in a fresh kernel, in its own folder, and return it with the outputs to store."""
     notebook = with_generated(path, nbformat.read(path, as_version=4))
     stored = copy.deepcopy(notebook)
@@ -259,7 +258,7 @@ def execute(path: Path, measure: bool = False, anew: bool = False) -> NotebookNo
             client.execute()
         except (CellExecutionError, CellTimeoutError) as error:
             raise ValueError(f"{here(path)} is not stored, for this cell of it failed: mend it\n{error}") from error
-    settle(path, stored, notebook, measure, anew)
+    settle(path, stored, notebook, measure)
     return normalise(notebook)
 
 
@@ -280,25 +279,20 @@ def code_key(path: Path, notebook: NotebookNode) -> str:
     return made_from.hexdigest()[:16]
 
 
-def settle(path: Path, stored: NotebookNode, notebook: NotebookNode, measure: bool = False, anew: bool = False) -> None:
-    """Give the newly run `notebook` back those `stored` outputs that the new ones confirm; `anew`, only timings."""
+def settle(path: Path, stored: NotebookNode, notebook: NotebookNode, measure: bool = False) -> None:
+    """Give the newly run `notebook` back what is `stored`: all, if the same code confirms it; else timings alone."""
     key = code_key(path, notebook)
-    same_code = stored.metadata.get("mhalib", {}).get("code") == key
+    confirms = stored.metadata.get("mhalib", {}).get("code") == key
     pairs = [pair for pair in zip(stored.cells, notebook.cells, strict=True) if pair[1].cell_type == "code"]
-    confirmed = []
     for old, new in pairs:
         try:
-            confirmed.append(not statements.unconfirmed(new.metadata, old.outputs, new.outputs) and not anew)
+            confirms &= not statements.unconfirmed(new.metadata, old.outputs, new.outputs)
         except ValueError as error:
             raise ValueError(f"{here(path)}, {new.id}: {error}") from error
-    for (old, new), holds in zip(pairs, confirmed, strict=True):
-        if statements.TIMING in new.metadata.get("tags", []):
-            if old.outputs and not measure:
-                new.outputs = old.outputs
-        elif same_code and all(confirmed):
+    for old, new in pairs:
+        is_timing = statements.TIMING in new.metadata.get("tags", [])
+        if (old.outputs and not measure) if is_timing else confirms:
             new.outputs = old.outputs
-        elif holds and not statements.is_of_this_run(new.metadata):
-            new.outputs = _with_pictures(old.outputs, new.outputs)
     notebook.metadata["mhalib"] = {**notebook.metadata.get("mhalib", {}), "code": key}
 
 
@@ -308,13 +302,6 @@ def pictures(outputs: Sequence[NotebookNode]) -> Iterator[tuple[NotebookNode, st
         for kind in PICTURES:
             if kind in output.get("data", {}):
                 yield output.data, kind
-
-
-def _with_pictures(outputs: list[NotebookNode], fresh: list[NotebookNode]) -> list[NotebookNode]:
-    """`outputs` with the pictures of `fresh`, one for one."""
-    for (data, kind), (new, _) in zip(pictures(outputs), pictures(fresh), strict=True):
-        data[kind] = new[kind]
-    return outputs
 
 
 def front_picture(notebook: NotebookNode) -> str | None:
@@ -345,7 +332,6 @@ def store_front_picture(path: Path, notebook: NotebookNode) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", action="store_true", help="store what measuring cells print, too")
-    parser.add_argument("--anew", action="store_true", help="store every output of this run but what is timed")
     parser.add_argument("--tidy", action="store_true", help="drop what an editor left, and execute nothing")
     parser.add_argument("notebooks", nargs="*", type=Path, help="all chapters, if none is named")
     arguments = parser.parse_args()
@@ -353,7 +339,7 @@ def main() -> None:
     try:
         for path in given(arguments.notebooks) or sorted(CHAPTERS.glob("*.ipynb")):
             start = time.perf_counter()
-            notebook = tidied(path) if arguments.tidy else execute(path, arguments.measure, arguments.anew)
+            notebook = tidied(path) if arguments.tidy else execute(path, arguments.measure)
             write_whole(path, nbformat.writes(notebook).rstrip("\n") + "\n")
             store_front_picture(path, notebook)
             print(f"{here(path)}: {time.perf_counter() - start:.0f} s, {path.stat().st_size / 1000:.0f} kB")
