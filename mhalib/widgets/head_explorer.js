@@ -224,7 +224,7 @@ export function HeadExplorer({ model, el }) {
   const lines = svg("svg", { class: css("lines"), role: "img" });
   const lineNote = make("p", { class: css("note") });
   const under = make("canvas", { class: css("under"), role: "img" });
-  const underNote = make("p", { class: css("note"), text: `${mixed ? `Purple: a weight above 0 on the patch, orange: below 0, full from ±${written(limit / 2)} on` : "Orange: the weight on each patch, full from 0.5 on"}. Frame: the patch that is named above.` });
+  const underNote = make("p", { class: css("note"), text: `${mixed ? `Purple: a weight above 0 on the patch, orange: below 0, full from ±${written(limit / 2)} on` : "Colour: the weight on each patch, full from 0.5 on"}. Frame: the patch that is named above.` });
   const title = make("p", { class: css("title") });
   const body = region("numbers of the large head");
   const details = make("details", { ontoggle: () => drawTable() }, make("summary", { text: "numbers as a table" }), body);
@@ -366,7 +366,7 @@ export function HeadExplorer({ model, el }) {
     said.textContent = `${place()}${about(model.get("head"), chosen)}: ${sentence(large, chosen, key)}${others.length ? `; locked: ${others.join(", ")}` : ""}`;
     meanSaid.textContent = on().length ? sentence(mean, chosen, key) : "";
   }
-  /** The picture, under the weights of one row: patches orange, the key that is spoken of framed. */
+  /** The picture, under the weights of one row: patches in the head's colour, the key that is spoken of framed. */
   function drawPicture() {
     const [size, q] = [Math.max(2, Math.floor(Math.min(352, innerWidth - 60) / wide)), model.get("query")];
     const image = images[model.get("example") % images.length];
@@ -379,8 +379,10 @@ export function HeadExplorer({ model, el }) {
     });
     const side = patch * size;
     const corner = (/** @type {number} */ k) => /** @type {const} */ ([((k - first) % across) * side, Math.floor((k - first) / across) * side]);
+    const own = shade(740, model.get("head")) ?? [];
     for (const [k, code] of ranked(large, q)) {
-      pen.fillStyle = `rgb(${mixed && code > 0 ? "124 88 164" : "217 95 2"} / ${Math.min(2 * share(code), 1) * 0.85})`;
+      const ink = mixed ? (code > 0 ? [124, 88, 164] : [217, 95, 2]) : own;
+      pen.fillStyle = `rgb(${ink.join(" ")} / ${Math.min(2 * share(code), 1) * 0.85})`;
       pen.fillRect(...corner(k), side, side);
     }
     const spoken = key === null ? ranked(large, q)[0]?.[0] : key;

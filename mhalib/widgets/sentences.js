@@ -21,6 +21,14 @@ const FORMULAS = {
       return { "typical score": short(score), difference: short(difference), ratio: [roughly, ...step].join(" ") };
     },
   },
+  rotation: {
+    variables: { t: ["position of the query", 0, 200], j: ["position of the key", 0, 200] },
+    results({ t = 0, j = 0 }) {
+      const score = [1, 0.1, 0.01, 0.001].reduce((sum, rate) => sum + Math.cos((t - j) * rate), 0) / Math.sqrt(8);
+      const [query, key] = [t, j].map((position) => `${(((position * 180) / Math.PI) % 360).toFixed(0)}°`);
+      return { query, key, score: score.toFixed(3).replace("-", "−") };
+    },
+  },
   layer: {
     variables: { D: ["width D", 1, 65536], h: ["heads h", 1, 1024], N: ["tokens N", 1, 1048576] },
     results(sizes) {

@@ -15,6 +15,7 @@ import pytest
 import torch
 from accessibility import serious_findings
 from kernel import with_kernel
+from matplotlib.colors import to_rgb
 from playwright.sync_api import Locator, Page, expect
 
 from mhalib import style
@@ -479,7 +480,7 @@ def patch_colours(page: Page) -> np.ndarray:
 
 
 def test_the_picture_lies_under_the_weights_of_the_chosen_query(show: Callable) -> None:
-    """Two rows of three patches, of 2 by 2 pixels, behind one key that is no patch."""
+    """Two rows of three patches, of 2 by 2 pixels, behind one key that is no patch; in the head's own colour."""
     pictures = torch.zeros(2, 4, 6)
     pictures[1, :2, :2] = 1.0  # ink in the first patch of the second picture
     weights = torch.zeros(2, 1, 2, 7)
@@ -488,14 +489,15 @@ def test_the_picture_lies_under_the_weights_of_the_chosen_query(show: Callable) 
     keys = ["class", *(f"patch {n}" for n in range(6))]
     shown = show(HeadExplorer(weights, ["a", "b"], keys, pictures=pictures, patch_size=2))
     page = shown.page
-    white, full = [255, 255, 255], [0.15 * 255 + 0.85 * ink for ink in (217, 95, 2)]
-    half = [0.575 * 255 + 0.425 * ink for ink in (217, 95, 2)]
+    blue = 255 * np.array(style.head_map(0)(0.74)[:3])
+    assert np.abs(blue - 255 * np.array(to_rgb(style.head_colour(0)))).max() < 12
+    white, full, half = [255, 255, 255], 0.15 * 255 + 0.85 * blue, 0.575 * 255 + 0.425 * blue
     assert np.abs(patch_colours(page) - [*[white] * 5, half]).max() <= 2
     page.locator("[role=option][data-query='1']").click()
     assert np.abs(patch_colours(page) - [full, *[white] * 5]).max() <= 2
     expect(page.locator(f"{ROOT}-under")).to_have_attribute("aria-label", "the picture of head 0, example 0, from b")
     pick(page, "example", "1")
-    dark = [0.15 * 92 + 0.85 * ink for ink in (217, 95, 2)]
+    dark = 0.15 * 92 + 0.85 * blue
     assert np.abs(patch_colours(page) - [dark, *[white] * 5]).max() <= 2
     expect(page.locator(f"{ROOT}-lines, select[data-name=top], select[data-name=threshold]")).to_have_count(0)
     box = page.locator(f"{ROOT}-under").bounding_box()

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import html
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import nbformat
 import pytest
+import torch
 from accessibility import serious_findings
 from playwright.sync_api import Browser, Locator, Page, expect
 from served import HTML, StrictHandler
 from test_attention_playground import DARK
 
+from mhalib.attention import rotate
 from mhalib.widgets import AttentionPlayground, CostCalculator
 from tools.notebooks import notebooks, prose_numbers, sentences
 from tools.pages import chromium
@@ -54,6 +57,16 @@ def test_the_chapters_have_sentences_that_answer() -> None:
         block for found in SENTENCES.values() for block in found if {span.kind for span in block} == {"drag", "follows"}
     ]
     assert len(whole) >= 6
+
+
+def test_the_score_of_a_rotation_is_the_layer_s() -> None:
+    arrows = torch.tensor([1.0, 0.0] * 4, dtype=torch.float64).expand(201, 8)
+    turned = rotate(arrows)
+    for t, j in ((7, 5), (0, 200), (131, 131), (13, 64)):
+        found = sentences.FORMULAS["rotation"].results({"t": t, "j": j})
+        assert float(found["score"].replace("−", "-")) == pytest.approx(float(turned[t] @ turned[j]) / 8**0.5, abs=6e-4)
+        angle = math.degrees(math.atan2(turned[t, 1], turned[t, 0])) % 360
+        assert float(found["query"][:-1]) == pytest.approx(angle, abs=0.51)
 
 
 def page_of(markdown: str) -> list[dict]:
@@ -213,6 +226,7 @@ def test_a_finger_drags_a_number_and_the_page_stays(read: Callable) -> None:
 @pytest.mark.browser
 def test_formulas_give_in_the_browser_what_they_give_in_python(read: Callable) -> None:
     cases = [("scores", {"d": d}) for d in (1, 2, 16, 50, 64, 256, 1000, 1024)]
+    cases += [("rotation", {"t": t, "j": j}) for t, j in itertools.product((0, 1, 7, 63, 100, 200), (0, 5, 63, 199))]
     sizes = itertools.product((1, 256, 4096, 65_536), (1, 3, 8), (1, 128, 2048, 1_048_576))
     cases += [("layer", dict(zip("DhN", each, strict=True))) for each in sizes]
     paragraphs, wanted = [], []

@@ -74,8 +74,17 @@ def _of_layer(values: Mapping[str, int]) -> dict[str, str]:
     }
 
 
+def _of_rotation(values: Mapping[str, int]) -> dict[str, str]:
+    """A query at position t and a key at j, both the arrow (1, 0) in each of four pairs, turned by rotary positions."""
+    t, j = (values.get(name, 0) for name in "tj")
+    score = sum(math.cos((t - j) * 10.0**-pair) for pair in range(4)) / math.sqrt(8)
+    query, key = (f"{math.degrees(position) % 360:.0f}°" for position in (t, j))
+    return {"query": query, "key": key, "score": f"{score:.3f}".replace("-", "−")}
+
+
 FORMULAS = {
     "scores": Formula({"d": (1, 1024)}, _of_scores),
+    "rotation": Formula({"t": (0, 200), "j": (0, 200)}, _of_rotation),
     "layer": Formula({"D": (1, 65_536), "h": (1, 1024), "N": (1, 1_048_576)}, _of_layer),
 }
 
