@@ -1,6 +1,7 @@
 """SmolLM2 in our layers: bit for bit the package gguf's numbers, transformers' logits, and a tokenizer that is written
 here a second time, by the standard library alone."""
 
+import contextlib
 import json
 import random
 import re
@@ -13,8 +14,10 @@ import pytest
 import torch
 from real_weights import place
 
-from mhalib import pretrained
+from mhalib import Head, pretrained, switched_off
 from mhalib.pretrained.gguf import GGUF
+from mhalib.results import read
+from tools.evidence import real_induction
 
 CHAPTERS = Path(__file__).parents[2] / "chapters"
 TEXTS = [
@@ -156,3 +159,28 @@ def test_each_text_is_cut_as_by_hand_and_put_together_again(path, ours):
 def test_the_rule_for_digits_is_kept(ours):
     """transformers' own route for GGUF loses it, and joins blanks and digits."""
     assert ours.tokenizer.encode("x =  712").tokens == ["x", "Ġ=", "ĠĠ", "7", "1", "2"]
+
+
+def test_what_is_stored_of_induction_is_what_the_weights_give(ours):
+    stored, model, tokens = read("smollm2_induction"), ours.model, real_induction.drawn(0)
+    first, second, backs, matches = real_induction.measured(model, tokens)
+    found = {"first": first, "second": second, "previous/16.0": backs[16, 0], "induction/18.6": matches[18, 6]}
+    with switched_off(model, [Head("decoder self", 16, 0)]):
+        found["off/16.0"] = real_induction.measured(model, tokens)[1]
+    for reader in ("query", "key"):
+        with real_induction.unread(model, 16, 0, reader):
+            found[f"unread/{reader}"] = real_induction.measured(model, tokens)[1]
+    assert {name: float(value) for name, value in found.items()} == pytest.approx(
+        {name: stored[name][0] for name in found}, rel=2e-3
+    )
+
+
+def test_a_head_that_nobody_reads_is_a_head_that_is_off_but_for_networks_and_readout(ours):
+    """All three readers at once: only feed-forward networks and the readout still see what the head wrote."""
+    model, tokens = ours.model, real_induction.drawn(0)[:2]
+    before = real_induction.measured(model, tokens)[1]
+    with contextlib.ExitStack() as stack:
+        for reader in real_induction.READERS:
+            stack.enter_context(real_induction.unread(model, 29, 0, reader))  # no layer reads the last one's heads
+        assert real_induction.measured(model, tokens)[1] == pytest.approx(before)
+    assert real_induction.measured(model, tokens)[1] == pytest.approx(before)  # and no hook is left
