@@ -15,7 +15,7 @@ from .four_frameworks import mended_kernels, mended_rows, named_bug, ported_laye
 from .heads_composed_anew import composed_scores, composed_weights, differential_weights, gated_output, second_weight
 from .heads_that_are_chosen import balance_loss, mended_router, span_shares, sparsemax_gradient, window_mask
 from .heads_that_talk import output_matrices, shared_scores, talk, talked_weights, widened
-from .induction_circuit import copying_table, logit_attribution
+from .induction_circuit import copying_table, estimated_effects, logit_attribution, patched_key
 from .many_devices import all_reduce_bytes, batch_gradient, own_keys, own_weights, summed_output
 from .mathematics import cache_numbers, count_flops, count_weights, multi_head
 from .never_write_the_scores import mended_pass, merged, needed_tiles, score_gradient, updated
@@ -27,7 +27,7 @@ from .scale_masks_dropout import attend, causal_mask, masked_softmax, mended_fil
 from .seeing_with_heads import mended_patches, patches
 from .shape_checks import converted_mask, first_wrong_step, folded_lens, mended_layer, mended_tiling
 from .sharing_keys_and_values import absorbed_scores, keys_for_heads, pooled, to_halves, tokens_that_fit
-from .small_gpt import induction_weight, mended_loss, mended_step, next_token_probabilities
+from .small_gpt import induction_weight, longest_ago, mended_loss, mended_step, next_token_probabilities, rule_shares
 from .three_uses import cross_shapes, decoder_mask, mended_masks
 from .token_by_token import grown, mended_rotary_step, read_pages, rounded_keys, step_bytes
 from .training_that_holds import clipped, mended_update, next_scale, normed_scores, rate_at
@@ -75,6 +75,7 @@ __all__ = [
     "differential_weights",
     "equal_width",
     "escaping_weights",
+    "estimated_effects",
     "first_wrong_step",
     "fold_heads",
     "folded_lens",
@@ -92,6 +93,7 @@ __all__ = [
     "keys_for_heads",
     "least_seconds",
     "logit_attribution",
+    "longest_ago",
     "masked_softmax",
     "mended_accuracy",
     "mended_axis",
@@ -130,6 +132,7 @@ __all__ = [
     "padding_mask",
     "paired_interval",
     "pairs_to_halves",
+    "patched_key",
     "patches",
     "pooled",
     "ported_layer",
@@ -144,6 +147,7 @@ __all__ = [
     "rotate",
     "rounded_keys",
     "row_of_fold",
+    "rule_shares",
     "score_gradient",
     "scores",
     "second_weight",

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from mhalib.attention import causal_mask
+
 from ._exercise import Case
 from ._inputs import apart, draw
 from ._markdown import exercises_of
@@ -91,4 +93,73 @@ logit_attribution = exercise(
     "logit_attribution",
     reference=lambda added, readout, targets: _pick(_centred(added, readout), targets),
     cases=_parts,
+)
+
+
+def _two_runs(rng: random.Random) -> Iterator[Case]:
+    for size in ([2, 1, 3, 4], *apart(rng, 4, smallest=2, largest=8)):
+        yield {name: draw(rng, *size) for name in ("clean", "corrupted", "gradient")}
+
+
+def _effects(
+    clean: Tensor,
+    corrupted: Tensor,
+    gradient: Tensor,
+    *,
+    sign: int = 1,
+    to_clean: bool = True,
+    from_corrupted: bool = True,
+    mean_of_inputs: bool = False,
+    mean_of_channels: bool = False,
+) -> Tensor:
+    step = clean - corrupted if to_clean and from_corrupted else clean if to_clean else corrupted
+    change = step * gradient * sign
+    change = change.mean(-1) if mean_of_channels else change.sum(-1)
+    return change.mean(0) if mean_of_inputs else change.sum(0)
+
+
+estimated_effects = exercise(
+    "estimated_effects",
+    reference=_effects,
+    cases=_two_runs,
+    switches=_effects,
+)
+
+
+def _heads_with_notes(rng: random.Random) -> Iterator[Case]:
+    for num_tokens, num_hiddens, head_dim in ([3, 4, 2], *apart(rng, 3, smallest=2, largest=9)):
+        columns = {name: draw(rng, num_tokens, num_hiddens) for name in ("x", "corrupted", "clean")}
+        yield columns | {name: draw(rng, head_dim, num_hiddens) for name in ("W_q", "W_k", "W_v")}
+
+
+def _path(
+    x: Tensor,
+    corrupted: Tensor,
+    clean: Tensor,
+    W_q: Tensor,
+    W_k: Tensor,
+    W_v: Tensor,
+    *,
+    query: bool = False,
+    key: bool = True,
+    value: bool = False,
+    symbol: bool = True,
+    causal: bool = True,
+    scaled: bool = True,
+    by_width: bool = False,
+) -> Tensor:
+    q = (x + (clean if query else corrupted)) @ W_q.T
+    k = (x * symbol + (clean if key else corrupted)) @ W_k.T
+    v = (x + (clean if value else corrupted)) @ W_v.T
+    scores = q @ k.T / ((x if by_width else q).shape[-1] ** 0.5 if scaled else 1.0)
+    if causal:
+        scores = scores.masked_fill(~causal_mask(len(x)), -torch.inf)
+    return scores.softmax(-1) @ v
+
+
+patched_key = exercise(
+    "patched_key",
+    reference=_path,
+    cases=_heads_with_notes,
+    switches=_path,
 )

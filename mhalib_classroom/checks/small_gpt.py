@@ -129,3 +129,77 @@ mended_step = exercise(
     cases=_new_tokens,
     switches=_step,
 )
+
+
+@own_sizes("the first is short enough to be read")
+def _sequences(rng: random.Random) -> Iterator[Case]:
+    yield {"tokens": torch.tensor([2, 5, 1, 1, 2, 5, 5, 1])}
+    for num_symbols, more in ((5, 6), (7, 10), (9, 13)):
+        symbols = rng.sample(range(1, 3 * num_symbols), num_symbols)
+        rest = [rng.choice(symbols) for _ in range(more)]
+        yield {"tokens": torch.tensor([*symbols, *symbols[:2], *rest])}
+
+
+def _away(
+    tokens: Tensor,
+    *,
+    by: str = "last",
+    counted: int = 1,
+    newest: bool = False,
+    unseen: bool = False,
+    place: bool = False,
+) -> Tensor:
+    said = []
+    for t in range(len(tokens)):
+        seen = tokens[: max(t + counted, 1)].tolist()
+        key: dict[int, int] = dict.fromkeys(range(int(tokens.max()) + 1), 0) if unseen else {}
+        for n, symbol in enumerate(seen, start=1):
+            known = key.get(symbol, 0)
+            key[symbol] = {"last": n, "first": known or n, "count": known + 1}[by]
+        chosen = (max if newest else min)(key, key=lambda symbol, key=key: key[symbol])  # type: ignore[misc]
+        said.append(key[chosen] - 1 if place else chosen)
+    return torch.tensor(said)
+
+
+longest_ago = exercise(
+    "longest_ago",
+    reference=_away,
+    cases=_sequences,
+    switches=_away,
+)
+
+
+def _guesses(rng: random.Random) -> Iterator[Case]:
+    for batch_size, num_tokens in ([2, 4], *apart(rng, 2, 3, smallest=5, largest=12)):
+        first, second, other = (draw(rng, batch_size, num_tokens).mul(2).round().long().abs() for _ in range(3))
+        follows = draw(rng, batch_size, num_tokens)
+        guesses = torch.where(follows > 0.3, first, torch.where(follows < -0.8, second, other + 7))
+        known = draw(rng, batch_size, num_tokens) > -0.8
+        first[0, :3], second[0, :3] = torch.tensor([1, 2, 3]), torch.tensor([4, 2, 5])
+        guesses[0, :3], known[0, :3] = torch.tensor([1, 2, 3]), torch.tensor([True, True, False])
+        yield {"guesses": guesses, "first": first, "second": second, "known": known}
+
+
+def _followed(
+    guesses: Tensor,
+    first: Tensor,
+    second: Tensor,
+    known: Tensor,
+    *,
+    agreeing: bool = False,
+    silent: bool = False,
+    of_all: bool = False,
+    turned: bool = False,
+) -> Tensor:
+    counts = (known | silent) & ((first != second) | agreeing)
+    shares = torch.stack([(guesses == rule)[counts].float().sum() for rule in (first, second)])
+    shares = shares / (counts.numel() if of_all else counts.sum())
+    return shares.flip(0) if turned else shares
+
+
+rule_shares = exercise(
+    "rule_shares",
+    reference=_followed,
+    cases=_guesses,
+    switches=_followed,
+)

@@ -1158,7 +1158,81 @@ def sink_without_padding(weights, is_real):
     return torch.cat(rows, 1).mean(1)
 
 
+def away_by_last_times(tokens):
+    last, said = {}, []
+    for token in tokens.tolist():
+        last.pop(token, None)
+        last[token] = None  # a dict keeps the order
+        said.append(next(iter(last)))
+    return torch.tensor(said)
+
+
+def away_by_loops(tokens):
+    said = []
+    for t in range(len(tokens)):
+        later = [set(tokens[n + 1 : t + 1].tolist()) for n in range(t + 1)]
+        said.append(next(int(tokens[n]) for n in range(t + 1) if int(tokens[n]) not in later[n]))
+    return torch.tensor(said)
+
+
+def away_by_tables(tokens):
+    table = F.one_hot(tokens) * torch.arange(1, len(tokens) + 1)[:, None]
+    last = table.cummax(0).values
+    return last.masked_fill(last == 0, len(tokens) + 1).argmin(1)
+
+
+def shares_by_loops(guesses, first, second, known):
+    places = [
+        (g, a, b)
+        for g, a, b, k in zip(*(t.flatten().tolist() for t in (guesses, first, second, known)), strict=True)
+        if k and a != b
+    ]
+    return torch.tensor([sum(g == a for g, a, _ in places), sum(g == b for g, _, b in places)]) / len(places)
+
+
+def path_by_torch(x, corrupted, clean, W_q, W_k, W_v):
+    q, k, v = (x + corrupted) @ W_q.T, (x + clean) @ W_k.T, (x + corrupted) @ W_v.T
+    return F.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True)[0]
+
+
+def path_query_by_query(x, corrupted, clean, W_q, W_k, W_v):
+    rows = []
+    for t in range(len(x)):
+        q = W_q @ (x[t] + corrupted[t])
+        scores = torch.stack([q @ (W_k @ (x[j] + clean[j])) for j in range(t + 1)]) / len(W_q) ** 0.5
+        rows.append(scores.softmax(0) @ ((x + corrupted)[: t + 1] @ W_v.T))
+    return torch.stack(rows)
+
+
+def path_by_parts(x, corrupted, clean, W_q, W_k, W_v):
+    q, k = (x + corrupted) @ W_q.T, x @ W_k.T + clean @ W_k.T
+    hidden = torch.ones(len(x), len(x), dtype=torch.bool).triu(1)
+    weights = (q @ k.T).div(len(W_q) ** 0.5).masked_fill(hidden, -torch.inf).softmax(-1)
+    return weights @ x @ W_v.T + weights @ corrupted @ W_v.T
+
+
 VARIANTS = {
+    "longest_ago": [away_by_last_times, away_by_loops, away_by_tables],
+    "rule_shares": [
+        shares_by_loops,
+        lambda guesses, first, second, known: torch.stack(
+            [
+                ((guesses == rule) & known & (first != second)).sum() / (known & (first != second)).sum()
+                for rule in (first, second)
+            ]
+        ),
+        lambda guesses, first, second, known: (
+            torch.stack([guesses == first, guesses == second])[:, known.logical_and(first.ne(second))].double().mean(1)
+        ),
+    ],
+    "estimated_effects": [
+        lambda clean, corrupted, gradient: torch.einsum("bhnd,bhnd->hn", clean - corrupted, gradient),
+        lambda clean, corrupted, gradient: (clean * gradient - corrupted * gradient).sum(-1).sum(0),
+        lambda clean, corrupted, gradient: torch.stack(
+            [((clean - corrupted)[:, head] * gradient[:, head]).sum((0, 2)) for head in range(clean.shape[1])]
+        ),
+    ],
+    "patched_key": [path_by_torch, path_query_by_query, path_by_parts],
     "config_bytes": [bytes_with_defaults, bytes_layer_by_layer, bytes_of_tensors],
     "readable_tokens": [names_by_groups, names_backwards, names_by_lists],
     "sink_share": [sink_by_loops, sink_by_one_hot, sink_without_padding],

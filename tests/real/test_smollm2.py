@@ -13,8 +13,10 @@ import pytest
 import torch
 from real_weights import place
 
-from mhalib import pretrained
+from mhalib import Head, pretrained, switched_off
 from mhalib.pretrained.gguf import GGUF
+from mhalib.results import read
+from tools.evidence import real_induction
 
 CHAPTERS = Path(__file__).parents[2] / "chapters"
 TEXTS = [
@@ -156,3 +158,27 @@ def test_each_text_is_cut_as_by_hand_and_put_together_again(path, ours):
 def test_the_rule_for_digits_is_kept(ours):
     """transformers' own route for GGUF loses it, and joins blanks and digits."""
     assert ours.tokenizer.encode("x =  712").tokens == ["x", "Ġ=", "ĠĠ", "7", "1", "2"]
+
+
+def test_what_is_stored_of_induction_is_what_the_weights_give(ours):
+    stored, model, tokens = read("smollm2_induction"), ours.model, real_induction.drawn(0)
+    first, second, backs, matches = real_induction.measured(model, tokens)
+    found = {"first": first, "second": second, "previous/16.0": backs[16, 0], "induction/18.6": matches[18, 6]}
+    with switched_off(model, [Head("decoder self", 16, 0)]):
+        found["off/16.0"] = real_induction.measured(model, tokens)[1]
+    for reader in ("query", "key"):
+        with real_induction.unread(model, 16, 0, reader):
+            found[f"unread/{reader}"] = real_induction.measured(model, tokens)[1]
+    assert {name: float(value) for name, value in found.items()} == pytest.approx(
+        {name: stored[name][0] for name in found}, rel=2e-3
+    )
+
+
+@pytest.mark.parametrize("reader", real_induction.READERS)
+def test_nothing_is_taken_from_readers_of_a_head_that_is_off(ours, reader):
+    model, tokens = ours.model, real_induction.drawn(0)[:2]
+    with switched_off(model, [Head("decoder self", 16, 0)]):
+        off = real_induction.measured(model, tokens)[1]
+        with real_induction.unread(model, 16, 0, reader):
+            assert real_induction.measured(model, tokens)[1] == pytest.approx(off, rel=1e-5)
+        assert real_induction.measured(model, tokens)[1] == off  # no hook is left
