@@ -164,14 +164,15 @@ def _optimal(reading: Reading) -> Tensor:
         optimizer = torch.optim.Adam([constant], lr=0.3 * float(z[:, number].std()) + 1e-8)
         best = torch.full_like(reading.losses, torch.inf)
         for step in range(STEPS + 1):
-            given = [constant.expand(1, layer.num_heads, z.shape[2], -1) for layer in reading.layers]
-            with torch.enable_grad(), patched(reading.model, {reading.kind: given}, [head]):
-                losses = reading.loss(reading.model(reading.tokens)[0], reading.tokens)
-            if losses.mean() < best.mean():
-                best = losses.detach()
-            if step < STEPS:
-                (constant.grad,) = torch.autograd.grad(losses.mean(), constant)
-                optimizer.step()
+            with torch.enable_grad():
+                given = [constant.expand(1, layer.num_heads, z.shape[2], -1) for layer in reading.layers]
+                with patched(reading.model, {reading.kind: given}, [head]):
+                    losses = reading.loss(reading.model(reading.tokens)[0], reading.tokens)
+                if losses.mean() < best.mean():
+                    best = losses.detach()
+                if step < STEPS:
+                    (constant.grad,) = torch.autograd.grad(losses.mean(), constant)
+                    optimizer.step()
         return best - reading.losses
 
     return reading.for_each_head(rise)
