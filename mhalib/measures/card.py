@@ -199,11 +199,14 @@ def _copying(reading: Reading) -> Tensor:
     model: nn.Module = reading.model
     words = model.tokens.embedding.weight  # type: ignore[union-attr]
     every = torch.arange(0, len(words), max(1, len(words) // MOST_WORDS), device=words.device)
+    last: nn.Linear | None = model.readout  # type: ignore[assignment]
+    out, bias = (words, None) if last is None else (last.weight, last.bias)
+    bias = None if bias is None else bias[every]
     scores = []
     for block, layer in zip(model.decoder.layers, reading.layers, strict=True):  # type: ignore[union-attr]
         seen = block.attention_skip.norm(words[every]) if block.attention_skip.is_pre else words[every]
         written = _through(layer, layer.W_v(seen)[None])[0]  # (h, words, D)
-        logits = model.read_out(model.decoder.norm(written))[..., every]  # type: ignore[operator,union-attr]
+        logits = nn.functional.linear(model.decoder.norm(written), out[every], bias)  # type: ignore[operator,union-attr]
         own = logits.diagonal(dim1=-2, dim2=-1)[..., None]
         scores.append((logits < own).float().sum(-1).div(len(every) - 1).mean(-1))
     return torch.stack(scores)[None]

@@ -364,7 +364,7 @@ def main() -> None:
         store(given.folder)
         return
     torch.set_num_threads(1)
-    for seed, kind in itertools.product(range(given.seeds), reversed(MODELS)):
+    for kind, seed in itertools.product(reversed(MODELS), range(given.seeds)):
         path = given.folder / f"{kind}_{seed}.json"
         weights = path.with_suffix(".safetensors")
         if path.exists():
