@@ -347,7 +347,7 @@ def store(folder: Path) -> None:
         "seeds": sorted({run["seed"] for run in runs}),
         "device": "cpu",
         "versions": {"python": platform.python_version(), "torch": torch.__version__.partition("+")[0]},
-        "values": {name: [round(x, 4) for x in found] for name, found in pooled(runs).items()},
+        "values": {name: [float(f"{x:.3g}") for x in found] for name, found in pooled(runs).items()},
     }
     text = ",\n".join(f"  {json.dumps(name)}: {json.dumps(found)}" for name, found in told.pop("values").items())
     head = json.dumps(told, indent=1)[:-2]
