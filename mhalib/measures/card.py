@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from .._validate import as_list, require_choice, require_count, require_flag, require_function, require_tensor
-from .gates import Head, heads_of, layers_of, marked, switched_off
+from ..attention import MultiHeadAttention
 from .deeds import patched
+from .gates import Head, heads_of, layers_of, marked, switched_off
 from .induction import induction_targets
 from .outputs import watched
 
@@ -196,17 +198,17 @@ def _copying(reading: Reading) -> Tensor:
 
     The token's vector goes through its layer's norm, W_v, W_o, the last norm and the readout, nothing else.
     """
-    model: nn.Module = reading.model
-    words = model.tokens.embedding.weight  # type: ignore[union-attr]
+    model: Any = reading.model
+    words = model.tokens.embedding.weight
     every = torch.arange(0, len(words), max(1, len(words) // MOST_WORDS), device=words.device)
-    last: nn.Linear | None = model.readout  # type: ignore[assignment]
-    out, bias = (words, None) if last is None else (last.weight, last.bias)
-    bias = None if bias is None else bias[every]
+    last: nn.Linear | None = model.readout
+    out = words if last is None else last.weight
+    bias = None if last is None or last.bias is None else last.bias[every]
     scores = []
-    for block, layer in zip(model.decoder.layers, reading.layers, strict=True):  # type: ignore[union-attr]
+    for block, layer in zip(model.decoder.layers, reading.layers, strict=True):
         seen = block.attention_skip.norm(words[every]) if block.attention_skip.is_pre else words[every]
         written = _through(layer, layer.W_v(seen)[None])[0]  # (h, words, D)
-        logits = nn.functional.linear(model.decoder.norm(written), out[every], bias)  # type: ignore[operator,union-attr]
+        logits = nn.functional.linear(model.decoder.norm(written), out[every], bias)
         own = logits.diagonal(dim1=-2, dim2=-1)[..., None]
         scores.append((logits < own).float().sum(-1).div(len(every) - 1).mean(-1))
     return torch.stack(scores)[None]
@@ -413,7 +415,7 @@ def _keep_with_slope(calls: list[Tensor], x: Tensor) -> Tensor:
     return calls[-1]
 
 
-def _through(layer: nn.Module, values: Tensor) -> Tensor:
+def _through(layer: MultiHeadAttention, values: Tensor) -> Tensor:
     """What W_v makes of keys, (B, K, heads of keys times d) -> through each head's columns of W_o, (B, h, K, D)."""
     of_heads = values.unflatten(-1, (layer.num_kv_heads, -1)).transpose(1, 2)
     of_heads = of_heads.repeat_interleave(layer.num_heads // layer.num_kv_heads, 1)

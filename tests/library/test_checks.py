@@ -1193,9 +1193,7 @@ VARIANTS = {
         lambda outputs, gradients: torch.einsum(
             "bhqd,bhqd->h", torch.cat([outputs[-1:], outputs[:-1]]) - outputs, gradients
         ).div(len(outputs)),
-        lambda outputs, gradients: (
-            (outputs.roll(1, 0) * gradients - outputs * gradients).flatten(2).sum(-1).mean(0)
-        ),
+        lambda outputs, gradients: (outputs.roll(1, 0) * gradients - outputs * gradients).flatten(2).sum(-1).mean(0),
     ],
     "shapley_values": [
         shapley_by_orders,

@@ -1,4 +1,4 @@
-"""The head card against forwards written by hand: a head's columns of W_o zeroed, its output exchanged, its gate moved."""
+"""The head card against forwards by hand: a head's columns of W_o zeroed, its output exchanged, its gate moved."""
 
 import math
 
@@ -26,7 +26,7 @@ def tokens():
 
 
 def by_hand(model, tokens, give=None):
-    """Logits, and by layer maps and heads' outputs (B, h, N, d), attention written out; give(layer, z) changes these."""
+    """Logits, and by layer heads' outputs (B, h, N, d) and maps, written out; give(layer, z) changes outputs."""
     x, outputs, maps = model.tokens(tokens), [], []
     seen_keys = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).tril()
     for number, block in enumerate(model.decoder.layers):

@@ -16,10 +16,10 @@ The analysis, written down before it was run. After one trial, of seed 0, sizes 
 1. *The rule.* Lists whose second round is a fresh permutation, of periods 8 and 10, 500 each. Where "what followed the
    same symbol before" and "the symbol seen longest ago" differ, the rule that more answers follow is the model's.
 2. *The right heads.* No measure is asked. All 256 subsets of the 8 heads are kept alone, the others giving their mean
-   over 200 training lists, on 40 lists held out. A subset is enough if it keeps 95 % of the accuracy above chance, 1/32,
-   at predictable positions. The truth T is every subset of the least size k that is enough. The same table gives each
-   head's Shapley value exactly. Both again with the others giving what they give in another list ("resampled"), since
-   a truth by means might favour the measure by means.
+   over 200 training lists, on 40 lists held out. A subset is enough if it keeps 95 % of the accuracy above chance,
+   1/32, at predictable positions. The truth T is every subset of the least size k that is enough. The same table gives
+   each head's Shapley value exactly. Both again with the others giving what they give in another list ("resampled"),
+   since a truth by means might favour the measure by means.
 3. *Named.* The k heads with the highest scores are a member of T. Precision: the largest share of these k that are in
    one member of T. Average precision: against the member of T with the highest accuracy. Agreement: Spearman's rank
    correlation with the Shapley values. Chance is the measure "random". Where k is 8 naming cannot fail, so such
@@ -55,13 +55,13 @@ from torch.nn import functional as F
 
 from mhalib._write import write_whole
 from mhalib.data import Repeats, repeats
-from mhalib.measures import Head, head_card, head_outputs, heads_of, induction_targets, patched
+from mhalib.measures import head_card, head_outputs, heads_of, induction_targets, patched
 from mhalib.measures.card import MEASURES as OF_CARD
 from mhalib.models import GPT
 from tools import ROOT
 
 STORED = ROOT / "mhalib/results/head_benchmark.json"
-MODELS: dict[str, tuple[dict[str, int], int]] = {
+MODELS: dict[str, tuple[dict[str, Any], int]] = {
     "one": ({"num_layers": 1, "num_heads": 8}, 2000),
     "two": ({"num_layers": 2, "num_heads": 4}, 200),
 }
@@ -88,7 +88,7 @@ def of_card(name: str) -> Callable[[GPT, Question], Tensor]:
     """A measure of `mhalib.measures.head_card`."""
 
     def score(model: GPT, question: Question) -> Tensor:
-        asked = {"loss": question.loss, "targets": question.looks, "control": False}
+        asked: dict[str, Any] = {"loss": question.loss, "targets": question.looks, "control": False}
         card = head_card(model, question.tokens, measures=[name], **asked)
         return card.values[name].view(model.design.num_layers, -1)
 
@@ -343,7 +343,7 @@ def right_rule(run: dict[str, Any], name: str) -> float:
 def store(folder: Path) -> None:
     runs = [json.loads(path.read_text()) for path in folder.glob("*_*.json")]
     runs.sort(key=lambda run: (run["kind"], run["seed"]))
-    told = {
+    told: dict[str, Any] = {
         "seeds": sorted({run["seed"] for run in runs}),
         "device": "cpu",
         "versions": {"python": platform.python_version(), "torch": torch.__version__.partition("+")[0]},

@@ -2,9 +2,9 @@
 
     python -m tools.evidence.head_cards
 
-SmolLM2 reads 4 sequences of 32 tokens, in which 11, 13, 15 or 16 random ones repeat; MiniLM the first 8 tokens of 16 sentences, which open with
-[CLS]. Of SmolLM2 no ablations are stored: each takes 271 passes. mhalib/results/head_cards.json has a number of each
-head, by layer, then head, and the hashes of the weights.
+SmolLM2 reads 4 sequences of 32 tokens, in which 11, 13, 15 or 16 random ones repeat; MiniLM the first 8 tokens of 16
+sentences, which open with [CLS]. Of SmolLM2 no ablations are stored: each takes 271 passes.
+mhalib/results/head_cards.json has a number of each head, by layer, then head, and the hashes of the weights.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ def main() -> None:
         "versions": {"python": platform.python_version(), "torch": torch.__version__.partition("+")[0]},
         "weights": hashes,
     }
-    lines = [f"  {json.dumps(n, ensure_ascii=False)}: {json.dumps([float(f"{x:.3g}") for x in v])}" for n, v in values.items()]
+    lines = [
+        f"  {json.dumps(n, ensure_ascii=False)}: {json.dumps([float(f'{x:.3g}') for x in v])}"
+        for n, v in values.items()
+    ]
     text = json.dumps(told, indent=1)[:-2] + ',\n "values": {\n' + ",\n".join(lines) + "\n }\n}\n"
     write_whole(STORED, text.encode())
 
