@@ -951,7 +951,7 @@ PLACES = {
     ),
     "plots.head_card": (
         plots.head_card,
-        lambda: {"card": measures.head_card(_gpt(), _ids(), measures=["zero"], control=False), "ax": None},
+        lambda: {"card": measures.head_card(_gpt(), _ids(), measures=["zero"], control=False)},
     ),
     "plots.head_wall": (
         _on_all_axes(plots.head_wall),
