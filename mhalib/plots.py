@@ -35,6 +35,7 @@ from ._validate import (
     require_positive,
     require_text,
 )
+from .measures import HeadCard
 
 COLOUR_MAP = "weights"
 """From paper, 0, to dark: matplotlib's name of the colours of weights, which `mhalib.style` gives it."""
@@ -370,6 +371,45 @@ def number_grid(
     ax.grid(which="minor", color=style.ON_DARK, linewidth=1.5)
     ax.tick_params(which="minor", length=0)
     ax.set(xticks=range(num_columns), yticks=range(num_rows), title=title or "", xlabel=xlabel, ylabel=ylabel)
+    return ax
+
+
+def head_card(card: HeadCard, *, ax: Axes | None = None) -> Axes:
+    """Draw a card of heads as a table: a row for each head, a column for each measure, in the card's own numbers.
+
+    A column's shades go from paper, at most 0 or no number, to dark, the column's largest; so shades of two columns are
+    not to be compared. Numbers are written where there are at most 32 heads.
+
+    Args:
+        card: from `mhalib.measures.head_card`.
+        ax: where to draw; `None` makes a figure.
+
+    Raises:
+        TypeError, ValueError: it is no card, or one without measures.
+    """
+    require_kind("card", card, HeadCard)
+    if not card.values:
+        raise ValueError("card has no measures")
+    table = torch.stack(list(card.values.values()), 1).double().cpu()
+    shades = (table.nan_to_num() / table.nan_to_num().amax(0).clamp(min=1e-12)).clamp(min=0).numpy()
+    num_heads, num_measures = table.shape
+    if ax is None:
+        size = (min(style.WIDEST, 1.0 + 0.62 * num_measures), 1.3 + 0.24 * min(num_heads, 32))
+        ax = plt.subplots(figsize=size, dpi=DPI, layout="constrained")[1]
+    palette = _palette(COLOUR_MAP)
+    ax.imshow(shades, vmin=0.0, vmax=1.0, cmap=palette, aspect="auto")
+    if num_heads <= 32:
+        for (row, column), shade in np.ndenumerate(shades):
+            number, colour = float(table[row, column]), style.letters_on(palette(float(shade)))
+            written = "–" if math.isnan(number) else f"{number:.2f}"
+            ax.text(column, row, written, ha="center", va="center", color=colour, size=8)
+        ax.set_yticks(range(num_heads), [f"{head.layer}, {head.head}" for head in card.heads])
+    else:
+        starts = [row for row, head in enumerate(card.heads) if head.head == card.heads[0].head]
+        ax.set_yticks(starts, [f"layer {card.heads[row].layer}" for row in starts])
+    ax.set_xticks(range(num_measures), list(card.values), rotation=60, ha="left", rotation_mode="anchor")
+    ax.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
+    ax.set_ylabel("layer, head")
     return ax
 
 

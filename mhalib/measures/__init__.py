@@ -8,6 +8,7 @@ A mask of the model's, (B, 1, 1, K), knows which keys are real, not which querie
 as if it looked at something.
 """
 
+from .card import HeadCard, head_card
 from .cells import real_cells
 from .deeds import frozen, patched, rows, without_positions
 from .distances import head_map, head_similarity, js_distance
@@ -26,12 +27,14 @@ from .targets import rarest_tokens
 __all__ = [
     "HardConcreteGate",
     "Head",
+    "HeadCard",
     "HeadRole",
     "attention_to",
     "confidence",
     "diagonal_dominance",
     "frozen",
     "gated",
+    "head_card",
     "head_entropy",
     "head_importance",
     "head_map",

@@ -37,6 +37,7 @@ from .weighted_average import scores, weighted_average
 from .what_comes_next import decayed_state, delta_state, escaping_weights, kept_keys
 from .what_heads_look_at import mended_words, positional_role, sink_weight
 from .which_heads_matter import hard_gate, head_importance, mended_pruning, open_gates, prune
+from .which_measure_is_right import attribution_estimate, shapley_values
 from .why_more_than_one_head import two_heads
 
 EXERCISES: dict[str, Exercise] = _markdown.in_order(globals())
@@ -52,6 +53,7 @@ __all__ = [
     "alignment_share",
     "all_reduce_bytes",
     "attend",
+    "attribution_estimate",
     "balance_loss",
     "batch_gradient",
     "batch_to_fill",
@@ -151,6 +153,7 @@ __all__ = [
     "score_gradient",
     "scores",
     "second_weight",
+    "shapley_values",
     "share_exact",
     "shared_scores",
     "shifted",

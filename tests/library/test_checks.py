@@ -1211,6 +1211,35 @@ def path_by_parts(x, corrupted, clean, W_q, W_k, W_v):
     return weights @ x @ W_v.T + weights @ corrupted @ W_v.T
 
 
+def estimate_by_loops(outputs, gradients):
+    texts = [((outputs[t - 1] - outputs[t]) * gradients[t]).sum((1, 2)) for t in range(len(outputs))]
+    return sum(texts) / len(texts)
+
+
+def shapley_by_orders(accuracies):
+    num_heads = int(np.log2(len(accuracies)))
+    orders = list(itertools.permutations(range(num_heads)))
+    values = [0.0] * num_heads
+    for order in orders:
+        number = 0
+        for head in order:
+            values[head] += float(accuracies[number + 2**head] - accuracies[number]) / len(orders)
+            number += 2**head
+    return torch.tensor(values)
+
+
+def shapley_by_sizes(accuracies):
+    num_heads = int(np.log2(len(accuracies)))
+    means = torch.zeros(num_heads, num_heads)
+    for head in range(num_heads):
+        gains = {size: [] for size in range(num_heads)}
+        for number in range(2**num_heads):
+            if not number & 2**head:
+                gains[bin(number).count("1")].append(accuracies[number + 2**head] - accuracies[number])
+        means[head] = torch.stack([torch.stack(of_size).mean() for of_size in gains.values()])
+    return means.mean(1)
+
+
 VARIANTS = {
     "longest_ago": [away_by_last_times, away_by_loops, away_by_tables],
     "rule_shares": [
@@ -1233,6 +1262,18 @@ VARIANTS = {
         ),
     ],
     "patched_key": [path_by_torch, path_query_by_query, path_by_parts],
+    "attribution_estimate": [
+        estimate_by_loops,
+        lambda outputs, gradients: torch.einsum(
+            "bhqd,bhqd->h", torch.cat([outputs[-1:], outputs[:-1]]) - outputs, gradients
+        ).div(len(outputs)),
+        lambda outputs, gradients: (outputs.roll(1, 0) * gradients - outputs * gradients).flatten(2).sum(-1).mean(0),
+    ],
+    "shapley_values": [
+        shapley_by_orders,
+        shapley_by_sizes,
+        lambda accuracies: shapley_by_sizes(accuracies.double()).float(),
+    ],
     "config_bytes": [bytes_with_defaults, bytes_layer_by_layer, bytes_of_tensors],
     "readable_tokens": [names_by_groups, names_backwards, names_by_lists],
     "sink_share": [sink_by_loops, sink_by_one_hot, sink_without_padding],

@@ -463,6 +463,21 @@ PLACES = {
     ),
     "measures.without_positions": (_deed_example(measures.without_positions), lambda: {"model": _gpt()}),
     "measures.head_outputs": (_deed_example(measures.head_outputs), lambda: {"model": _gpt()}),
+    "measures.head_card": (
+        lambda **given: measures.head_card(measures=["zero", "induction"], **given),
+        lambda: {
+            "model": _gpt(),
+            "tokens": torch.tensor([[1, 2, 1, 2], [3, 3, 4, 4]]),
+            "loss": lambda logits, tokens: logits.mean((1, 2)),
+            "targets": torch.ones(2, 4, 4, dtype=torch.bool).tril(),
+            "control": True,
+            "seed": 0,
+        },
+    ),
+    "measures.head_card, its names": (
+        lambda measures_: measures.head_card(_gpt(), _ids(), measures=measures_),
+        lambda: {"measures_": ["zero"]},
+    ),
     "measures.heads_of": (measures.heads_of, lambda: {"model": _gpt()}),
     "measures.layers_of": (measures.layers_of, lambda: {"model": _gpt()}),
     "measures.prune_heads": (measures.prune_heads, lambda: {"model": _gpt(), "heads": [("decoder self", 0, 1)]}),
@@ -933,6 +948,10 @@ PLACES = {
             "ncols": 1,
             "ax": None,
         },
+    ),
+    "plots.head_card": (
+        plots.head_card,
+        lambda: {"card": measures.head_card(_gpt(), _ids(), measures=["zero"], control=False)},
     ),
     "plots.head_wall": (
         _on_all_axes(plots.head_wall),

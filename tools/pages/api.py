@@ -128,6 +128,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
             "frozen=switched_off mixed=switched_off head_outputs=head_means patched=switched_off rows=switched_off "
             "without_positions=switched_off"
         ),
+        "32_which_measure_is_right": "head_card HeadCard=card",
     },
     "mhalib.plots": {
         "03_why_more_than_one_head": "head_heatmap",
@@ -135,6 +136,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "06_per_head_heatmaps": "head_heatmaps HIDDEN_STYLE=hatched COLOUR_MAP=colour",
         "16_what_heads_look_at": "head_wall score_grid MARK_STYLE=marked DPI=figure",
         "28_many_devices": "OWNER_COLOURS",
+        "32_which_measure_is_right": "head_card",
     },
     "mhalib.style": {
         "06_per_head_heatmaps": (
