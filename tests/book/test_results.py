@@ -17,7 +17,7 @@ from mhalib.results import read
 from tools.evidence import results
 from tools.notebooks import notebooks, prose_numbers
 
-FILES = sorted(results.FOLDER.glob("*.json"))
+FILES = sorted(results.FOLDER.glob("[0-9]*.json"))  # of chapters; others are of real weights
 
 
 def page_numbers(stem: str) -> set[float]:
