@@ -54,7 +54,7 @@ def written(layer: Any, x: Tensor) -> Tensor:
 def minilm() -> dict[str, list[float]]:
     """For each of 72 heads: the weight on [CLS], its vector's length over a word's, its share of weight times length,
     and the words' share. A word is each token but [CLS] and [SEP], which has the rest of the shares."""
-    model = pretrained.load(MINILM)
+    model: Any = pretrained.load(MINILM)
     layers = model.model.attention_layers()["encoder self"]
     sums = {
         name: torch.zeros(len(layers) * layers[0].num_heads) for name in ("weight", "share", "words", "cls", "word")
@@ -147,7 +147,8 @@ def one_text(model: Any, tokens: Tensor, pair: list[int], seed: int) -> dict[str
     with neurons_off(model, pair, slice(1, None)):
         found["both off elsewhere/first"] = float(measured(model, tokens)[0][0])
     rest = [n for n in range(model.decoder.layers[LAYER].ffn.narrow.in_features) if n not in pair]
-    firsts, losses = [], []
+    firsts: list[float] = []
+    losses: list[float] = []
     for _ in range(NUM_PAIRS):
         drawn = [rest[n] for n in torch.randperm(len(rest), generator=rng)[:2]]
         with neurons_off(model, drawn):
