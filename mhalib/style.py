@@ -169,13 +169,13 @@ def as_svg(figure: Figure) -> str:
     text = file.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r'(?<= d=")[^"]*', lambda path: _shorter(path[0]), text)
+    text = re.sub(r'(?<=\s[dxy]=")[^"]*|translate\([^)]*\)', lambda places: _shorter(places[0]), text)
     return re.sub(r"\n\s*", "\n", text)
 
 
-def _shorter(path: str) -> str:
-    """An outline to a hundredth of a point."""
-    return re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), path)
+def _shorter(places: str) -> str:
+    """An outline, or where something stands, to a hundredth of a point."""
+    return re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), places)
 
 
 def _svg_if_small(figure: Figure) -> str | None:

@@ -334,7 +334,7 @@ class Repetition(Task):
 
 
 class Talk(Repetition):
-    """The talker of chapter 20: the same with narrow heads that talk, on shorter lists."""
+    """The talker of chapter 21: the same with narrow heads that talk, on shorter lists."""
 
     longest = 24
     others = (

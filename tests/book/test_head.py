@@ -113,7 +113,7 @@ def test_the_picture_of_the_head_is_a_figure_of_the_page_in_small(chapter: Path,
     screen.evaluate(LOADED)
     for plate in screen.evaluate(OPENING):
         assert plate["again"]
-        assert plate["height"] <= 421  # it was 380: letters of chapters 6, 15 and 23 were 8.2 to 8.6 px high
+        assert plate["height"] <= 421  # it was 380: letters of chapters 6, 15 and 24 were 8.2 to 8.6 px high
         assert plate["ratio"] == pytest.approx(1, abs=0.02)
 
 
@@ -156,7 +156,7 @@ def test_what_a_cell_prints_beside_its_figure_is_behind_the_word_too(browser: Br
 
 def test_on_a_phone_the_picture_of_the_head_fills_the_width(browser: Browser, site: str) -> None:
     page = browser.new_page(viewport={"width": 390, "height": 844})
-    page.goto(f"{site}chapters/30_open_a_model_you_know.html")
+    page.goto(f"{site}chapters/31_open_a_model_you_know.html")
     page.evaluate(LOADED)
     (plate,) = page.evaluate(OPENING)
     assert plate["width"] > 320
@@ -174,10 +174,10 @@ def test_the_place_of_the_picture_of_the_head_is_kept(browser: Browser, site: st
             page.route("**/*.svg", lambda route: route.abort())
         else:
             page.unroute("**/*.svg")
-        page.goto(f"{site}chapters/30_open_a_model_you_know.html")
+        page.goto(f"{site}chapters/31_open_a_model_you_know.html")
         if not blocked:
             page.evaluate(LOADED)
         heights.append(page.locator("figure.opening img.only-light").bounding_box()["height"])
     page.close()
     assert heights[0] == pytest.approx(heights[1], abs=1)
-    assert heights[1] > 200  # the picture of chapter 30 is 249 pixels high
+    assert heights[1] > 200  # the picture of chapter 31 is 249 pixels high

@@ -244,7 +244,7 @@ def test_on_a_phone_columns_scroll_and_sentences_wrap(browser: Browser, site: st
 def test_on_a_phone_no_figure_scrolls(browser: Browser, site: str) -> None:
     page = browser.new_page(viewport={"width": 390, "height": 900})
     fits = {}
-    for name in ("chapters/22_heads_composed_anew", HEATMAPS):
+    for name in ("chapters/23_heads_composed_anew", HEATMAPS):
         page.goto(f"{site}{name}.html")
         page.evaluate(NEAR)
         page.wait_for_function(
@@ -256,7 +256,7 @@ def test_on_a_phone_no_figure_scrolls(browser: Browser, site: str) -> None:
                     && image.getBoundingClientRect().width <= image.parentElement.clientWidth)"""
         )
     page.close()
-    assert len(fits["chapters/22_heads_composed_anew"]) >= 3
+    assert len(fits["chapters/23_heads_composed_anew"]) >= 3
     assert all(map(all, fits.values())), fits
 
 

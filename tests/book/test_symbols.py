@@ -103,7 +103,7 @@ def test_an_index_is_no_symbol(page: Page) -> None:
 
 
 def test_later_parts_have_notations_of_their_own_and_no_notes(browser: Browser) -> None:
-    late = opened(browser, "24_counting")
+    late = opened(browser, "25_counting")
     assert late.locator("math").count() > 0
     assert late.locator("math .symbol").count() == 0
     late.context.close()

@@ -142,7 +142,7 @@ def test_the_model_of_chapter_12_is_the_library_s(positions: str) -> None:
 def test_drawing_in_chapter_25_is_the_library_s(temperature: float, top_k: int | None) -> None:
     model, prompt = small_gpt(positions="rotary"), torch.randint(11, (5, 4))
     found = []
-    for draw in (written_out("25_token_by_token", "sample"), mhalib.decoding.sample):
+    for draw in (written_out("26_token_by_token", "sample"), mhalib.decoding.sample):
         torch.manual_seed(0)
         found.append(draw(model, prompt, 9, temperature=temperature, top_k=top_k))
     assert torch.equal(*found)
@@ -292,10 +292,10 @@ def test_a_pruned_layer_of_chapter_18_is_the_library_s() -> None:
 
 
 def page_19(*names: str) -> dict[str, Any]:
-    """The names of the cells of chapter 19 that define these functions and classes."""
+    """The names of the cells of chapter 20 that define these functions and classes."""
     namespace = {**NAMESPACE, "mhalib": mhalib, "rotate": mhalib.attention.rotate, "SEED": 0}
     for name in names:
-        (cell,) = (code for code in book_text.PAGES["19_sharing_keys_and_values"].code if f"{name}(" in code)
+        (cell,) = (code for code in book_text.PAGES["20_sharing_keys_and_values"].code if f"{name}(" in code)
         exec(cell, namespace)
     return namespace
 
@@ -321,10 +321,10 @@ def test_the_turn_of_chapter_19_is_the_library_s() -> None:
 
 
 def page_22(*names: str) -> dict[str, Any]:
-    """The names of the cells of chapter 22 that define these functions."""
+    """The names of the cells of chapter 23 that define these functions."""
     namespace = dict(NAMESPACE)
     for name in names:
-        (cell,) = (code for code in book_text.PAGES["22_heads_composed_anew"].code if f"def {name}(" in code)
+        (cell,) = (code for code in book_text.PAGES["23_heads_composed_anew"].code if f"def {name}(" in code)
         exec(cell.partition("\n\n\n")[0] if name in ("composition", "compose", "differential") else cell, namespace)
     return namespace
 
@@ -352,9 +352,9 @@ def test_differential_attention_of_chapter_22_is_the_library_s() -> None:
 
 
 def page_21(name: str) -> Any:
-    """A function of chapter 21, from the cell that defines it."""
+    """A function of chapter 22, from the cell that defines it."""
     namespace = {**NAMESPACE, "mhalib": mhalib, "SEED": 0}
-    (cell,) = (code for code in book_text.PAGES["21_heads_that_are_chosen"].code if f"def {name}(" in code)
+    (cell,) = (code for code in book_text.PAGES["22_heads_that_are_chosen"].code if f"def {name}(" in code)
     exec(cell, namespace)
     return namespace[name]
 
@@ -389,7 +389,7 @@ def test_gates_of_chapter_21_are_the_library_s(num_chosen: int, paper: bool) -> 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_holm_s_correction_of_chapter_23_is_that_of_chapter_16(seed: int) -> None:
-    (cell,) = (code for code in book_text.PAGES["23_bake_off"].code if "def remain(" in code)
+    (cell,) = (code for code in book_text.PAGES["24_bake_off"].code if "def remain(" in code)
     namespace = dict(NAMESPACE)
     exec(cell.partition("def remain(")[1] + cell.partition("def remain(")[2].partition("\n\n\n")[0], namespace)
     p_values = torch.rand(13, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) ** 6
@@ -399,7 +399,7 @@ def test_holm_s_correction_of_chapter_23_is_that_of_chapter_16(seed: int) -> Non
 
 
 def test_a_rate_of_chapter_23_is_chosen_by_the_other_seeds() -> None:
-    chosen = written_out("23_bake_off", "chosen")
+    chosen = written_out("24_bake_off", "chosen")
     quality = torch.rand(3, 8, generator=torch.Generator().manual_seed(0))
     for seed, rate in enumerate(chosen(quality).tolist()):
         means = [sum(float(row[n]) for n in range(8) if n != seed) for row in quality]
@@ -413,5 +413,5 @@ def test_the_eight_bits_of_chapter_25_are_the_library_s() -> None:
     k, v = torch.randn(2, 3, 7, 5), torch.randn(2, 3, 7, 4)
     cache = mhalib.attention.QuantisedCache()
     for found, x in zip(cache.append(k, v), (k, v), strict=True):
-        codes, scale = written_out("25_token_by_token", "eight_bits")(x)
+        codes, scale = written_out("26_token_by_token", "eight_bits")(x)
         torch.testing.assert_close(found, codes * scale)

@@ -96,7 +96,7 @@ RECIPES["reader"] = reader
 
 
 def talker(seed: int = 0) -> tuple[Model, saved.About]:
-    """The next token of short `mhalib.data.repeats`, by 16 narrow heads that talk: as in chapter 20."""
+    """The next token of short `mhalib.data.repeats`, by 16 narrow heads that talk: as in chapter 21."""
     made = repeats(4500, seed=1, num_tokens=24, periods=(4, 8))
     torch.manual_seed(seed)
     model = GPT(32, 32, 8, num_layers=2, ffn_num_hiddens=0, positions="rotary", attention="talking")

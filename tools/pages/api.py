@@ -39,19 +39,19 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
             "make_positions=positions POSITIONS=positions ROTARY=positions"
         ),
         "10_all_targets_at_once": "KeyValueCache Cache=cache",
-        "25_token_by_token": "QuantisedCache",
+        "26_token_by_token": "QuantisedCache",
         "12_small_gpt": (
             "Band=mask SymbolicMask=mask Strided=mask GlobalTokens=mask AnyOf=mask AllOf=mask num_pairs=mask"
         ),
     },
     "mhalib.variants": {
-        "19_sharing_keys_and_values": "group_heads align_heads exchange_pairs LatentAttention",
-        "20_heads_that_talk": "TalkingHeads CollaborativeAttention compress OverlappingAttention",
-        "21_heads_that_are_chosen": (
+        "20_sharing_keys_and_values": "group_heads align_heads exchange_pairs LatentAttention",
+        "21_heads_that_talk": "TalkingHeads CollaborativeAttention compress OverlappingAttention",
+        "22_heads_that_are_chosen": (
             "EntmaxAttention entmax SpanAttention SparseAttention MixtureOfHeads attend_in_windows"
         ),
-        "22_heads_composed_anew": "ComposedAttention Composition DifferentialAttention GatedAttention",
-        "27_training_that_holds": "QKNormAttention",
+        "23_heads_composed_anew": "ComposedAttention Composition DifferentialAttention GatedAttention",
+        "28_training_that_holds": "QKNormAttention",
         "09_positions": "RelativeAttention=distances distance_buckets=distances",
         "how_we_know": "check_variant VariantError=check_variant CHECKS=checks HandsOn=head",
     },
@@ -84,7 +84,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "instruments": "variant_costs variant_parts Parts=parts counted_parts=parts chosen_flops",
     },
     "mhalib.train": {"03_why_more_than_one_head": "fit", "11_translator": "History=history"},
-    "mhalib.decoding": {"11_translator": "greedy beam_search", "25_token_by_token": "sample"},
+    "mhalib.decoding": {"11_translator": "greedy beam_search", "26_token_by_token": "sample"},
     "mhalib.evaluation": {
         "11_translator": "exact_match token_accuracy=exact Pairs=sentences",
         "17_are_heads_different": "next_token_accuracy",
@@ -103,15 +103,15 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
             "load_maps about_maps About=about_maps Reading=load_maps marked stacked SENTENCES=sentences "
             "read_maps=load_maps write_maps=load_maps ERROR=load_maps MINILM=MiniLM"
         ),
-        "30_open_a_model_you_know": (
+        "31_open_a_model_you_know": (
             "load Pretrained=load memory Memory=memory pieces supported FAMILIES=families DECODERS=families "
             "ENCODER_DECODERS=families PairReading=load PICTURES=families PREPARATION=folder Preparation=load "
             "UNREAD=refused FILES=folder INDEX=folder Pin=commit PINS=commit fetch WHEELS "
             "CACHE=MHALIB_CACHE"
         ),
     },
-    "mhalib.parallel": {"28_many_devices": "places mesh split Place=places"},
-    "mhalib.processes": {"28_many_devices": "share rank start=share"},
+    "mhalib.parallel": {"29_many_devices": "places mesh split Place=places"},
+    "mhalib.processes": {"29_many_devices": "share rank start=share"},
     "mhalib.devices": {"03_why_more_than_one_head": "best_device"},
     "mhalib.measures": {
         "00_take_a_model_apart": "switched_off",
@@ -128,15 +128,15 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
             "frozen=switched_off mixed=switched_off head_outputs=head_means patched=switched_off rows=switched_off "
             "without_positions=switched_off"
         ),
-        "32_which_measure_is_right": "head_card HeadCard=card",
+        "19_which_measure_is_right": "head_card HeadCard=card",
     },
     "mhalib.plots": {
         "03_why_more_than_one_head": "head_heatmap",
         "04_reshape_trick": "number_grid",
         "06_per_head_heatmaps": "head_heatmaps HIDDEN_STYLE=hatched COLOUR_MAP=colour",
         "16_what_heads_look_at": "head_wall score_grid MARK_STYLE=marked DPI=figure",
-        "28_many_devices": "OWNER_COLOURS",
-        "32_which_measure_is_right": "head_card",
+        "29_many_devices": "OWNER_COLOURS",
+        "19_which_measure_is_right": "head_card",
     },
     "mhalib.style": {
         "06_per_head_heatmaps": (
@@ -146,14 +146,14 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
             "as_svg=picture"
         ),
     },
-    "mhalib.tables": {"24_counting": "number_table NumberTable=number_table"},
+    "mhalib.tables": {"25_counting": "number_table NumberTable=number_table"},
     "mhalib.drawings": {"01_weighted_average": "layer_drawing PARTS=parts"},
     "mhalib.overlays": {"14_seeing_with_heads": "attention_on_picture VEIL=colour"},
     "mhalib.widgets": {
         "01_weighted_average": "AttentionPlayground",
         "04_reshape_trick": "ReshapeStepper",
-        "24_counting": "Roofline",
-        "25_token_by_token": "CostCalculator",
+        "25_counting": "Roofline",
+        "26_token_by_token": "CostCalculator",
         "instruments": (
             "HeadExplorer HeadWall Instrument=instruments page_script=instruments script_file=instruments "
             "scripts=instruments source=instruments STYLE=instruments joinable=instruments LiveModel=instruments "
@@ -181,12 +181,12 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     },
     "mhalib.results": {"03_why_more_than_one_head": "read Results=results"},
     "mhalib.bench": {
-        "24_counting": "measure_machine Machine=machine",
-        "26_never_write_the_scores": "time_ratios peak_bytes",
+        "25_counting": "measure_machine Machine=machine",
+        "27_never_write_the_scores": "time_ratios peak_bytes",
         "speed": "median_seconds=median seconds_by_round=round",
     },
     "mhalib.roofline": {
-        "24_counting": "step_costs StepCost=steps MACHINES=GPUs PHASES=phases STEPS=steps",
+        "25_counting": "step_costs StepCost=steps MACHINES=GPUs PHASES=phases STEPS=steps",
         "instruments": "latent_step_costs LATENT_STEPS=latent counted_step_costs=steps",
     },
     "mhalib_classroom.checks": {
