@@ -206,6 +206,17 @@ def test_launch_links_lead_to_this_chapter(opened: Callable[[str], dict[tuple[st
             assert {link for link in visit.links if host in link} <= expected | exercises  # the theme's button agrees
 
 
+def test_the_start_page_s_model_fits_a_screen_with_its_controls(browser: Browser, site: str) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto(f"{site}{START}.html")
+    live = page.locator(".mhalib-live-model[data-settled]")
+    expect(live).to_be_visible(timeout=30_000)
+    box = live.bounding_box()
+    assert box
+    assert box["height"] <= 900
+    page.close()
+
+
 def test_start_page_leads_into_the_book(browser: Browser, site: str) -> None:
     page = browser.new_page()
     page.goto(site)
