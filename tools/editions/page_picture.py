@@ -27,7 +27,7 @@ PICTURE = ROOT / ".github/page.png"
 CONTENTS = ROOT / "_toc.yml"
 CHAPTER = notebooks.CHAPTERS / "06_per_head_heatmaps.ipynb"
 FIGURE = f"{int(CHAPTER.stem[:2])}.1"
-WIDTH, HEIGHT, DENSITY = 1280, 860, 2  # in the pixels of a page, and how many of the picture's are in one
+WIDTH, HEIGHT, DENSITY = 1280, 860, 1.5  # in the pixels of a page, and how many of the picture's are in one
 ABOVE = 220  # pixels of the page that show over the figure
 KEY = "made-from"
 
