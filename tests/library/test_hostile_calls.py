@@ -995,7 +995,18 @@ PLACES = {
 # public, but no call that could go wrong: tables and modules, records that only hold what they are given, protocols
 HARMLESS = {
     **dict.fromkeys(
-        ("Cache", "SymbolicMask", "HeadSlices", "Positions", "Head", "HeadRole", "Model", "DecoderCache", "Weights"),
+        (
+            "Cache",
+            "SymbolicMask",
+            "HeadSlices",
+            "Positions",
+            "Head",
+            "HeadRole",
+            "HeadCard",
+            "Model",
+            "DecoderCache",
+            "Weights",
+        ),
         "a type",
     ),
     "Arrays": "a type",

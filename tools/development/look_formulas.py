@@ -50,6 +50,7 @@ SEEN = {  # what differs in looks alone, as somebody saw; spaces as one
     r"\sum_j w_j = 1.": "letters that touch",
     "(B h, d, K)": "letters that touch, in Debian's Chromium 156.0.8078.108",
     "(B h, Q, K)": "so, too",
+    "(B, N)": "so, too",
     r"\begin{aligned}\text{bytes of a step} &= \text{bytes of the weights}\\ &\quad + B\,N \cdot \text{layers} \cdot "
     r"2\,g\,d\\ &\qquad \cdot \text{bytes of a number}.\end{aligned}": "letters that touch",
 }
