@@ -131,7 +131,6 @@ mended_step = exercise(
 )
 
 
-@own_sizes("the first is short enough to be read")
 def _sequences(rng: random.Random) -> Iterator[Case]:
     yield {"tokens": torch.tensor([2, 5, 1, 1, 2, 5, 5, 1])}
     for num_symbols, more in ((5, 6), (7, 10), (9, 13)):

@@ -113,7 +113,6 @@ mended_words = exercise(
 )
 
 
-@own_sizes("the first is small enough to be read")
 def _what_is_written(rng: random.Random) -> Iterator[Case]:
     yield {
         "weights": torch.tensor([[[0.75, 0.25], [0.5, 0.5]], [[0.25, 0.75], [1.0, 0.0]]]),

@@ -31,7 +31,6 @@ def _estimate(outputs: Tensor, gradients: Tensor) -> Tensor:
 attribution_estimate = exercise("attribution_estimate", reference=_estimate, cases=_outputs_and_gradients)
 
 
-@own_sizes("a table has two to the number of heads", "accuracies.0")
 def _tables(rng: random.Random) -> Iterator[Case]:
     yield {"accuracies": torch.tensor([0.0, 0.1, 0.3, 1.0])}
     for num_heads in (3, 4):
