@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case
-from ._inputs import apart, draw, own_sizes, square_weights
+from ._inputs import apart, draw, square_weights
 from ._markdown import exercises_of
 
 exercise = exercises_of(globals())
