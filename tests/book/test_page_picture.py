@@ -23,7 +23,7 @@ def test_the_picture_is_of_today() -> None:
 
 def test_it_is_sharp_and_in_readme() -> None:
     with Image.open(page_picture.PICTURE) as image:
-        assert image.size == (2560, 1720)
+        assert image.size == (1920, 1290)
         assert len(image.convert("RGB").getcolors(1 << 24)) > 100  # not an empty page
     assert page_picture.PICTURE.stat().st_size < 400_000
     assert "](.github/page.png)" in (notebooks.ROOT / "README.md").read_text(encoding="utf-8")
