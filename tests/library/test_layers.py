@@ -23,6 +23,7 @@ ALLOWED = {
     "reference/in_tensorflow.py": "division",
     "reference/layers.py": "projections",  # so has D2L's
     "reference/loops.py": "projections",  # computes them again, head by head
+    "measures/card.py": "projections",  # what a head writes: values through its own columns
     "measures/importance.py": "projections",  # asks for their dtype and device
     "parallel.py": "projections",  # splits them over processes
     "costs.py": "division projections",  # counts for sizes alone, without a layer; asks one for its dtype and device
