@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,9 +67,14 @@ class Reading:
         self.vectors = [_through(layer, v) for layer, v in zip(self.layers, values, strict=True)]
 
     @torch.no_grad()
-    def rise(self) -> Tensor:
-        """How much the loss of each text is above what it was, (B,), with what is done to heads outside."""
-        return self.loss(self.model(self.tokens)[0], self.tokens) - self.losses
+    def rises(self, changed: Callable[[Head], AbstractContextManager[Any]]) -> Tensor:
+        """How much the loss of each text is above what it was while one head is changed, (B, layers, h)."""
+
+        def rise(head: Head) -> Tensor:
+            with changed(head):
+                return self.loss(self.model(self.tokens)[0], self.tokens) - self.losses
+
+        return self.for_each_head(rise)
 
     def for_each_head(self, rise: Callable[[Head], Tensor]) -> Tensor:
         """(B,) of each head -> (B, layers, h)."""
@@ -108,51 +114,35 @@ def _written(reading: Reading) -> Tensor:
     """The mean length of what a head adds to a token, ‖W_o z‖."""
     lengths = []
     for layer, z in zip(reading.layers, reading.outputs, strict=True):
-        columns = layer.W_o.weight.detach().unflatten(-1, (layer.num_heads, -1))  # (D, h, d)
-        lengths.append(torch.einsum("bhqd,Dhd->bhqD", z, columns).norm(dim=-1).mean(-1))
+        lengths.append(_added(layer, z).norm(dim=-1).mean(-1))
     return torch.stack(lengths, 1)
 
 
 def _zero(reading: Reading) -> Tensor:
-    def rise(head: Head) -> Tensor:
-        with switched_off(reading.model, [head]):
-            return reading.rise()
-
-    return reading.for_each_head(rise)
+    return reading.rises(lambda head: switched_off(reading.model, [head]))
 
 
 def _mean(reading: Reading) -> Tensor:
     means = {reading.kind: [z.mean((0, 2)) for z in reading.outputs]}
-
-    def rise(head: Head) -> Tensor:
-        with switched_off(reading.model, [head], means):
-            return reading.rise()
-
-    return reading.for_each_head(rise)
+    return reading.rises(lambda head: switched_off(reading.model, [head], means))
 
 
 def _resample(reading: Reading) -> Tensor:
     """Each text's head gives what it gave in the text before: activation patching from another text."""
     others = {reading.kind: [z.roll(1, 0) for z in reading.outputs]}
-
-    def rise(head: Head) -> Tensor:
-        with patched(reading.model, others, [head]):
-            return reading.rise()
-
-    return reading.for_each_head(rise)
+    return reading.rises(lambda head: patched(reading.model, others, [head]))
 
 
 def _path(reading: Reading) -> Tensor:
     """As resample, but all other heads keep what they gave: only what does not go through heads counts."""
 
-    def rise(head: Head) -> Tensor:
+    def others_held(head: Head) -> AbstractContextManager[Any]:
         mixed = []
         for z, mark in zip(reading.outputs, marked(reading.model, [head])[reading.kind], strict=True):
             mixed.append(torch.where(mark.to(z.device)[:, None, None], z.roll(1, 0), z))
-        with patched(reading.model, {reading.kind: mixed}):
-            return reading.rise()
+        return patched(reading.model, {reading.kind: mixed})
 
-    return reading.for_each_head(rise)
+    return reading.rises(others_held)
 
 
 def _optimal(reading: Reading) -> Tensor:
@@ -376,9 +366,9 @@ def head_card(
         model.train(was_training)
     return HeadCard(
         heads,
-        {name: _mean_of(x) for name, x in found.items()},
+        {name: x.nanmean(0) for name, x in found.items()},  # NaN where no text has the measure
         {name: x.std(0) if len(x) > 1 else torch.zeros_like(x[0]) for name, x in found.items()},
-        {name: _mean_of(x) for name, x in others.items()},
+        {name: x.nanmean(0) for name, x in others.items()},
         {name: 1 + MEASURES[name].passes(len(heads)) for name in names},
     )
 
@@ -408,11 +398,6 @@ def _measured(
     return {name: MEASURES[name].compute(reading).flatten(1) for name in names}
 
 
-def _mean_of(of_texts: Tensor) -> Tensor:
-    """Over the texts that have the measure; NaN where none has."""
-    return of_texts.nanmean(0)
-
-
 def _keep_with_slope(calls: list[Tensor], x: Tensor) -> Tensor:
     calls.append(x if x.requires_grad else x.detach().requires_grad_())
     return calls[-1]
@@ -422,5 +407,10 @@ def _through(layer: MultiHeadAttention, values: Tensor) -> Tensor:
     """What W_v makes of keys, (B, K, heads of keys times d) -> through each head's columns of W_o, (B, h, K, D)."""
     of_heads = values.unflatten(-1, (layer.num_kv_heads, -1)).transpose(1, 2)
     of_heads = of_heads.repeat_interleave(layer.num_heads // layer.num_kv_heads, 1)
-    columns = layer.W_o.weight.detach().unflatten(-1, (layer.num_heads, -1))
-    return torch.einsum("bhkd,Dhd->bhkD", of_heads, columns)
+    return _added(layer, of_heads)
+
+
+def _added(layer: MultiHeadAttention, of_heads: Tensor) -> Tensor:
+    """What heads give or could give, (B, h, N, d) -> through each head's columns of W_o, (B, h, N, D)."""
+    columns = layer.W_o.weight.detach().unflatten(-1, (layer.num_heads, -1))  # (D, h, d)
+    return torch.einsum("bhnd,Dhd->bhnD", of_heads, columns)

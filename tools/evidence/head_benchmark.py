@@ -58,9 +58,9 @@ from mhalib.data import Repeats, repeats
 from mhalib.measures import head_card, head_outputs, heads_of, induction_targets, patched
 from mhalib.measures.card import MEASURES as OF_CARD
 from mhalib.models import GPT
-from tools import ROOT
+from mhalib.train import fit
+from tools.evidence import results
 
-STORED = ROOT / "mhalib/results/head_benchmark.json"
 MODELS: dict[str, tuple[dict[str, Any], int]] = {
     "one": ({"num_layers": 1, "num_heads": 8}, 2000),
     "two": ({"num_layers": 2, "num_heads": 4}, 200),
@@ -130,19 +130,14 @@ def every_list() -> Repeats:
 
 def train(kind: str, seed: int) -> GPT:
     """Chapter 12's recipe: AdamW, 5e-3, one cycle, batches of 64."""
-    lists = every_list()[:20000]
-    model, steps = new_model(kind, seed).train(), MODELS[kind][1]
-    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3, weight_decay=0.01)
-    rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, 5e-3, total_steps=steps, pct_start=0.1)
-    for _ in range(steps):
+    lists, model = every_list()[:20000], new_model(kind, seed)
+
+    def loss() -> Tensor:
         batch = lists[torch.randint(len(lists), (64,))]
-        loss = F.cross_entropy(model(batch.inputs)[0].mT, batch.targets)
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        rates.step()
-    return model.eval()
+        return F.cross_entropy(model(batch.inputs)[0].mT, batch.targets)
+
+    fit(model, loss, MODELS[kind][1], max_lr=5e-3, warm_up=0.1, clip=1.0)
+    return model
 
 
 def two_rules(tokens: Tensor) -> tuple[dict[str, Tensor], Tensor]:
@@ -349,9 +344,7 @@ def store(folder: Path) -> None:
         "versions": {"python": platform.python_version(), "torch": torch.__version__.partition("+")[0]},
         "values": {name: [float(f"{x:.3g}") for x in found] for name, found in pooled(runs).items()},
     }
-    text = ",\n".join(f"  {json.dumps(name)}: {json.dumps(found)}" for name, found in told.pop("values").items())
-    head = json.dumps(told, indent=1)[:-2]
-    write_whole(STORED, f'{head},\n "values": {{\n{text}\n }}\n}}\n'.encode())
+    write_whole(results.FOLDER / "head_benchmark.json", results.written(told))
 
 
 def main() -> None:

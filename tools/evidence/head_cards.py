@@ -9,7 +9,6 @@ mhalib/results/head_cards.json has a number of each head, by layer, then head, a
 
 from __future__ import annotations
 
-import json
 import platform
 
 import torch
@@ -17,9 +16,9 @@ import torch
 from mhalib import pretrained
 from mhalib._write import write_whole
 from mhalib.measures import head_card
-from tools import ROOT
+from tools.evidence import results
 
-STORED = ROOT / "mhalib/results/head_cards.json"
+ABLATIONS = ("zero", "mean", "resample")
 NO_ABLATION = ("previous", "induction", "first", "first x length", "written", "slope", "attribution", "copying")
 
 
@@ -37,25 +36,22 @@ def main() -> None:
             half = torch.randint(100, 49_000, (4, 16), generator=torch.Generator().manual_seed(0))
             tokens = torch.stack([row[:n].repeat(3)[:32] for row, n in zip(half, (11, 13, 15, 16), strict=True)])
             measures = list(NO_ABLATION)
-        card = head_card(loaded.model, tokens, measures=measures, control=False)
-        for measure, numbers in card.values.items():
+        ablations = [measure for measure in measures if measure in ABLATIONS]
+        card = head_card(loaded.model, tokens, measures=[m for m in measures if m not in ablations])
+        more = head_card(loaded.model, tokens, measures=ablations, control=False)
+        for measure, numbers in (card.values | more.values).items():
             values[f"{name}/{measure}"] = numbers.tolist()
-        cheap = [m for m in measures if m not in ("zero", "mean", "resample")]
-        for measure, numbers in head_card(loaded.model, tokens, measures=cheap).control.items():
+        for measure, numbers in card.control.items():
             values[f"{name}/{measure} control"] = numbers.tolist()
-        print(name, tuple(tokens.shape), card.passes, flush=True)
+        print(name, tuple(tokens.shape), card.passes | more.passes, flush=True)
     told = {
         "seeds": [0],
         "device": "cpu",
         "versions": {"python": platform.python_version(), "torch": torch.__version__.partition("+")[0]},
         "weights": hashes,
+        "values": {name: [float(f"{one:.3g}") for one in numbers] for name, numbers in values.items()},
     }
-    lines = [
-        f"  {json.dumps(n, ensure_ascii=False)}: {json.dumps([float(f'{x:.3g}') for x in v])}"
-        for n, v in values.items()
-    ]
-    text = json.dumps(told, indent=1)[:-2] + ',\n "values": {\n' + ",\n".join(lines) + "\n }\n}\n"
-    write_whole(STORED, text.encode())
+    write_whole(results.FOLDER / "head_cards.json", results.written(told))
 
 
 if __name__ == "__main__":
