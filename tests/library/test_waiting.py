@@ -26,9 +26,7 @@ def test_what_has_changed_is_tested(monkeypatch, changed):
     assert not skipped(monkeypatch, changed, pytest.mark.browser.mark, pytest.mark.grader.mark, MARK)
 
 
-@pytest.mark.parametrize(
-    "changed", ["mhalib/costs.py", "chapters/01_a.ipynb", "tests/book/test_look.py"]
-)
+@pytest.mark.parametrize("changed", ["mhalib/costs.py", "chapters/01_a.ipynb", "tests/book/test_look.py"])
 def test_the_rest_waits(monkeypatch, changed):
     assert skipped(monkeypatch, changed, MARK)
 
