@@ -27,6 +27,7 @@ TESTS = (
     "reshape_stepper",
     "roofline",
     "sentences",
+    "sortable_table",
 )
 COMMENT = re.compile(r"/\*.*?\*/|(?<!:)//[^\n]*", re.DOTALL)
 

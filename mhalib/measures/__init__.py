@@ -8,7 +8,7 @@ A mask of the model's, (B, 1, 1, K), knows which keys are real, not which querie
 as if it looked at something.
 """
 
-from .card import HeadCard, head_card
+from .card import HeadCard, head_card, stored_card
 from .cells import real_cells
 from .deeds import frozen, patched, rows, without_positions
 from .distances import head_map, head_similarity, js_distance
@@ -55,6 +55,7 @@ __all__ = [
     "real_cells",
     "removed_heads",
     "rows",
+    "stored_card",
     "switched_off",
     "without_positions",
 ]

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .. import results
 from .._validate import as_list, require_choice, require_count, require_flag, require_function, require_tensor
 from ..attention import MultiHeadAttention
 from .deeds import patched
@@ -20,6 +21,8 @@ from .outputs import watched
 Loss = Callable[[Tensor, Tensor], Tensor]
 STEPS = 10
 """Steps by which optimal ablation looks for its constant."""
+STORED = {"minilm": ("encoder self", 12), "smollm2-135m": ("decoder self", 9)}
+"""Of the models whose cards come with the package: the kind of attention, and heads in a layer."""
 MOST_WORDS = 512
 """How many tokens of a vocabulary the copying score looks at, evenly spaced."""
 
@@ -371,6 +374,29 @@ def head_card(
         {name: x.nanmean(0) for name, x in others.items()},
         {name: 1 + MEASURES[name].passes(len(heads)) for name in names},
     )
+
+
+def stored_card(name: str) -> HeadCard:
+    """The card of a real model, as it comes with the package: 72 heads of "minilm", 270 of "smollm2-135m".
+
+    How it was made: `tools/evidence/head_cards.py`. `passes` is empty.
+
+    Raises:
+        TypeError, ValueError: `name` is neither.
+
+    >>> stored_card("minilm").ranked("previous")[0]
+    Head(kind='encoder self', layer=0, head=2)
+    """
+    require_choice("name", name, tuple(STORED))
+    kind, width = STORED[name]
+    values = {key.removeprefix(f"{name}/"): x for key, x in results.read("head_cards").values.items() if name in key}
+    of: dict[str, dict[str, Tensor]] = {"": {}, " spread": {}, " control": {}}
+    for key, numbers in values.items():
+        end = next((one for one in (" spread", " control") if key.endswith(one)), "")
+        of[end][key.removesuffix(end)] = torch.tensor(numbers)
+    count = len(next(iter(of[""].values())))
+    heads = [Head(kind, *divmod(index, width)) for index in range(count)]
+    return HeadCard(heads, of[""], of[" spread"], of[" control"], {})
 
 
 def next_token_loss(logits: Tensor, tokens: Tensor) -> Tensor:

@@ -1,8 +1,9 @@
-"""Layers in which heads share, talk, are chosen, are composed anew, are held in check and know distances. Each is a
-subclass of `MultiHeadAttention` that replaces some steps of its pass, and models choose it by its name in
-`mhalib.attention.KINDS`.
+"""Layers in which heads share, talk, are chosen, are composed anew, are held in check, know distances and need not hand
+out all of their weight. Each is a subclass of `MultiHeadAttention` that replaces some steps of its pass, and models
+choose it by its name in `mhalib.attention.KINDS`.
 """
 
+from .capped import SoftCapAttention
 from .collaborative import CollaborativeAttention, compress
 from .composed import ComposedAttention, Composition
 from .conformance import CHECKS, VariantError, check_variant
@@ -16,9 +17,11 @@ from .mixture import MixtureOfHeads
 from .normed import QKNormAttention
 from .overlapping import OverlappingAttention
 from .relative import RelativeAttention, distance_buckets
+from .sinks import SinkAttention
 from .span import SpanAttention
 from .sparse import SparseAttention, attend_in_windows
 from .talking import TalkingHeads
+from .unshared import SigmoidAttention, SoftpickAttention
 
 __all__ = [
     "CHECKS",
@@ -34,6 +37,10 @@ __all__ = [
     "OverlappingAttention",
     "QKNormAttention",
     "RelativeAttention",
+    "SigmoidAttention",
+    "SinkAttention",
+    "SoftCapAttention",
+    "SoftpickAttention",
     "SpanAttention",
     "SparseAttention",
     "TalkingHeads",

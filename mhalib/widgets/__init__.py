@@ -16,6 +16,7 @@ from .head_wall import HeadWall
 from .live_model import LiveModel, live_names, weights_script
 from .reshape_stepper import ReshapeStepper
 from .roofline import Roofline
+from .sortable_table import SortableTable
 
 __all__ = [
     "STYLE",
@@ -27,6 +28,7 @@ __all__ = [
     "LiveModel",
     "ReshapeStepper",
     "Roofline",
+    "SortableTable",
     "joinable",
     "live_names",
     "page_script",

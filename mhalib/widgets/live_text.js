@@ -153,7 +153,7 @@ export function answerOf(task, others) {
       const p = Math.min(1, Math.exp(now.logP));
       const total = task.counted(now.units, now.plain).length;
       const kept = total - task.numWrong(now.units, now.answer, now.plain);
-      const sure = says === "sentence" ? `chance of the trained answer ${p < 0.001 ? p.toExponential(0).replace("-", "−") : p.toFixed(3)}` : `${kept} of ${total}${says === "answers" ? " answers" : ""} as trained`;
+      const sure = says === "sentence" ? `chance of the trained answer ${p < 0.001 ? p.toExponential(0).replace("-", "−") : p.toFixed(3)}` : `${kept} of ${total}${says === "answers" ? " answers as without changes" : " as trained"}`;
       meter.style.setProperty("--share", String(says === "sentence" ? p : kept / total));
       certain.textContent = `${sure}${off ? ` · ${off} of ${all} heads off` : ""}`;
     },

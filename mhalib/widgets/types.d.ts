@@ -117,6 +117,20 @@ export type Setting = [string, keyof Costs, string, number, number] | [string, k
 export type Row = [string, string, string, string];
 export type Ratio = (one: bigint, all: bigint) => string;
 
+/** A cell of a table that can be sorted. */
+export type Value = number | string | null;
+export interface Sortable {
+  caption: string;
+  first: string;
+  rows: string[];
+  names: string[];
+  values: Value[][]; // by column, then row
+  beside: Record<string, Record<string, Value[]>>;
+  about: Record<string, string>;
+  sort: string;
+  falling: boolean;
+  row: string;
+}
 export interface Roof {
   machines: [string, number, number, number][];
   machine: string;

@@ -22,6 +22,7 @@ STATES = {
     "LiveModel": "Live",
     "ReshapeStepper": "Stepper",
     "Roofline": "Roof",
+    "SortableTable": "Sortable",
 }
 
 

@@ -23,6 +23,7 @@ from mhalib.widgets import (
     LiveModel,
     ReshapeStepper,
     Roofline,
+    SortableTable,
 )
 
 HOSTILE = [
@@ -47,6 +48,7 @@ def make(name: str) -> Instrument:
         "LiveModel": lambda: LiveModel("reader"),
         "ReshapeStepper": ReshapeStepper,
         "Roofline": Roofline,
+        "SortableTable": lambda: SortableTable(HOSTILE, dict.fromkeys(HOSTILE, HOSTILE)),
     }[name]()
 
 

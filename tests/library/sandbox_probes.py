@@ -222,7 +222,7 @@ def tried(launcher: str, memory_mb: int) -> dict[str, str]:
         try:
             for name, (code, _) in CELLS.items():
                 sandbox = sandbox or _sandbox.Sandbox(__main__.LAUNCHERS[launcher], limits)
-                sandbox.limits = replace(limits, cell_seconds=0.5 if name == "time" else 20.0)
+                sandbox.limits = replace(limits, cell_seconds=0.5 if name == "time" else 60.0)
                 try:
                     said[name] = sandbox.run_cell((start + code) if "PLACES" in code else code)
                 except _sandbox.Stopped as stopped:

@@ -474,6 +474,7 @@ PLACES = {
             "seed": 0,
         },
     ),
+    "measures.stored_card": (measures.stored_card, lambda: {"name": "minilm"}),
     "measures.head_card, its names": (
         lambda measures_: measures.head_card(_gpt(), _ids(), measures=measures_),
         lambda: {"measures_": ["zero"]},
@@ -1042,6 +1043,10 @@ OWN = {
     V.EntmaxAttention: {"alpha": 1.5, "learned": True},
     V.SpanAttention: {"max_span": 3, "ramp": 2.0, "begin": 0.5},
     V.SparseAttention: {"window": 2, "stride": 2, "num_global": 1},
+    V.SinkAttention: {"sink": 0.5, "learned": False},
+    V.SigmoidAttention: {},
+    V.SoftpickAttention: {},
+    V.SoftCapAttention: {"cap": 2.0},
     V.HandsOn: {},
     V.RelativeAttention: {"num_buckets": 4, "max_distance": 3, "one_sided": True, "own": True},
 }

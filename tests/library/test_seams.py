@@ -8,7 +8,7 @@ import re
 
 import pytest
 import torch
-from throwaway_kinds import THROWAWAY, QKClip, Sigmoid, Softpick
+from throwaway_kinds import THROWAWAY, QKClip
 from torch.nn import functional as F
 
 import mhalib
@@ -35,12 +35,17 @@ LIBRARY = {
     "EntmaxAttention": {"name": "entmax"},
     "SpanAttention": {"name": "span", "max_span": 3, "ramp": 2.0},
     "SparseAttention": {"name": "sparse", "window": 2, "stride": 3},
+    "SinkAttention": {"name": "sinks", "sink": 0.5},
+    "SigmoidAttention": {"name": "sigmoid"},
+    "SoftpickAttention": {"name": "softpick"},
+    "SoftCapAttention": {"name": "soft-cap", "cap": 1.5},
     "RelativeAttention": {"name": "relative", "num_buckets": 4, "max_distance": 3},
 }
 BETWEEN = {"TalkingHeads", "ComposedAttention", "DifferentialAttention", "EntmaxAttention", "SpanAttention"}
-BETWEEN |= {"sigmoid", "softpick", "qk-clip"}
-PRUNED = {Sigmoid, Softpick, QKClip}
+BETWEEN |= {"SinkAttention", "SigmoidAttention", "SoftpickAttention", "SoftCapAttention", "qk-clip"}
+PRUNED = {QKClip}
 PRUNED |= {KINDS[name] for name in ("gated", "entmax", "span", "sparse", "qk-norm", "relative")}
+PRUNED |= {KINDS[name] for name in ("sinks", "sigmoid", "softpick", "soft-cap")}
 SETTINGS = {
     **{name: {"name": f"a test's {name}"} for name in THROWAWAY},
     **LIBRARY,
@@ -98,7 +103,7 @@ def test_heads_are_removed_or_that_is_refused_by_name(name):
 def test_the_ledger_sees_its_softmax(name):
     layer, x = _layer(name), torch.randn(2, 5, 16)
     seen = mhalib.ledger(layer, x, x, x)
-    own = {"EntmaxAttention": "amax", "sigmoid": "sigmoid", "softpick": "exp"}.get(name, "softmax")
+    own = {"EntmaxAttention": "amax", "SigmoidAttention": "sigmoid", "SoftpickAttention": "exp"}.get(name, "softmax")
     assert any(own in step.operation for step in seen)
 
 

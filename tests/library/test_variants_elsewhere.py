@@ -1,6 +1,6 @@
-"""Layers with shared keys, latent, gated, differential, talking and sparse attention against those of transformers and
-x-transformers, with the same random numbers in both. The libraries are imported only by the tests that call them, which
-skip where they are not installed.
+"""Layers with shared keys, latent, gated, differential, talking and sparse attention, with sinks and with caps, against
+those of transformers and x-transformers, with the same random numbers in both. The libraries are imported only by the
+tests that call them, which skip where they are not installed.
 
 Both libraries take some steps in float32, whatever their weights are: softmax, norms and angles. So each comparison is
 made twice: with these steps in float64 too, to 1e-9, and once a week with the library as it is, to 1e-5.
@@ -427,3 +427,28 @@ def test_a_window_counts_itself_and_in_x_transformers_the_past_only(library, x, 
     twin, weights = _x_attention(library, layer, causal=True, max_attend_past=past)
     twin.load_state_dict(weights)
     _agree(layer(x, x, x, mask=Band()), _x_call(library, twin, x), library.close)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_sinks_are_those_of_gpt_oss(library, x, number):
+    layer = _shaken(variants.SinkAttention(D, H, bias=True, head_dim=d, num_kv_heads=2, **HALVES))
+    kinds = ["full_attention", "full_attention"]
+    settings = {"num_key_value_heads": 2, "head_dim": d, "layer_types": kinds, "num_hidden_layers": 2}
+    twin = Twin(
+        library, "GptOss", "gpt_oss", {**_four(layer), "sinks": layer.sinks.detach()}, number=number, **settings
+    )
+    _agree(layer(x, x, x, mask=Band()), twin(x), library.close)
+    _agree_in_steps(layer, twin, x, library.close)
+
+
+@pytest.mark.parametrize("cap", [0.4, 50.0])
+def test_capped_scores_are_gemma_2_s(library, x, cap):
+    layer = _shaken(variants.SoftCapAttention(D, H, head_dim=d, num_kv_heads=2, scale=5**-0.5, cap=cap, **HALVES))
+    settings = {"num_key_value_heads": 2, "head_dim": d, "query_pre_attn_scalar": 5, "attn_logit_softcapping": cap}
+    kinds = ["full_attention"]
+    twin = Twin(library, "Gemma2", "gemma2", _four(layer), layer_types=kinds, num_hidden_layers=1, **settings)
+    _agree(layer(x, x, x, mask=Band()), twin(x), library.close)
+    if cap < 1:  # and it bites
+        plain = MultiHeadAttention(D, H, head_dim=d, num_kv_heads=2, scale=5**-0.5, **HALVES)
+        plain.load_state_dict(layer.state_dict())
+        assert (plain(x, x, x)[1] - layer(x, x, x)[1]).abs().max() > 0.01

@@ -1,34 +1,10 @@
 """Kinds of head from papers, each in its shortest form on the seams of the layer. Cross-layer keys and value residuals
-are in test_kinds_by_layer.py, ALiBi is in the page of the API."""
+are in test_kinds_by_layer.py, ALiBi is in the page of the API; sigmoid and softpick are in the package now."""
 
 import torch
 from torch import nn
 
 from mhalib import MultiHeadAttention
-
-
-class Sigmoid(MultiHeadAttention):
-    """sigmoid(score - log of the number of keys) in place of a softmax (Ramapuram et al. 2024)."""
-
-    rows_sum_to_one = False
-
-    def softmax(self, scores, mask):
-        num_seen = scores.shape[-1] if mask is None else mask.sum(-1, keepdim=True).clamp(min=1)
-        weights = (scores - torch.as_tensor(num_seen, dtype=scores.dtype).log()).sigmoid()
-        return weights if mask is None else weights.masked_fill(~mask, 0.0)
-
-
-class Softpick(MultiHeadAttention):
-    """relu(e^x - 1) / sum |e^x - 1| (Zuhri et al. 2025)."""
-
-    rows_sum_to_one = False
-
-    def softmax(self, scores, mask):
-        if mask is not None:
-            scores = scores.masked_fill(~mask, 0.0)
-        largest = scores.amax(-1, keepdim=True).clamp(min=0)
-        shifted = (scores - largest).exp() - (-largest).exp()  # 0 where the score is 0, as a hidden one is
-        return shifted.relu() / shifted.abs().sum(-1, keepdim=True).clamp(min=1e-30)
 
 
 class QKClip(MultiHeadAttention):
@@ -69,4 +45,4 @@ class TensorProduct(MultiHeadAttention):
         return self.place(self._heads(self.W_q(queries)[:, None]), start), self.place(self._heads(k), 0), self._heads(v)
 
 
-THROWAWAY = {"sigmoid": Sigmoid, "softpick": Softpick, "qk-clip": QKClip, "tensor product": TensorProduct}
+THROWAWAY = {"qk-clip": QKClip, "tensor product": TensorProduct}

@@ -52,6 +52,9 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         ),
         "23_heads_composed_anew": "ComposedAttention Composition DifferentialAttention GatedAttention",
         "28_training_that_holds": "QKNormAttention",
+        "which_attention": (
+            "SinkAttention=sinks SigmoidAttention=sigmoid SoftpickAttention=softpick SoftCapAttention=capping"
+        ),
         "09_positions": "RelativeAttention=distances distance_buckets=distances",
         "how_we_know": "check_variant VariantError=check_variant CHECKS=checks HandsOn=head",
     },
@@ -128,7 +131,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
             "frozen=switched_off mixed=switched_off head_outputs=head_means patched=switched_off rows=switched_off "
             "without_positions=switched_off"
         ),
-        "19_which_measure_is_right": "head_card HeadCard=card",
+        "19_which_measure_is_right": "head_card HeadCard=card stored_card",
     },
     "mhalib.plots": {
         "03_why_more_than_one_head": "head_heatmap",
@@ -154,6 +157,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "04_reshape_trick": "ReshapeStepper",
         "25_counting": "Roofline",
         "26_token_by_token": "CostCalculator",
+        "19_which_measure_is_right": "SortableTable",
         "instruments": (
             "HeadExplorer HeadWall Instrument=instruments page_script=instruments script_file=instruments "
             "scripts=instruments source=instruments STYLE=instruments joinable=instruments LiveModel=instruments "

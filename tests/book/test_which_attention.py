@@ -1,0 +1,61 @@
+"""The page that helps to choose: every kind is in its table, and what models took is what their programs say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nbformat
+import pytest
+
+from mhalib.attention import KINDS
+from tools.notebooks import notebooks
+
+PAGE = notebooks.CHAPTERS / "which_attention.ipynb"
+CLASSES = {
+    "GPT-2": "GPT2Config",
+    "LLaMA": "LlamaConfig",
+    "Mistral": "MistralConfig",
+    "Gemma 2": "Gemma2Config",
+    "DeepSeek-V3": "DeepseekV3Config",
+    "Gemma 3": "Gemma3TextConfig",
+    "gpt-oss": "GptOssConfig",
+    "Olmo 3": "Olmo3Config",
+    "Qwen3-Next": "Qwen3NextConfig",
+    "DeepSeek-V3.2": "DeepseekV32Config",
+}
+
+
+def table(name: str) -> dict[str, Any]:
+    """A table that a cell of the page makes."""
+    (source,) = (one.source for one in nbformat.read(PAGE, as_version=4).cells if one.source.startswith(f"{name} = {{"))
+    space: dict[str, Any] = {"KINDS": KINDS}
+    exec(source.partition("\nprint(")[0], space)
+    return space[name]
+
+
+def test_every_kind_is_in_the_zoo() -> None:
+    facts = table("FACTS")
+    assert {settings.get("name", name) for name, (settings, *_) in facts.items()} == set(KINDS)
+
+
+@pytest.mark.parametrize("family", CLASSES)
+def test_what_a_family_took_is_the_default_of_its_program(family: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = getattr(transformers, CLASSES[family])()
+    layers, num_kv_heads, d, windowed, window, said = table("SHIPPED")[family]
+    kinds = getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers
+    if family == "Mistral":
+        kinds = ["sliding_attention"] * config.num_hidden_layers
+    assert layers == len(kinds) - kinds.count("linear_attention")
+    assert windowed == kinds.count("sliding_attention")
+    assert window == (config.sliding_window if windowed else 0)
+    if said.startswith("latents"):
+        assert 2 * num_kv_heads * d == config.kv_lora_rank + config.qk_rope_head_dim
+        return
+    heads = config.num_attention_heads
+    assert num_kv_heads == (getattr(config, "num_key_value_heads", None) or heads)
+    assert d == (getattr(config, "head_dim", None) or config.hidden_size // heads)
+    if num_kv_heads != heads:
+        assert f"{num_kv_heads} " in said
+        assert f"for {heads}" in said
+    assert ("soft-capping" in said) == bool(getattr(config, "attn_logit_softcapping", None))
