@@ -1,7 +1,8 @@
 """Few bars. Code behind a word, the exercises in code of a page behind one bar, and bars counted.
 
 The code of a cell tagged `hide-input` is behind the word *code* below what the cell shows, as that of a figure is below
-its caption; the code of such cells directly above it, which show nothing, is there too. Each exercise in code has its title and text, and one fold that opens hint by hint.
+its caption; the code of such cells directly above it, which show nothing, is there too. Each exercise in code has its
+title and text, and one fold that opens hint by hint.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PHRASES = (*IN_CODE, SOLUTION)  # locale/*/LC_MESSAGES/book.po has them
 
 
 def join_code(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Give the folded code of a cell that shows nothing to a cell with folded code directly below it; not in the head."""
+    """Give the folded code of a cell that shows nothing to a folded cell directly below it; not in the head."""
     if app.builder.name == "gettext":
         return
     page, _ = head_of(doctree)
