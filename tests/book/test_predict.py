@@ -60,6 +60,7 @@ CELLS = [
     markdown("**Predict.** And two heads?"),
     code("y = 2", "hide-cell", printed="two: 2"),
     markdown("It goes on again."),
+    code("z = 3", "hide-input"),
     code("show()", "hide-input", printed="shown: 3"),
     markdown(
         "## Why the root\n\n*Deeper.* You can use it without this.",
@@ -254,9 +255,11 @@ def test_the_code_of_what_is_printed_is_behind_a_word(page: Page) -> None:
     cell = page.locator("div.cell", has_text="shown: 3")
     assert cell.locator("details.hide").count() == 0
     expect(cell.get_by_text("shown: 3")).to_be_visible()
-    expect(cell.locator("div.cell_input")).to_be_hidden()
+    both = cell.locator("div.cell_input")
+    expect(both.first).to_be_hidden()
     cell.locator("summary").click()
-    expect(cell.locator("div.cell_input")).to_be_visible()
+    assert [one.inner_text().strip() for one in both.all()] == ["z = 3", "show()"]
+    expect(both.last).to_be_visible()
 
 
 def test_a_page_has_few_bars(soup: BeautifulSoup) -> None:

@@ -244,6 +244,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("doctree-resolved", link_figures)
     app.connect("doctree-resolved", keep_columns)
     app.connect("doctree-resolved", deeper.mark_sections)
+    app.connect("doctree-resolved", folds.join_code)
     app.connect("doctree-resolved", predict.fold_answers)
     app.connect("doctree-resolved", page_head.fold_head)
     app.connect("doctree-resolved", page_head.fold_code_of_figures)

@@ -1,7 +1,8 @@
 """Few bars. Code behind a word, the exercises in code of a page behind one bar, and bars counted.
 
 The code of a cell tagged `hide-input` is behind the word *code* below what the cell shows, as that of a figure is below
-its caption. Each exercise in code has its title and text, and one fold that opens hint by hint.
+its caption; the code of such cells directly above it, which show nothing, is there too. Each exercise in code has its
+title and text, and one fold that opens hint by hint.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from myst_nb.sphinx_ import HideCodeCellNode
 from sphinx.application import Sphinx
 
 from tools.pages import catalogues
-from tools.pages.page_head import code_behind_word, has_tag, is_cell, raw
+from tools.pages.page_head import code_behind_word, has_tag, head_of, is_cell, raw
 
 BARS_AT_MOST = 10
 TO_REPAIR = "code-to-repair"  # a container that book_extension.py writes
@@ -26,6 +27,25 @@ IN_CODE = (
 )
 SOLUTION = "Hints and solution"
 PHRASES = (*IN_CODE, SOLUTION)  # locale/*/LC_MESSAGES/book.po has them
+
+
+def join_code(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Give the folded code of a cell that shows nothing to a folded cell directly below it; not in the head."""
+    if app.builder.name == "gettext":
+        return
+    page, _ = head_of(doctree)
+    for cell in list(doctree.findall(is_folded)):
+        parent = cell.parent
+        place = parent.index(cell)
+        below = parent.children[place + 1 : place + 2]
+        if parent is not page and len(cell.children) == 1 and any(map(is_folded, below)):
+            parent.remove(cell)
+            below[0].children[0].insert(0, cell.children[0].children)
+
+
+def is_folded(part: nodes.Node) -> bool:
+    """Whether a part of the page is a cell whose code, and nothing else, is folded."""
+    return is_cell(part) and part.get("hide_mode") == "input" and isinstance(part.children[0], HideCodeCellNode)
 
 
 def fold_code(app: Sphinx, doctree: nodes.document, docname: str) -> None:
