@@ -168,9 +168,16 @@ def as_svg(figure: Figure) -> str:
         figure.set_canvas(shown)
     text = file.getvalue()
     text = text[text.index("<svg") :]
-    text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r'(?<=\s[dxy]=")[^"]*|translate\([^)]*\)', lambda places: _shorter(places[0]), text)
-    return re.sub(r"\n\s*", "\n", text)
+    return compact(re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL))
+
+
+def compact(svg: str) -> str:
+    """The same drawing in fewer letters: places to a hundredth of a point, one name of a face in place of fifteen, no
+    turns by nothing."""
+    svg = re.sub(r'(?<=\s[dxy]=")[^"]*|translate\([^)]*\)', lambda places: _shorter(places[0]), svg)
+    svg = re.sub(r"('DejaVu Sans'), [^;\"]*(sans-serif)", r"\1, \2", svg)
+    svg = re.sub(r' transform="rotate\(-?0 [^)]*\)"', "", svg)
+    return re.sub(r"\n\s*", "\n", svg)
 
 
 def _shorter(places: str) -> str:

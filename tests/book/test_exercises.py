@@ -301,11 +301,11 @@ def test_the_page_shows_the_code_to_mend_above_the_folded_solution(chapter: Path
         assert hidden == [exercises.with_solution(cell.source).strip()]
 
 
-IN_29 = pytest.mark.weekly("chapters/29_", "mhalib_classroom/checks/chapter_29", "requirements.txt")
+OF_FRAMEWORKS = pytest.mark.weekly("chapters/30_", "mhalib_classroom/checks/four_frameworks", "requirements.txt")
 
 
-@pytest.mark.parametrize("framework", ["numpy", *(pytest.param(one, marks=IN_29) for one in ("jax", "keras"))])
-def test_the_exercises_of_chapter_29_can_be_solved_in_each_framework(
+@pytest.mark.parametrize("framework", ["numpy", *(pytest.param(one, marks=OF_FRAMEWORKS) for one in ("jax", "keras"))])
+def test_the_exercises_of_four_frameworks_can_be_solved_in_each_framework(
     framework: str, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page solves them in torch. One line chooses another framework, and the same text solves them there."""
@@ -335,7 +335,7 @@ for cell in chapter.cells:
 """
 
 
-def test_the_exercises_of_chapter_29_can_be_solved_in_tensorflow() -> None:
+def test_the_exercises_of_four_frameworks_can_be_solved_in_tensorflow() -> None:
     """Where `make frameworks` has put it."""
     python = frameworks.python_of("tensorflow")
     if python is None:

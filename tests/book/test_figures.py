@@ -136,6 +136,7 @@ def test_every_open_exercise_has_an_answer(path: Path) -> None:
     assert section.count("<summary>Answer") == len(asked), f"{path.name}: {len(asked)} open exercises"
 
 
+@pytest.mark.tool
 def test_a_caption_becomes_part_of_the_figure_and_words_become_links() -> None:
     folder = notebooks.ROOT / "_build/html/chapters"
     for path in CHAPTERS:

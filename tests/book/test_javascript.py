@@ -115,6 +115,7 @@ def test_without_its_tools_one_line_says_what_is_not_checked(
     assert "@biomejs/biome 1.0.0, and package.json asks for" in javascript.what_is_missing(tmp_path, Path("node"))
 
 
+@pytest.mark.tool
 @pytest.mark.parametrize(
     ("place", "bug", "complaint"),
     [

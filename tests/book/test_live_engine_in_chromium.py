@@ -13,7 +13,7 @@ from mhalib import saved, switched_off
 from mhalib.live import described
 from mhalib.measures import heads_of, mixed
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.instrument("mhalib/models/", "mhalib/weights/")]
 
 INPUTS = {
     "repeater": [[5, 9, 2, 7, 5, 9, 2]],

@@ -19,7 +19,10 @@ from mhalib.widgets import STYLE, LiveModel, source
 from mhalib.widgets._live_tasks import TASKS
 from mhalib.widgets._quests import QUESTS, Facts, is_met
 
-pytestmark = pytest.mark.browser
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.instrument("mhalib/models/", "mhalib/measures/deeds.py", "mhalib/weights/"),
+]
 
 COW = "the white cow sees the black dog"
 OTHER = "a good school likes every beautiful house"

@@ -216,6 +216,7 @@ def test_questions_fit_and_can_be_read(browser: Browser, page_address: str, sche
     page.close()
 
 
+@pytest.mark.tool
 @pytest.mark.parametrize(
     ("cell", "message"),
     [

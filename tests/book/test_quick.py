@@ -206,6 +206,7 @@ def test_page(page): pass
 """
 
 
+@pytest.mark.tool
 def test_the_tests_of_other_pages_are_left_out(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(notebooks.ROOT))
     pytester.makepyfile(test_pages=EACH_PAGE, test_whole=EACH_PAGE)
@@ -253,6 +254,7 @@ def book() -> affected.Affected:
     return affected.Affected(notebooks.ROOT)
 
 
+@pytest.mark.tool
 @pytest.mark.parametrize(
     ("changed", "among", "not_among"),
     [

@@ -15,7 +15,7 @@ import mhalib
 from mhalib import widgets
 from mhalib.widgets import ReshapeStepper
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.instrument("mhalib/attention/heads.py")]
 
 SIZES = [
     (2, 3, 6, 3),

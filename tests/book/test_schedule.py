@@ -57,12 +57,12 @@ from tools.development.schedule import pytest_xdist_make_scheduler
 OF_PAGES = """
 import pytest
 
-pytestmark = pytest.mark.tool
 @pytest.mark.parametrize("page", ["one-light-390", "two-light-390", "one-dark-390", "two-dark-390"])
 def test_page(page): pass
 """
 
 
+@pytest.mark.tool
 def test_the_longest_starts_first_and_pages_are_shared_out(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(CONFTEST)
     pytester.makepyprojecttoml(f"[tool.pytest.ini_options]\npythonpath = [{str(notebooks.ROOT)!r}]")

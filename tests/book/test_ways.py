@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 
@@ -18,6 +19,7 @@ FRONT = HTML / "chapters/index.html"
 STEMS = [stem for _, stem, _ in book_map.chapters().values()]
 
 
+@functools.cache
 def soup(path: Path) -> BeautifulSoup:
     return BeautifulSoup(path.read_bytes(), "html.parser")
 

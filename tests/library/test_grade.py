@@ -44,6 +44,8 @@ from mhalib_classroom.grade import (
     wire,
 )
 
+pytestmark = pytest.mark.grader
+
 ROOT = Path(__file__).parents[2]
 SEED = "seed-that-nobody-sees"
 MEMORY_MB = 1011 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])  # of nobody else, to tell its processes

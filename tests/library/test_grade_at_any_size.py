@@ -33,6 +33,8 @@ from distributed import KilledWorker
 
 from mhalib_classroom.grade import _cluster
 
+pytestmark = pytest.mark.grader
+
 HERE = Path(__file__).parent
 RIGHT = "def weighted_average(weights, values):\n    return weights @ values"
 RIGHT_TOO = "def scores(q, k):\n    return q @ k.mT / q.shape[-1] ** 0.5"

@@ -22,7 +22,10 @@ from mhalib_classroom.grade import (
     bubblewrap,
 )
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc and control groups are Linux's")
+pytestmark = [
+    pytest.mark.grader,
+    pytest.mark.skipif(sys.platform != "linux", reason="/proc and control groups are Linux's"),
+]
 LIMITS = Limits(memory_mb=1211, cell_seconds=20)
 FIRST_ENDS = """
 import ctypes, threading, time

@@ -244,3 +244,13 @@ def test_a_notebook_stores_a_figure_as_svg_and_a_heavy_one_as_a_picture():
     tree = ET.fromstring(small[0]["data"]["image/svg+xml"])
     assert "1.0" in texts(tree)
     assert style.HEADS[0] in small[0]["data"]["image/svg+xml"]
+
+
+def test_a_stored_figure_names_one_face_and_turns_nothing_by_nothing():
+    figure, ax = plt.subplots()
+    ax.set(title="word", xlabel="other", ylabel="turned")
+    text = style.as_svg(figure)
+    plt.close(figure)
+    assert set(re.findall(r"font-family: ([^;\"]*)", text)) == {"'DejaVu Sans', sans-serif"}
+    assert re.findall(r"rotate\((-?\d+)", text) == ["-90"]
+    assert style.compact(text) == text

@@ -1,0 +1,40 @@
+"""Which tests wait for the week: none whose file, or what its mark is about, has changed."""
+
+from types import SimpleNamespace
+
+import pytest
+import waiting
+
+
+def skipped(monkeypatch, changed, *marks, nodeid="tests/book/test_roofline.py::test_it"):
+    monkeypatch.delenv("MHALIB_TESTS", raising=False)
+    monkeypatch.setattr(waiting, "changed_on_this_branch", lambda: (changed,))
+    added = []
+    item = SimpleNamespace(nodeid=nodeid, iter_markers=lambda: iter(marks), add_marker=added.append)
+    waiting.pytest_collection_modifyitems([item])
+    return bool(added)
+
+
+MARK = pytest.mark.instrument("mhalib/roofline.py").mark
+
+
+@pytest.mark.parametrize(
+    "changed", ["mhalib/widgets/roofline.js", "mhalib/roofline.py", "tests/book/test_roofline.py", "requirements.txt"]
+)
+def test_what_has_changed_is_tested(monkeypatch, changed):
+    assert not skipped(monkeypatch, changed, MARK)
+    assert not skipped(monkeypatch, changed, pytest.mark.browser.mark, pytest.mark.grader.mark, MARK)
+
+
+@pytest.mark.parametrize("changed", ["mhalib/costs.py", "chapters/01_a.ipynb", "tests/book/test_look.py"])
+def test_the_rest_waits(monkeypatch, changed):
+    assert skipped(monkeypatch, changed, MARK)
+
+
+def test_without_a_mark_and_in_the_week_nothing_waits(monkeypatch):
+    assert not skipped(monkeypatch, "README.md", pytest.mark.browser.mark)
+    monkeypatch.setattr(waiting.os, "environ", {"MHALIB_TESTS": "all"})
+    added = []
+    item = SimpleNamespace(nodeid="a::b", iter_markers=lambda: iter([MARK]), add_marker=added.append)
+    waiting.pytest_collection_modifyitems([item])
+    assert added == []
