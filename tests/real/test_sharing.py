@@ -11,8 +11,8 @@ from tools.evidence import real_sharing
 
 def test_the_share_is_all_between_equal_heads_and_none_between_equal_groups():
     of_groups = torch.randn(2, 30, 3)
-    assert real_sharing.between(of_groups.repeat_interleave(3, -1)) == pytest.approx([1, 1])
-    assert real_sharing.between(of_groups.repeat(1, 1, 3)) == pytest.approx([0, 0], abs=1e-6)
+    assert real_sharing.between(of_groups.repeat_interleave(3, -1)).tolist() == pytest.approx([1, 1])
+    assert real_sharing.between(of_groups.repeat(1, 1, 3)).tolist() == pytest.approx([0, 0], abs=1e-6)
 
 
 def test_what_is_stored_of_smollm2_is_what_the_weights_give():
