@@ -27,7 +27,8 @@ CLASSES = {
 
 def table(name: str) -> dict[str, Any]:
     """A table that a cell of the page makes."""
-    (source,) = (one.source for one in nbformat.read(PAGE, as_version=4).cells if one.source.startswith(f"{name} = {{"))
+    cells = (one.source for one in nbformat.read(PAGE, as_version=4).cells)
+    source = "\n".join(one for one in cells if f"\n{name} " in f"\n{one}")
     space: dict[str, Any] = {"KINDS": KINDS}
     exec(source.partition("\nprint(")[0], space)
     return space[name]
