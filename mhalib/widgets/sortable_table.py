@@ -82,10 +82,13 @@ class SortableTable(Instrument):
             require_kind(name, text, str)
         require_flag("falling", falling)
         require_choice("sort", sort, ("", *headers))
-        more: dict[str, dict[str, Any]] = {label: {} for label in _known("beside", beside or {}, None)}
-        for label, columns_of in (beside or {}).items():
-            for column, numbers in _known(f"beside[{label!r}]", columns_of, headers).items():
-                more[label][column] = _column(f"beside[{label!r}][{column!r}]", numbers, len(names))
+        more: dict[str, dict[str, Any]] = {}
+        for label, of in _known("beside", beside or {}, None).items():
+            numbers_of = _known(f"beside[{label!r}]", of, headers)
+            more[label] = {
+                name: _column(f"beside[{label!r}][{name!r}]", numbers, len(names))
+                for name, numbers in numbers_of.items()
+            }
         told = _known("about", about or {}, headers)
         for column, text in told.items():
             require_text(f"about[{column!r}]", text)
@@ -94,9 +97,9 @@ class SortableTable(Instrument):
             first=first,
             rows=names,
             names=headers,
-            values=[_column(f"columns[{name!r}]", columns[name], len(names)) for name in headers],
+            values=[_column(f"columns[{name!r}]", given, len(names)) for name, given in columns.items()],
             beside=more,
-            about=dict(told),
+            about=told,
             sort=sort,
             falling=falling,
             row="",
@@ -169,13 +172,16 @@ def _names(name: str, given: Any, most: int) -> list[str]:
     return found
 
 
-def _known(name: str, given: Any, headers: Sequence[str] | None) -> Mapping[str, Any]:
+def _known(name: str, given: Any, headers: Sequence[str] | None) -> dict[str, Any]:
+    """The same by keys as they are shown, each of which must be one of `headers`."""
     require_kind(name, given, Mapping)
-    for key in given:
+    shown = {}
+    for key, value in given.items():
         require_text(f"each key of {name}", key)
+        shown["".join(spelt(key))] = value
         if headers is not None:
-            require_choice(f"a key of {name}", key, tuple(headers))
-    return given  # type: ignore[no-any-return]
+            require_choice(f"a key of {name}", "".join(spelt(key)), tuple(headers))
+    return shown
 
 
 def _column(name: str, given: Any, length: int) -> list[float | str | None]:

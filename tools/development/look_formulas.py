@@ -46,11 +46,13 @@ SEEN = {  # what differs in looks alone, as somebody saw; spaces as one
     r"\begin{bmatrix} \mathbf h_0 \\ \mathbf h_1 \\ \mathbf h_2 \\ \mathbf h_3 \end{bmatrix}\\ "
     r"&= W_0^o\,\mathbf h_0 + W_1^o\,\mathbf h_1 + W_2^o\,\mathbf h_2 + "
     r"W_3^o\,\mathbf h_3 \end{aligned}": "letters that touch",
-    r"w_j = \max(s_j - \theta,\; 0), \qquad \text{with the } \theta \text{ for which} \quad "
-    r"\sum_j w_j = 1.": "letters that touch",
     "(B h, d, K)": "letters that touch, in Debian's Chromium 156.0.8078.108",
     "(B h, Q, K)": "so, too",
     "(B, N)": "so, too",
+    "(B, h, N, N)": "so, too",
+    "(X, Y)": "so, too",
+    "(d, K)": "so, too",
+    "(h, Q, K)": "so, too",
     r"\begin{aligned}\text{bytes of a step} &= \text{bytes of the weights}\\ &\quad + B\,N \cdot \text{layers} \cdot "
     r"2\,g\,d\\ &\qquad \cdot \text{bytes of a number}.\end{aligned}": "letters that touch",
 }
