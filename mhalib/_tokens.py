@@ -15,6 +15,11 @@ def spelt(token: str, can_be_shown: Callable[[str], bool] = is_seen) -> list[str
     return [one if can_be_shown(one) else one.encode("unicode_escape").decode() for one in token]
 
 
+def shown(text: str) -> str:
+    """The whole text, spelt."""
+    return "".join(spelt(text))
+
+
 def legible(token: str, most: int, can_be_shown: Callable[[str], bool] = is_seen) -> str:
     """The token, spelt in at most `most` letters: what is long ends in an ellipsis, and no code is cut in two."""
     drawn = spelt(token[: most + 1], can_be_shown)

@@ -389,13 +389,13 @@ def stored_card(name: str) -> HeadCard:
     """
     require_choice("name", name, tuple(STORED))
     kind, width = STORED[name]
-    values = {key.removeprefix(f"{name}/"): x for key, x in results.read("head_cards").values.items() if name in key}
     of: dict[str, dict[str, Tensor]] = {"": {}, " spread": {}, " control": {}}
-    for key, numbers in values.items():
-        end = next((one for one in (" spread", " control") if key.endswith(one)), "")
-        of[end][key.removesuffix(end)] = torch.tensor(numbers)
-    count = len(next(iter(of[""].values())))
-    heads = [Head(kind, *divmod(index, width)) for index in range(count)]
+    for key, numbers in results.read("head_cards").values.items():
+        model, _, measure = key.partition("/")
+        if model == name:
+            end = next((one for one in (" spread", " control") if measure.endswith(one)), "")
+            of[end][measure.removesuffix(end)] = torch.tensor(numbers)
+    heads = [Head(kind, *divmod(index, width)) for index in range(len(next(iter(of[""].values()))))]
     return HeadCard(heads, of[""], of[" spread"], of[" control"], {})
 
 

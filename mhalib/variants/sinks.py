@@ -60,4 +60,4 @@ class SinkAttention(MultiHeadAttention):
         """As in `MultiHeadAttention`; a sink goes with its head."""
         heads = list(heads)
         super().keep_heads(heads)
-        self.sinks = nn.Parameter(self.sinks.detach()[heads].clone(), requires_grad=self.sinks.requires_grad)
+        self.sinks = nn.Parameter(self.sinks.detach()[heads], self.sinks.requires_grad)

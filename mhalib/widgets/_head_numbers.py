@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import real_array
-from .._tokens import spelt
+from .._tokens import shown
 from .._validate import require_kind, require_text
 
 MOST_PLACES = 9
@@ -50,7 +50,7 @@ def head_number(name: str, table: NDArray[np.float64]) -> HeadNumber:
     largest = float(np.abs(table[finite]).max(initial=0.0))
     places = min(MOST_PLACES, max(0, 3 - math.floor(math.log10(largest)))) if largest else 3
     units = [round(float(one) * 10**places) if math.isfinite(one) else None for one in table.ravel()]
-    return HeadNumber("".join(spelt(name[:100])), units, places)
+    return HeadNumber(shown(name[:100]), units, places)
 
 
 def checked_numbers(numbers: object) -> dict[str, NDArray[np.float64]]:

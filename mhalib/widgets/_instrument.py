@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import anywidget
 
-from .._tokens import spelt
+from .._tokens import shown
 from .._validate import as_path, require_text, require_title
 from .._write import write_whole
 
@@ -206,12 +206,12 @@ def whole_page(body: str, script: str, title: str) -> str:
         f"default-src 'none'; script-src '{_hash(code)}'; style-src '{_hash(style)}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    shown = html.escape("".join(spelt(title)))
+    heading = html.escape(shown(title))
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{shown}</title>\n'
-        f"<style>{style}</style>\n</head>\n<body>\n<main>\n<h1>{shown}</h1>\n{body}\n</main>\n"
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{heading}</title>\n'
+        f"<style>{style}</style>\n</head>\n<body>\n<main>\n<h1>{heading}</h1>\n{body}\n</main>\n"
         f"<script>{code}</script>\n</body>\n</html>\n"
     )
 

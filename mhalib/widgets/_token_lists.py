@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._arrays import require_length
-from .._tokens import spelt
+from .._tokens import shown
 from .._validate import as_list
 
 MAX_TOKEN = 200
@@ -42,4 +42,4 @@ def visible(token: str) -> str:
     if not token.strip(" "):
         return "␣" * min(len(token), 8) or "(empty)"
     cut = token if len(token) <= MAX_TOKEN else token[: MAX_TOKEN - 1] + "…"
-    return "".join(spelt(cut))
+    return shown(cut)

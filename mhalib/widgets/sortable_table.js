@@ -25,6 +25,7 @@ export function SortableTable({ model, el }) {
       return kind(one) - kind(other) || between || a - b;
     });
   }
+  const ranked = values.map((column) => ordered(column, true).filter((r) => isNumber(column[r])));
   const order = () => (model.get("sort") ? ordered(values[names.indexOf(model.get("sort"))], model.get("falling")) : range(0, rows.length));
 
   const buttons = names.map((name) => make("button", { type: "button", text: name, title: model.get("about")[name] ?? null, onclick: () => sortBy(name) }));
@@ -79,7 +80,7 @@ export function SortableTable({ model, el }) {
     if (r < 0) return;
     const beside = Object.entries(model.get("beside"));
     const told = names.map((name, c) => {
-      const rank = isNumber(values[c][r]) ? `${ordered(values[c], true).indexOf(r) + 1} of ${values[c].filter(isNumber).length}` : "–";
+      const rank = isNumber(values[c][r]) ? `${ranked[c].indexOf(r) + 1} of ${ranked[c].length}` : "–";
       return [name, written(values[c][r]), ...beside.map(([, of]) => written(of[name]?.[r] ?? null)), rank];
     });
     const title = `${model.get("first")} ${rows[r]}`;

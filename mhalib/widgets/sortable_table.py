@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from itertools import chain
 from typing import Any
 
 import traitlets
 
-from .._tokens import spelt
+from .._tokens import shown
 from .._validate import as_list, require_choice, require_flag, require_kind, require_text
 from ..measures.card import HeadCard
 from ._instrument import Instrument
@@ -141,10 +142,9 @@ class SortableTable(Instrument):
         if not self.sort:
             return list(every)
         column = self.values[self.names.index(self.sort)]
-        filled = [i for i in every if column[i] is not None]
-        kinds = [i for i in filled if isinstance(column[i], str)], [i for i in filled if not isinstance(column[i], str)]
-        ordered = [sorted(kind, key=column.__getitem__, reverse=self.falling) for kind in kinds]
-        return [*ordered[1], *ordered[0], *(i for i in every if column[i] is None)]
+        numbers, texts = ([i for i in every if isinstance(column[i], kind)] for kind in (float, str))
+        ordered = (sorted(some, key=column.__getitem__, reverse=self.falling) for some in (numbers, texts))
+        return [*chain(*ordered), *(i for i in every if column[i] is None)]
 
     def table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         """The first rows as sorted."""
@@ -166,7 +166,7 @@ def _names(name: str, given: Any, most: int) -> list[str]:
     found = as_list(name, given)
     for one in found:
         require_text(f"each of {name}", one)
-    found = ["".join(spelt(one)) for one in found]
+    found = [shown(one) for one in found]
     if not 1 <= len(found) <= most or len(set(found)) < len(found):
         raise ValueError(f"{name} must be 1 to {most} different names, got {len(found)}, {len(set(found))} different")
     return found
@@ -175,13 +175,11 @@ def _names(name: str, given: Any, most: int) -> list[str]:
 def _known(name: str, given: Any, headers: Sequence[str] | None) -> dict[str, Any]:
     """The same by keys as they are shown, each of which must be one of `headers`."""
     require_kind(name, given, Mapping)
-    shown = {}
-    for key, value in given.items():
+    for key in given:
         require_text(f"each key of {name}", key)
-        shown["".join(spelt(key))] = value
         if headers is not None:
-            require_choice(f"a key of {name}", "".join(spelt(key)), tuple(headers))
-    return shown
+            require_choice(f"a key of {name}", shown(key), headers)
+    return {shown(key): value for key, value in given.items()}
 
 
 def _column(name: str, given: Any, length: int) -> list[float | str | None]:
@@ -192,7 +190,7 @@ def _column(name: str, given: Any, length: int) -> list[float | str | None]:
     column: list[float | str | None] = []
     for one in found:
         if one is None or isinstance(one, str):
-            column.append(one and "".join(spelt(one)))
+            column.append(one and shown(one))
         elif isinstance(one, bool) or not isinstance(one, (int, float)):
             raise TypeError(f"{name} must hold numbers, strings or None, got {type(one).__name__}")
         else:

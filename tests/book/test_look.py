@@ -16,8 +16,9 @@ from fnmatch import fnmatch
 import book_text
 import pytest
 from playwright.sync_api import Browser
+from waiting import changed_on_this_branch
 
-from tools.development import look_figures, quick
+from tools.development import look_figures
 from tools.development.look_figures import Finding
 from tools.notebooks import notebooks
 from tools.pages import build
@@ -42,14 +43,7 @@ def chosen(changed: Iterable[str]) -> list[str]:
     return sorted({*pages, *random.Random(36).sample(ALL, SAMPLE)})
 
 
-def changed_files() -> list[str]:
-    try:
-        return quick.changed_files(notebooks.ROOT)
-    except ValueError:  # no history of git
-        return []
-
-
-PAGES = ALL if IS_WHOLE else chosen(changed_files())
+PAGES = ALL if IS_WHOLE else chosen(changed_on_this_branch())
 
 
 @pytest.fixture(scope="session")

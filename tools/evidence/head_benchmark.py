@@ -40,7 +40,6 @@ import functools
 import itertools
 import json
 import math
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -53,7 +52,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional as F
 
-from mhalib._write import write_whole
 from mhalib.data import Repeats, repeats
 from mhalib.measures import head_card, head_outputs, heads_of, induction_targets, patched
 from mhalib.measures.card import MEASURES as OF_CARD
@@ -338,13 +336,7 @@ def right_rule(run: dict[str, Any], name: str) -> float:
 def store(folder: Path) -> None:
     runs = [json.loads(path.read_text()) for path in folder.glob("*_*.json")]
     runs.sort(key=lambda run: (run["kind"], run["seed"]))
-    told: dict[str, Any] = {
-        "seeds": sorted({run["seed"] for run in runs}),
-        "device": "cpu",
-        "versions": {"python": platform.python_version(), "torch": torch.__version__.partition("+")[0]},
-        "values": {name: [float(f"{x:.3g}") for x in found] for name, found in pooled(runs).items()},
-    }
-    write_whole(results.FOLDER / "head_benchmark.json", results.written(told))
+    results.store("head_benchmark", sorted({run["seed"] for run in runs}), pooled(runs), 3)
 
 
 def main() -> None:

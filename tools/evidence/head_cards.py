@@ -10,12 +10,9 @@ control, and the hashes of the weights; `mhalib.measures.stored_card` reads it.
 
 from __future__ import annotations
 
-import platform
-
 import torch
 
 from mhalib import pretrained
-from mhalib._write import write_whole
 from mhalib.measures import head_card
 from tools.evidence import results
 
@@ -52,14 +49,7 @@ def main() -> None:
         for measure, numbers in card.control.items():
             values[f"{name}/{measure} control"] = numbers.tolist()
         print(name, tuple(tokens.shape), card.passes | more.passes, flush=True)
-    told = {
-        "seeds": [0],
-        "device": "cpu",
-        "versions": {"python": platform.python_version(), "torch": torch.__version__.partition("+")[0]},
-        "weights": hashes,
-        "values": {name: [float(f"{one:.3g}") for one in numbers] for name, numbers in values.items()},
-    }
-    write_whole(results.FOLDER / "head_cards.json", results.written(told))
+    results.store("head_cards", [0], values, 3, weights=hashes)
 
 
 if __name__ == "__main__":

