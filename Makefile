@@ -6,7 +6,7 @@ PORT   ?= 8000
 # LANGUAGE=fr as make was told it: systems have a variable of this name, too
 IN     := $(if $(findstring command,$(origin LANGUAGE)),$(strip $(LANGUAGE)))
 
-.PHONY: help book pdf epub offline catalogues test quick look serve notebooks rehearse results exercises mutants chapter move address bench frameworks real lab lint
+.PHONY: help book pdf epub offline catalogues test quick look serve notebooks rehearse results exercises mutants chapter move address bench gpu frameworks real lab lint
 .PHONY: javascript clean
 .DELETE_ON_ERROR:
 
@@ -95,6 +95,11 @@ address: $(READY) ## say where the book is: make address REPO=owner/name, and PA
 
 bench: $(READY) ## time and memory against other layers; rewrites chapters/speed.md and its picture
 	$(BIN)/python -m tools.evidence.bench
+
+gpu: $(READY) ## on a machine with a GPU: times that chapters 25 to 27 read, the columns of speed.md, and every notebook
+	$(BIN)/python -m tools.evidence.gpu
+	$(BIN)/python -m tools.evidence.bench --device cuda
+	$(BIN)/python -m pytest -n 2 --dist loadfile --nbval --nbval-current-env --ignore tests/library/test_grade.py tests/library chapters
 
 frameworks: $(READY) ## the layer in TensorFlow, MXNet and all others, and chapter 30 with its tabs; environments of 2 GB, once; STORE=1 stores
 	$(BIN)/python -m tools.evidence.frameworks --install $(if $(STORE),--store)

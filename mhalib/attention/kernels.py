@@ -113,12 +113,14 @@ def fused(
     With `is_causal`, `mask` is the causal one or `None`, and the kernel takes no matrix. It has no forward-mode
     derivative: where one is asked for, the formulas are taken.
     """
+    is_traced = not isinstance(q, Tensor)  # by torch.fx, which knows no sizes
+    if not is_traced and q.dim() == 4 and q.shape[1] == 0:  # all heads pruned: torch 2.11's kernels die of it, or raise
+        return q @ k.mT @ v
     mask = None if is_causal else mask
     if isinstance(mask, Tensor) and mask.dim() < 2:
         mask = torch.atleast_2d(mask)  # the kernel takes no mask of shape (K,) or ()
     if isinstance(mask, Tensor) and mask.dim() == 3 and q.dim() == 4:
         mask = mask[None]  # with three axes it would store all scores
-    is_traced = not isinstance(q, Tensor)  # by torch.fx, which knows no sizes
     is_grouped = is_traced or (q.dim() == 4 and k.shape[1] != q.shape[1])
     if is_grouped and not (is_traced or is_causal) and q.shape[2] == 1 and _is_one_for_all_heads(mask):
         # the heads of a group become rows of one product: each key is read once, not once for each head

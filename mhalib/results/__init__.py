@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
 from .._validate import require_text
 
@@ -31,6 +31,10 @@ class Results:
         if name not in self.values:
             raise KeyError(f"{self.chapter} has no result {name!r}, but {', '.join(self.values)}")
         return self.values[name]
+
+    def median(self, name: str) -> float:
+        """The middle of what the seeds gave."""
+        return median(self[name])
 
     def spread(self, name: str, digits: int = 2) -> str:
         """Mean, least and largest over the seeds: `"0.93 (0.91 to 0.95)"`."""

@@ -156,3 +156,15 @@ def test_the_page_of_the_book_can_be_rewritten() -> None:
     assert text.index(bench_page.BEGIN) < text.index(bench_page.END)
     assert bench_page.PLOT.name in text
     assert bench_page.PLOT.stat().st_size < 100_000
+
+
+def test_what_other_devices_measured_stays(tmp_path) -> None:
+    page = tmp_path / "speed.md"
+    page.write_text(f"{bench_page.BEGIN}\n\n## 4 CPU cores, torch 2\n\nold\n\n{bench_page.END}\n", encoding="utf-8")
+    with_gpu = bench_page.beside_others(page, ["## A GPU, torch 3\n\nnew\n\n### Times\n\n1"])
+    assert with_gpu == "## 4 CPU cores, torch 2\n\nold\n\n## A GPU, torch 3\n\nnew\n\n### Times\n\n1"
+    bench_page.rewrite(page, with_gpu)
+    anew = bench_page.beside_others(page, ["## 2 CPU cores, torch 4\n\nanew"])
+    assert anew == "## 2 CPU cores, torch 4\n\nanew\n\n## A GPU, torch 3\n\nnew\n\n### Times\n\n1"
+    page.write_text(f"{bench_page.BEGIN}\n\n{bench_page.NO_GPU}\n\n{bench_page.END}\n", encoding="utf-8")
+    assert bench_page.beside_others(page, ["## A GPU, torch 3"]) == "## A GPU, torch 3"

@@ -298,7 +298,9 @@ def test_workflows_test_what_is_promised() -> None:
     assert matrix["python"] == ["3.10", "3.11", "3.12", "3.13"]
     assert {system.split("-")[0] for system in matrix["os"]} == {"ubuntu", "macos", "windows"}
     gpu = yaml.safe_load(read(".github/workflows/gpu.yml"))
-    assert "--nbval" in gpu["jobs"]["notebooks"]["steps"][-1]["run"]
+    assert gpu["jobs"]["notebooks"]["steps"][-1]["run"] == "make gpu"
+    (recipe,) = re.findall(r"^gpu:.*\n((?:\t.*\n)+)", MAKEFILE, flags=re.MULTILINE)
+    assert re.search(r"pytest .*--nbval .*chapters", recipe)
     assert "schedule" in tests[True]  # YAML reads the key `on` as a truth value
 
 

@@ -12,7 +12,7 @@ import torch
 from mhalib import MultiHeadAttention, reference
 from mhalib.reference import arrays as A
 
-FRAMEWORKS = ("jax", "flax", "keras", "tensorflow", "mxnet")
+FRAMEWORKS = ("jax", "flax", "keras", "tensorflow", "mxnet", "triton")
 D, h = 15, 3
 
 

@@ -168,3 +168,14 @@ def test_small_weights_take_the_formulas(num_keys, name, monkeypatch):
     monkeypatch.setattr(kernels, "SMALL", 4 * 2 * 3 * 63)
     q, k, _ = problem((2, 3, 4), num_keys, torch.float32)
     assert kernels.weights(q.requires_grad_(), k, None, None).grad_fn.name() == name
+
+
+@pytest.mark.parametrize("mask", [None, torch.ones(1, 1, 3, 3, dtype=torch.bool)], ids=["all seen", "masked"])
+def test_no_heads_never_reach_torchs_kernel(mask, monkeypatch):
+    """Of no heads, that of torch 2.11 raises in its backward pass on a GPU, and kills the process on a CPU."""
+    monkeypatch.setattr(kernels.F, "scaled_dot_product_attention", lambda *_, **__: pytest.fail("called without heads"))
+    q, k, v = (torch.randn(2, 0, 3, width, requires_grad=True) for width in (4, 4, 5))
+    output = kernels.fused(q, k, v, mask, 0.0, None)
+    output.sum().backward()
+    assert output.shape == (2, 0, 3, 5)
+    assert [x.grad.shape for x in (q, k, v)] == [x.shape for x in (q, k, v)]

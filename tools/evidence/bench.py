@@ -3,8 +3,8 @@
     python -m tools.evidence.bench [--compile] [--quick] [--device DEVICE ...]
 
 All contenders have the same weights, and must give the same output before they are measured. The results replace
-what stands between the markers in chapters/speed.md, and the picture there. Measure on a machine that does
-nothing else.
+what stands of the same device between the markers in chapters/speed.md, and the picture there; what was measured on
+other devices stays. Measure on a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -269,7 +269,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--page", type=Path, default=bench_page.PAGE, help="whose part between the markers is rewritten"
     )
-    parser.add_argument("--plot", type=Path, default=bench_page.PLOT, help="the picture of the first device")
+    parser.add_argument("--plot", type=Path, default=bench_page.PLOT, help="the picture of the first device measured")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="that the timing of one case should take")
     chosen = parser.parse_args(arguments)
     try:
         devices = [torch.device(name) for name in chosen.device or ["cpu", *["cuda"] * torch.cuda.is_available()]]
@@ -279,7 +280,7 @@ def main(arguments: list[str] | None = None) -> None:
     for number, device in enumerate(devices):
         sizes = QUICK_SIZES if chosen.quick else GPU_SIZES if device.type == "cuda" else SIZES
         plan = [(size, mask, passes) for size in sizes for mask in MASKS for passes in PASSES]
-        budget = 0.0 if chosen.quick else SECONDS
+        budget = 0.0 if chosen.quick else chosen.seconds
         square = 64 if chosen.quick else 8192 if device.type == "cuda" else 2048
         machine, _ = measure_machine(
             device=device, dtype=dtype_of(device), size=square, num_bytes=2**20 if chosen.quick else 2**28
@@ -295,10 +296,8 @@ def main(arguments: list[str] | None = None) -> None:
         reports.append(bench_page.report(cases, device, machine, kinds, typical, overhead, sizes[0]))
         if number == 0:
             bench_page.draw(cases, chosen.plot)
-    if all(device.type == "cpu" for device in devices):
-        reports.append("GPU columns are missing: this was not run on a GPU.")
     print("\n\n".join(reports))
-    bench_page.rewrite(chosen.page, "\n\n".join(reports))
+    bench_page.rewrite(chosen.page, bench_page.beside_others(chosen.page, reports))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from pathlib import Path
 from typing import NamedTuple
@@ -265,6 +266,25 @@ def _mark_axes(ax: Axes, names: list[str], quantity: str, size: Size) -> None:
     ax.set_axisbelow(True)
     batch_size, length, width, heads = size
     ax.set_title(f"{quantity}, B={batch_size}, N={length}, D={width}, h={heads}", loc="right")
+
+
+NO_GPU = "GPU columns are missing: this was not run on a GPU."
+
+
+def beside_others(page: Path, reports: list[str]) -> str:
+    """The reports, one for each device, with those of `page` that tell of other devices: first of CPUs."""
+    _, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    stored = re.split(r"(?m)^(?=## )", rest.partition(END)[0].replace(NO_GPU, ""))[1:]
+    new = {_device(report): report for report in reports}
+    told = {_device(report): report.strip() for report in stored} | new
+    parts = [told[name] for name in sorted(told, key=lambda name: (name != "CPU", name))]
+    return "\n\n".join(parts if set(told) - {"CPU"} else [*parts, NO_GPU])
+
+
+def _device(report: str) -> str:
+    """Of which device a report tells: "CPU", or a GPU's name."""
+    name = report.removeprefix("## ").partition(", torch")[0]
+    return "CPU" if "CPU core" in name else name
 
 
 def rewrite(page: Path, text: str, marks: tuple[str, str] = (BEGIN, END)) -> None:
