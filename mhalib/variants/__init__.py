@@ -7,6 +7,7 @@ from .capped import SoftCapAttention
 from .collaborative import CollaborativeAttention, compress
 from .composed import ComposedAttention, Composition
 from .conformance import CHECKS, VariantError, check_variant
+from .delta import DeltaAttention, delta_rule, delta_weights
 from .differential import DifferentialAttention
 from .entmax import EntmaxAttention, entmax
 from .gated import GatedAttention
@@ -28,6 +29,7 @@ __all__ = [
     "CollaborativeAttention",
     "ComposedAttention",
     "Composition",
+    "DeltaAttention",
     "DifferentialAttention",
     "EntmaxAttention",
     "GatedAttention",
@@ -49,6 +51,8 @@ __all__ = [
     "attend_in_windows",
     "check_variant",
     "compress",
+    "delta_rule",
+    "delta_weights",
     "distance_buckets",
     "entmax",
     "exchange_pairs",

@@ -9,7 +9,7 @@ from torch import nn
 
 from mhalib import MultiHeadAttention
 from mhalib.attention import KINDS, register
-from mhalib.variants import CHECKS, VariantError, check_variant
+from mhalib.variants import CHECKS, DeltaAttention, VariantError, check_variant
 from tools.notebooks import notebooks
 
 NAMES = [name for name in KINDS if name != "sparse"]
@@ -23,6 +23,8 @@ SETTINGS = [
     {"name": "mixture", "num_shared": 1, "num_chosen": 2, "paper_scaling": True},
     {"name": "composed", "by_keys": False},
     {"name": "gated", "per_channel": True},
+    {"name": "gated", "init": "multi-head", "norm": "rms", "num_kv_heads": 2},
+    {"name": "delta", "decay": "channel"},
     {"name": "qk-norm", "norm": "rms"},
     {"name": "latent", "latent_size": 5},
     {"name": "latent", "latent_size": 5, "absorbed": True},
@@ -117,6 +119,13 @@ class DistanceFromTheFirst(MultiHeadAttention):
         return -(torch.arange(num_queries)[:, None] - torch.arange(num_kvpairs)).abs()[None]
 
 
+class Heedless(DeltaAttention):
+    """Keeps a state, and takes a mask that it does not heed."""
+
+    def forward(self, queries, keys, values, valid_lens=None, *, mask=None, **more):
+        return super().forward(queries, keys, values, **more)
+
+
 class Unplaced(MultiHeadAttention):
     """Takes rotary positions and does not use them."""
 
@@ -188,6 +197,7 @@ BROKEN = {
     "weights": (BareWeights, "rows_sum_to_one=True, but rows sum to 2 to 2"),
     "causality": (LoudestToken, "a changed future moves earlier outputs: by "),
     "cache": (DistanceFromTheFirst, "pieces with a cache do not give what the whole gives: by "),
+    "state": (Heedless, "a window must be refused with a ValueError, not taken in silence"),
     "positions": (Unplaced, "rotary positions change nothing"),
     "gradients": (Stopped, "no gradient reaches ['W_q.weight', 'W_q.bias', 'W_k.weight'"),
     "heads": (Exchanged, "a gate of 0 does not take the head's part away: by "),
