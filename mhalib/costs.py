@@ -156,9 +156,9 @@ def variant_parts(choice: str | Mapping[str, Any], num_hiddens: int, num_heads: 
 def counted_parts(layer: MultiHeadAttention) -> Parts:
     """The parts of any layer that attends from tokens to themselves, without a formula.
 
-    Operations of N tokens must be 2 a N + 2 b N². Two numbers of tokens give a and b, and a third one must agree: 16, 32
-    and 64, or as many chunks of a layer that takes tokens in chunks. The layer runs as a copy on torch's meta device,
-    where tensors have shapes and no numbers.
+    Operations of N tokens must be 2 a N + 2 b N². Two numbers of tokens give a and b, and a third one must agree: 16,
+    32 and 64, or one, two and four chunks of a layer that has a `chunk_size`. The layer runs as a copy on torch's meta
+    device, where tensors have shapes and no numbers.
 
     Raises:
         TypeError: `layer` is no `MultiHeadAttention`.
@@ -181,8 +181,8 @@ def counted_parts(layer: MultiHeadAttention) -> Parts:
     if rest or [parts.flops(n) for n in told] != [one, two, four] or last != told[2] * of_token + parts.state:
         raise ValueError(
             f"{name} has no formula, and what it takes is no sum of tokens and pairs: {one}, {two} and {four} "
-            f"operations for {told[0]}, {told[1]} and {told[2]} tokens, and {cached} and {last} numbers in the cache for "
-            f"{told[0]} and {told[2]}"
+            f"operations for {told[0]}, {told[1]} and {told[2]} tokens, and {cached} and {last} numbers in the cache "
+            f"for {told[0]} and {told[2]}"
         )
     return parts
 

@@ -1,4 +1,4 @@
-"""The delta rule: a head keeps a state of fixed size in place of keys and values, and writes what is missing from it."""
+"""The delta rule: a head keeps a state of fixed size in place of keys and values, and writes what is missing."""
 
 from __future__ import annotations
 
