@@ -10,6 +10,7 @@ from .conformance import CHECKS, VariantError, check_variant
 from .delta import DeltaAttention, delta_rule, delta_weights
 from .differential import DifferentialAttention
 from .entmax import EntmaxAttention, entmax
+from .factored import TensorProductAttention
 from .gated import GatedAttention
 from .grouped import align_heads, exchange_pairs, group_heads
 from .handing import HandsOn
@@ -46,6 +47,7 @@ __all__ = [
     "SpanAttention",
     "SparseAttention",
     "TalkingHeads",
+    "TensorProductAttention",
     "VariantError",
     "align_heads",
     "attend_in_windows",

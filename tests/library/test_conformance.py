@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from throwaway_kinds import THROWAWAY, QKClip, TensorProduct
+from throwaway_kinds import THROWAWAY, QKClip
 from torch import nn
 
 from mhalib import MultiHeadAttention
@@ -25,6 +25,7 @@ SETTINGS = [
     {"name": "gated", "per_channel": True},
     {"name": "gated", "init": "multi-head", "norm": "rms", "num_kv_heads": 2},
     {"name": "delta", "decay": "channel"},
+    {"name": "tensor-product", "rank": 1, "query_rank": 3, "value_dim": 5},
     {"name": "qk-norm", "norm": "rms"},
     {"name": "latent", "latent_size": 5},
     {"name": "latent", "latent_size": 5, "absorbed": True},
@@ -64,13 +65,6 @@ def test_clipped_heads_have_smaller_scores_and_the_others_are_left_alone():
         layer(x, x, x)
     assert before[0] > 20 > before[1:].max()
     torch.testing.assert_close(layer.largest, torch.cat([torch.tensor([20.0]), before[1:]]))
-
-
-def test_the_cache_of_a_tensor_product_keeps_factors():
-    layer, x = TensorProduct(64, 8, rank=1), torch.randn(2, 7, 64)
-    cache = layer.new_cache()
-    layer(x, x, x, cache=cache)
-    assert cache.num_bytes == 4 * 2 * 7 * 2 * (8 + 8)  # of 2 * 64 numbers for each token
 
 
 def _head_of_the_page():

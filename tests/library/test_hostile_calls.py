@@ -1049,6 +1049,7 @@ OWN = {
     V.ComposedAttention: {"rank": 2, "by_keys": True},
     V.DifferentialAttention: {"lambda_init": 0.3, "layer_number": 1, "normalise": True},
     V.GatedAttention: {"per_channel": True, "init": "multi-head", "norm": "rms"},
+    V.TensorProductAttention: {"rank": 1, "query_rank": 2},
     V.DeltaAttention: {"decay": "channel", "convolution": 2, "num_key_heads": 1, "chunk_size": 3},
     V.QKNormAttention: {"norm": "rms", "norm_eps": 0.1},
     V.LatentAttention: {

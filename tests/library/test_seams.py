@@ -41,6 +41,7 @@ LIBRARY = {
     "SoftCapAttention": {"name": "soft-cap", "cap": 1.5},
     "GatedAttention, as Qwen3-Next": {"name": "gated", "per_channel": True, "norm": "rms", "num_kv_heads": 2},
     "DeltaAttention": {"name": "delta"},
+    "TensorProductAttention": {"name": "tensor-product", "rank": 1},
     "DeltaAttention, by channels": {"name": "delta", "decay": "channel"},
     "RelativeAttention": {"name": "relative", "num_buckets": 4, "max_distance": 3},
 }
@@ -83,13 +84,16 @@ def test_rows_sum_to_1_exactly_where_it_says_so(name):
 def test_what_a_cache_costs_is_what_it_holds():
     x = torch.randn(2, 7, 16)
     held = {}
-    for name in ("grouped", "one for all", "LatentAttention", "MixtureOfHeads"):
+    names = "grouped", "one for all", "LatentAttention", "MixtureOfHeads", "TensorProductAttention"
+    for name in names:
         layer = _layer(name)
         cache = layer.new_cache(max_tokens=20)
         with torch.no_grad():
             layer(x, x, x, cache=cache)
         held[name] = cache.num_bytes // (4 * 2 * 7)  # numbers for each token
-    assert held == {"grouped": 2 * 2 * 4, "one for all": 2 * 4, "LatentAttention": 5, "MixtureOfHeads": 2 * 4 * 4}
+    assert held == {"grouped": 2 * 2 * 4, "one for all": 2 * 4, "LatentAttention": 5, "MixtureOfHeads": 2 * 4 * 4} | {
+        "TensorProductAttention": 2 * (4 + 4)
+    }
 
 
 @pytest.mark.parametrize("name", SETTINGS)

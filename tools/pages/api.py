@@ -55,7 +55,8 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "28_training_that_holds": "QKNormAttention",
         "32_what_comes_next": "DeltaAttention delta_rule delta_weights=delta",
         "which_attention": (
-            "SinkAttention=sinks SigmoidAttention=sigmoid SoftpickAttention=softpick SoftCapAttention=capping"
+            "SinkAttention=sinks SigmoidAttention=sigmoid SoftpickAttention=softpick SoftCapAttention=capping "
+            "TensorProductAttention=products"
         ),
         "09_positions": "RelativeAttention=distances distance_buckets=distances",
         "how_we_know": "check_variant VariantError=check_variant CHECKS=checks HandsOn=head",
