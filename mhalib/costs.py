@@ -101,11 +101,12 @@ class Costs(NamedTuple):
 def measured(layer: MultiHeadAttention, x: Tensor) -> Costs:
     """The costs of a layer, a variant too, counted while it attends from `x` (B, N, D) to itself.
 
-    Operations are those that torch's `FlopCounterMode` knows: products of matrices, in the layer and its kernels.
+    Operations are those that torch's `FlopCounterMode` knows: products of matrices, in the layer and its kernels. A
+    layer that keeps a state makes no weights here, which would cost it the square of N.
     """
     cache = layer.new_cache()
     with FlopCounterMode(display=False) as counter:
-        layer(x, x, x, cache=cache)
+        layer(x, x, x, need_weights=not layer.keeps_state, cache=cache)
     return Costs(sum(part.numel() for part in layer.parameters()), counter.get_total_flops(), cache.num_bytes)
 
 
@@ -118,12 +119,14 @@ class Parts(NamedTuple):
         kind multiplies more than its weights.
     each_pair: additions and multiplications for each query and key, of all heads.
     cached: numbers that a cache keeps of each token.
+    state: numbers that it keeps of all tokens together, in float32 at least.
     """
 
     each_token: int
     others: int
     each_pair: int
     cached: int
+    state: int = 0
 
     def flops(self, num_tokens: int, batch_size: int = 1) -> int:
         """Operations of a forward pass: 2 N for each weight that a token meets, and 2 N² for each pair's."""
@@ -153,8 +156,9 @@ def variant_parts(choice: str | Mapping[str, Any], num_hiddens: int, num_heads: 
 def counted_parts(layer: MultiHeadAttention) -> Parts:
     """The parts of any layer that attends from tokens to themselves, without a formula.
 
-    Operations of N tokens must be 2 a N + 2 b N². Two numbers of tokens give a and b, and a third one must agree. The
-    layer runs as a copy on torch's meta device, where tensors have shapes and no numbers.
+    Operations of N tokens must be 2 a N + 2 b N². Two numbers of tokens give a and b, and a third one must agree: 16,
+    32 and 64, or one, two and four chunks of a layer that has a `chunk_size`. The layer runs as a copy on torch's meta
+    device, where tensors have shapes and no numbers.
 
     Raises:
         TypeError: `layer` is no `MultiHeadAttention`.
@@ -163,17 +167,22 @@ def counted_parts(layer: MultiHeadAttention) -> Parts:
     require_kind("layer", layer, MultiHeadAttention)
     name = type(layer).__name__
     layer = copy.deepcopy(layer).to("meta").eval()
+    first = getattr(layer, "chunk_size", 16)
+    told = (first, 2 * first, 4 * first)
     try:
-        (one, cached), (two, _), (four, cached_of_four) = (_counted(layer, num_tokens) for num_tokens in (16, 32, 64))
+        (one, cached), (two, cached_of_two), (four, last) = (_counted(layer, num_tokens) for num_tokens in told)
     except (RuntimeError, NotImplementedError) as error:  # something looks at numbers
         raise ValueError(f"{name} has no formula, and cannot be counted without numbers: {error}") from error
-    pair, rest = divmod(two - 2 * one, 2 * (32**2 - 2 * 16**2))
-    each_token = one // 32 - 16 * pair
-    parts = Parts(each_token, sum(part.numel() for part in layer.parameters()) - each_token, pair, cached // 16)
-    if rest or [parts.flops(n) for n in (16, 32, 64)] != [one, two, four] or cached_of_four != 64 * parts.cached:
+    pair, rest = divmod(two - 2 * one, 4 * first**2)
+    each_token = one // (2 * first) - first * pair
+    of_token = (cached_of_two - cached) // first
+    weights = sum(part.numel() for part in layer.parameters())
+    parts = Parts(each_token, weights - each_token, pair, of_token, cached - first * of_token)
+    if rest or [parts.flops(n) for n in told] != [one, two, four] or last != told[2] * of_token + parts.state:
         raise ValueError(
             f"{name} has no formula, and what it takes is no sum of tokens and pairs: {one}, {two} and {four} "
-            f"operations for 16, 32 and 64 tokens, and {cached} and {cached_of_four} numbers in the cache for 16 and 64"
+            f"operations for {told[0]}, {told[1]} and {told[2]} tokens, and {cached} and {last} numbers in the cache "
+            f"for {told[0]} and {told[2]}"
         )
     return parts
 
@@ -183,7 +192,7 @@ def _counted(layer: MultiHeadAttention, num_tokens: int) -> tuple[int, int]:
     weight, cache = layer.W_o.weight, layer.new_cache()
     x = torch.empty(1, num_tokens, layer.num_hiddens, device="meta", dtype=weight.dtype)
     with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
-        layer(x, x, x, cache=cache)
+        layer(x, x, x, need_weights=not layer.keeps_state, cache=cache)
     return counter.get_total_flops(), cache.num_bytes // weight.itemsize
 
 
@@ -210,7 +219,8 @@ def variant_costs(
     """
     _require(num_tokens=num_tokens, batch_size=batch_size, bytes_per_number=bytes_per_number)
     parts = variant_parts(choice, num_hiddens, num_heads)
-    cached = batch_size * num_tokens * parts.cached * bytes_per_number
+    cached = num_tokens * parts.cached * bytes_per_number + parts.state * max(4, bytes_per_number)
+    cached *= batch_size
     return Costs(parts.each_token + parts.others, parts.flops(num_tokens, batch_size), cached)
 
 

@@ -1,6 +1,6 @@
 """Multi-head attention: pure functions, masks, positions, caches, and a layer with seams that variants replace."""
 
-from .cache import Cache, KeyValueCache, QuantisedCache
+from .cache import Cache, KeyValueCache, QuantisedCache, StateCache
 from .functional import attend, masked_softmax, merge_heads, split_heads, transpose_output, transpose_qkv
 from .heads import HeadSlices
 from .layer import MultiHeadAttention
@@ -36,6 +36,7 @@ __all__ = [
     "QuantisedCache",
     "RotaryPositions",
     "SinusoidalPositions",
+    "StateCache",
     "Strided",
     "SymbolicMask",
     "attend",

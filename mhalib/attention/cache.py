@@ -105,14 +105,7 @@ class KeyValueCache:
 
     def reorder(self, rows: Tensor) -> None:
         """Keep the examples `rows` (B_new,) of the batch, in that order: what a beam search needs."""
-        require_tensor("rows", rows, rank=1)
-        require_integers("rows", rows)
-        rows = rows.long()
-        extremes = seen_extremes(rows)
-        batch_size = self._rooms[0].shape[0] if self._rooms else 0
-        if self._rooms and extremes is not None and not 0 <= extremes[0] <= extremes[1] < batch_size:
-            raise ValueError(f"rows holds {extremes[0]} to {extremes[1]}, but the cache holds {batch_size} examples")
-        self._rooms = tuple(room[rows] for room in self._rooms)
+        self._rooms = _reordered(self._rooms, rows)
 
     def _check(self, new: tuple[Tensor, ...]) -> int:
         """How many tokens are new."""
@@ -192,6 +185,61 @@ class QuantisedCache:
         self._held.reorder(rows)
 
 
+class StateCache:
+    """States that a layer keeps in place of its tokens, of one size for any number of them. `len` counts tokens seen.
+
+    It is made by `new_cache` of a layer with `keeps_state`, and belongs to that layer and one batch.
+    """
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._states: tuple[Tensor, ...] = ()
+
+    def __len__(self) -> int:
+        return self._seen
+
+    @property
+    def held(self) -> tuple[Tensor, ...]:
+        """The states, (B, ...) each. Empty before the first token."""
+        return self._states
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of what is held."""
+        return sum(state.numel() * state.element_size() for state in self._states)
+
+    @property
+    def num_bytes_taken(self) -> int:
+        """The same: nothing is taken ahead."""
+        return self.num_bytes
+
+    def replace(self, num_new: int, *states: Tensor) -> None:
+        """Hold other states, (B, ...) each, after `num_new` more tokens.
+
+        Raises:
+            TypeError, ValueError: an argument is not of this kind, or shapes are not those of what is held.
+        """
+        require_count("num_new", num_new, minimum=0)
+        for state in states:
+            require_tensor("states", state)
+            if not state.dim():
+                raise ValueError("states need an axis of examples, got shape ()")
+        if self._states and [state.shape for state in states] != [state.shape for state in self._states]:
+            raise ValueError(
+                f"states have the shapes {[tuple(state.shape) for state in states]}, but the cache holds "
+                f"{[tuple(state.shape) for state in self._states]}: a cache serves one layer and one batch"
+            )
+        self._seen, self._states = self._seen + num_new, states
+
+    def append(self, *new: Tensor) -> tuple[Tensor, ...]:
+        """Refused: a layer that appends keeps tokens, and needs another cache."""
+        raise TypeError("a StateCache keeps no tokens: this layer needs a cache from its own new_cache")
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep the examples `rows` (B_new,) of the batch, in that order: what a beam search needs."""
+        self._states = _reordered(self._states, rows)
+
+
 def quantised(x: Tensor) -> tuple[Tensor, Tensor]:
     """Codes (..., width) from -127 to 127, int8, and scales (..., 1): x is about codes * scales.
 
@@ -208,6 +256,18 @@ def quantised(x: Tensor) -> tuple[Tensor, Tensor]:
     scales = scales.where((127 * scales).isfinite(), below)  # rounded up, the largest number would become infinite
     quotients = x.to(wide) / scales.where(scales > 0, 1)
     return quotients.round().clamp(-127, 127).to(torch.int8), scales
+
+
+def _reordered(held: tuple[Tensor, ...], rows: Tensor) -> tuple[Tensor, ...]:
+    """The examples `rows` of each tensor; TypeError or ValueError where there are no such."""
+    require_tensor("rows", rows, rank=1)
+    require_integers("rows", rows)
+    rows = rows.long()
+    extremes = seen_extremes(rows)
+    batch_size = held[0].shape[0] if held else 0
+    if held and extremes is not None and not 0 <= extremes[0] <= extremes[1] < batch_size:
+        raise ValueError(f"rows holds {extremes[0]} to {extremes[1]}, but the cache holds {batch_size} examples")
+    return tuple(part[rows] for part in held)
 
 
 def _enlarged(held: Tensor, num_tokens: int) -> Tensor:

@@ -81,6 +81,11 @@ class MultiHeadAttention(HeadsOfLayer):
     """Whether the layer makes no sense where queries and keys are other tokens. Models then take multi-head attention
     for their cross-attention."""
 
+    keeps_state = False
+    """Whether a state of fixed size stands in for keys and values. Such a layer is causal by itself, and models give it
+    no rotary positions. It has no weights for tokens that a cache has seen, and refuses masks that hide more than later
+    tokens and padding."""
+
     shared_by_layers: tuple[str, ...] = ()
     """Names of parameters that a model has once for all its layers of one kind."""
 

@@ -161,8 +161,9 @@ class Description:
 
     def self_attention(self, layer_number: int = 0) -> MultiHeadAttention:
         """A layer for tokens that look at each other; it applies the positions, if they act in the heads."""
-        positions = self.positions if self.positions in ROTARY else "none"
-        return self._attention(self.attention_of(layer_number), layer_number, positions=positions)
+        choice = self.attention_of(layer_number)
+        is_turned = self.positions in ROTARY and not kind_of(choice).keeps_state
+        return self._attention(choice, layer_number, positions=self.positions if is_turned else "none")
 
     def cross_attention(self, layer_number: int = 0) -> MultiHeadAttention:
         """A layer for tokens that look at others, which have no position of theirs.

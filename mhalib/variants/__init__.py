@@ -7,8 +7,10 @@ from .capped import SoftCapAttention
 from .collaborative import CollaborativeAttention, compress
 from .composed import ComposedAttention, Composition
 from .conformance import CHECKS, VariantError, check_variant
+from .delta import DeltaAttention, delta_rule, delta_weights
 from .differential import DifferentialAttention
 from .entmax import EntmaxAttention, entmax
+from .factored import TensorProductAttention
 from .gated import GatedAttention
 from .grouped import align_heads, exchange_pairs, group_heads
 from .handing import HandsOn
@@ -28,6 +30,7 @@ __all__ = [
     "CollaborativeAttention",
     "ComposedAttention",
     "Composition",
+    "DeltaAttention",
     "DifferentialAttention",
     "EntmaxAttention",
     "GatedAttention",
@@ -44,11 +47,14 @@ __all__ = [
     "SpanAttention",
     "SparseAttention",
     "TalkingHeads",
+    "TensorProductAttention",
     "VariantError",
     "align_heads",
     "attend_in_windows",
     "check_variant",
     "compress",
+    "delta_rule",
+    "delta_weights",
     "distance_buckets",
     "entmax",
     "exchange_pairs",

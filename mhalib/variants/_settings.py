@@ -4,8 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import nn
+
 from .._validate import require_kind
 from ..attention import MultiHeadAttention
+
+NORMS_OF_HEADS = ("layer", "rms")
+"""The norms that queries and keys may have."""
+
+
+def norm_of_head(kind: str | None, width: int, eps: float | None = None) -> nn.Module:
+    """A norm over `width` channels, with gains and no biases; `None` means none."""
+    if kind is None:
+        return nn.Identity()
+    if kind == "layer":
+        return nn.LayerNorm(width, bias=False, eps=1e-5 if eps is None else eps)
+    return nn.RMSNorm(width, eps=1e-6 if eps is None else eps)
 
 
 def refuse(settings: dict[str, Any], why: str, **only: object) -> None:

@@ -118,10 +118,46 @@ def _causality(subject: _Subject) -> None:
 
 
 def _cache(subject: _Subject) -> None:
-    """Tokens that come in pieces, with a cache, give what they give at once, and the cache counts them."""
+    """Tokens that come in pieces, with a cache, give what they give at once, and the cache counts them. A layer that
+    keeps a state is asked without weights: of tokens that are gone it has none, see the check "state"."""
     for need_weights in (True, False):
         layer, x = subject.layer(), subject.x
+        if need_weights and layer.keeps_state:
+            continue
         _require_whole(layer, x, need_weights)
+
+
+def _state(subject: _Subject) -> None:
+    """A layer that keeps a state keeps as many bytes after one token as after seven, and refuses what a state cannot
+    do and not silently does otherwise: weights of tokens that a cache has seen, a window, a mask with a hole. Padding
+    it takes: hidden tokens change nothing. A layer that keeps tokens is not asked."""
+    layer, x = subject.layer(), subject.x
+    if not layer.keeps_state:
+        return
+    cache, sizes = layer.new_cache(), []
+    with torch.no_grad():
+        for start in range(7):
+            one = x[:, start : start + 1]
+            layer(one, one, one, cache=cache, need_weights=False)
+            sizes.append(cache.num_bytes)
+    _require(len(set(sizes)) == 1 and sizes[0] > 0, f"token after token, the cache holds {sizes} bytes")
+    hole = causal_mask(7)
+    hole[5, 2] = False
+    refused: dict[str, dict[str, Any]] = {
+        "weights behind a cache": {"cache": cache},
+        "a window": {"mask": Band(before=2), "need_weights": False},
+        "a mask with a hole": {"mask": hole, "need_weights": False},
+    }
+    for what, asked in refused.items():
+        try:
+            layer(x, x, x, **asked)
+        except ValueError:
+            continue
+        _require(False, f"{what} must be refused with a ValueError, not taken in silence")
+    real = torch.tensor([True] * 2 + [False] * 2 + [True] * 3)
+    changed = torch.where(real[:, None], x, 9 * x)
+    before, after = (layer(one, one, one, mask=real[None, None, None])[0][:, real] for one in (x, changed))
+    _require_same(after, before, "tokens that the mask calls padding change others")
 
 
 def _positions(subject: _Subject) -> None:
@@ -226,6 +262,7 @@ CHECKS: dict[str, Callable[[_Subject], None]] = {
     "weights": _weights,
     "causality": _causality,
     "cache": _cache,
+    "state": _state,
     "positions": _positions,
     "gradients": _gradients,
     "heads": _heads,

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from .._validate import require_choice, require_positive
 from ..attention import MultiHeadAttention, register
-
-NORMS_OF_HEADS = ("layer", "rms")
-"""The norms that queries and keys may have."""
+from ._settings import NORMS_OF_HEADS, norm_of_head
 
 
 @register("qk-norm")
@@ -50,8 +48,8 @@ class QKNormAttention(MultiHeadAttention):
         require_choice("norm", norm, NORMS_OF_HEADS)
         if norm_eps is not None:
             require_positive("norm_eps", norm_eps)
-        self.norm_q = _norm(norm, self.head_dim, norm_eps)
-        self.norm_k = _norm(norm, self.head_dim, norm_eps)
+        self.norm_q = norm_of_head(norm, self.head_dim, norm_eps)
+        self.norm_k = norm_of_head(norm, self.head_dim, norm_eps)
 
     def project(self, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q (B, h, Q, d), k (B, num_kv_heads, K, d), both normalised, and v (B, num_kv_heads, K, value_dim)."""
@@ -61,9 +59,3 @@ class QKNormAttention(MultiHeadAttention):
     def keep_heads(self, heads: Iterable[int]) -> None:
         """As in `MultiHeadAttention`; the gains belong to no head, and stay."""
         super().keep_heads(heads)
-
-
-def _norm(kind: str, width: int, eps: float | None) -> nn.Module:
-    if kind == "layer":
-        return nn.LayerNorm(width, bias=False, eps=1e-5 if eps is None else eps)
-    return nn.RMSNorm(width, eps=1e-6 if eps is None else eps)

@@ -178,7 +178,9 @@ class CostCalculator(Instrument):
         if self._other_kind is None:
             return {}
         parts = formulas.variant_parts(self._other_kind, num_hiddens, num_heads)
-        return {"variant": self._other_kind["name"], "counted": list(parts)}
+        if parts.state:
+            raise ValueError(f"variant={self._other_kind!r:.80} keeps a state, and nothing for each token to compare")
+        return {"variant": self._other_kind["name"], "counted": list(parts[:4])}
 
     def state(self) -> dict[str, Any]:
         """The traits of its own; where nothing is compared, nothing is said of variants."""

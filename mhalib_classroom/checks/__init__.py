@@ -34,7 +34,7 @@ from .training_that_holds import clipped, mended_update, next_scale, normed_scor
 from .translator import alignment_share, mended_accuracy, share_exact
 from .two_modalities import mended_picture_mask, weight_on_the_left, weight_on_the_symbol
 from .weighted_average import scores, weighted_average
-from .what_comes_next import decayed_state, delta_state, escaping_weights, kept_keys
+from .what_comes_next import decayed_state, delta_state, escaping_weights, fading_state, hybrid_bytes, kept_keys
 from .what_heads_look_at import mended_words, positional_role, sink_weight, written_share
 from .which_heads_matter import hard_gate, head_importance, mended_pruning, open_gates, prune
 from .which_measure_is_right import attribution_estimate, shapley_values
@@ -78,6 +78,7 @@ __all__ = [
     "equal_width",
     "escaping_weights",
     "estimated_effects",
+    "fading_state",
     "first_wrong_step",
     "fold_heads",
     "folded_lens",
@@ -88,6 +89,7 @@ __all__ = [
     "head_entropy",
     "head_importance",
     "holm",
+    "hybrid_bytes",
     "induction_weight",
     "js_divergence",
     "keep_going",

@@ -1,6 +1,6 @@
 """Heads that look nowhere, and heads that keep few keys.
 
-The state of a head without a softmax.
+The state of a head without a softmax, and what a model of both kinds keeps.
 """
 
 from __future__ import annotations
@@ -160,4 +160,84 @@ delta_state = exercise(
     reference=lambda keys, values, rates: _delta(keys, values, rates),
     cases=_rated,
     switches=_delta,
+)
+
+
+def _faded(rng: random.Random) -> Iterator[Case]:
+    yield {
+        "keys": torch.tensor([[1.0, 0.0], [0.6, 0.8]]),
+        "values": torch.tensor([[4.0], [6.0]]),
+        "rates": torch.tensor([1.0, 0.5]),
+        "decays": torch.tensor([[0.9, 0.7], [0.5, 0.25]]),
+    }
+    for num_tokens, d, d_v in apart(rng, 3, smallest=3):
+        keys = torch.nn.functional.normalize(draw(rng, num_tokens, d), dim=-1)
+        rates, decays = (draw(rng, *shape).sigmoid() * 0.6 + 0.3 for shape in ((num_tokens,), (num_tokens, d)))
+        yield {"keys": keys, "values": draw(rng, num_tokens, d_v), "rates": rates, "decays": decays}
+
+
+def _fading(
+    keys: Tensor,
+    values: Tensor,
+    rates: Tensor,
+    decays: Tensor,
+    *,
+    late: bool = False,
+    read_first: bool = False,
+    read: float = 1.0,
+    keep_old: bool = False,
+) -> Tensor:
+    """The delta rule with a decay for each row, with one thing changed."""
+    state = keys.new_zeros(keys.shape[1], values.shape[1])
+    for key, value, rate, decay in zip(keys, values, rates, decays, strict=True):
+        said = read * (key @ state)
+        if not late:
+            state = decay[:, None] * state
+        if not read_first:
+            said = read * (key @ state)
+        missing = rate * value - said if keep_old else rate * (value - said)
+        state = state + key[:, None] * missing
+        if late:
+            state = decay[:, None] * state
+    return state
+
+
+fading_state = exercise(
+    "fading_state",
+    reference=lambda keys, values, rates, decays: _fading(keys, values, rates, decays),
+    cases=_faded,
+    switches=_fading,
+)
+
+
+def _hybrids(rng: random.Random) -> Iterator[Case]:
+    yield {"kinds": ["state", "state", "state", "cache"], "num_heads": 2, "head_dim": 3, "num_tokens": 5}
+    for num_layers, num_heads, head_dim, num_tokens in apart(rng, 4, smallest=4, largest=13):
+        kinds = ["cache"] * 2 + ["state"] * (num_layers - 2)
+        rng.shuffle(kinds)
+        yield {"kinds": kinds, "num_heads": num_heads, "head_dim": head_dim, "num_tokens": num_tokens}
+
+
+def _kept(
+    kinds: list[str],
+    num_heads: int,
+    head_dim: int,
+    num_tokens: int,
+    *,
+    states: int = 1,
+    square: bool = True,
+    of_state: int = 4,
+    of_cache: int = 2,
+    parts: int = 2,
+) -> int:
+    """Bytes of all layers, with one thing changed."""
+    state = of_state * states * num_heads * (head_dim**2 if square else head_dim)
+    cache = of_cache * parts * num_heads * head_dim * num_tokens
+    return sum(state if kind == "state" else cache for kind in kinds)
+
+
+hybrid_bytes = exercise(
+    "hybrid_bytes",
+    reference=lambda kinds, num_heads, head_dim, num_tokens: _kept(kinds, num_heads, head_dim, num_tokens),
+    cases=_hybrids,
 )

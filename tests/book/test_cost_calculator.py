@@ -175,7 +175,7 @@ def test_the_parts_of_a_formula_are_the_layers(show: Callable) -> None:
         cells = page.locator(".mhalib-cost-calculator-own tbody tr td:last-child").all_inner_texts()
         found = [int(cell.rpartition("= ")[2].replace(",", "")) for cell in cells]
         choice = CostCalculator(**SIZES, variant=variant).choice()
-        assert found == list(variant_parts(choice, 96, 12)), variant
+        assert found == list(variant_parts(choice, 96, 12)[:4]), variant
 
 
 def test_counts_of_a_variant_stay_exact_beyond_doubles(show: Callable) -> None:

@@ -980,6 +980,15 @@ def delta_by_reflections(keys, values, rates):
     return state
 
 
+def fading_by_matrices(keys, values, rates, decays):
+    """Each token turns the state by a matrix of its own, and adds its pair."""
+    state = keys.new_zeros(keys.shape[1], values.shape[1])
+    for t in range(len(keys)):
+        turn = torch.eye(keys.shape[1], dtype=keys.dtype) - rates[t] * torch.outer(keys[t], keys[t])
+        state = turn @ decays[t].diag() @ state + rates[t] * torch.outer(keys[t], values[t])
+    return state
+
+
 def delta_by_solving(keys, values, rates):
     """What is missing of all tokens at once, from a triangular system."""
     told = torch.eye(len(keys)) + (rates[:, None] * (keys @ keys.T)).tril(-1)
@@ -1346,6 +1355,32 @@ VARIANTS = {
         delta_by_reflections,
         delta_by_solving,
         lambda keys, values, rates: delta_by_reflections(keys.double(), values.double(), rates.double()),
+    ],
+    "fading_state": [
+        fading_by_matrices,
+        lambda keys, values, rates, decays: fading_by_matrices(
+            keys.double(), values.double(), rates.double(), decays.double()
+        ),
+        lambda keys, values, rates, decays: functools.reduce(
+            lambda state, token: (
+                state * token[3][:, None] + token[2] * torch.outer(token[0], token[1] - (token[0] * token[3]) @ state)
+            ),
+            zip(keys, values, rates, decays, strict=True),
+            torch.zeros(keys.shape[1], values.shape[1]),
+        ),
+    ],
+    "hybrid_bytes": [
+        lambda kinds, num_heads, head_dim, num_tokens: (
+            4 * num_heads * head_dim * (kinds.count("state") * head_dim + kinds.count("cache") * num_tokens)
+        ),
+        lambda kinds, num_heads, head_dim, num_tokens: sum(
+            {"state": head_dim * head_dim * 4, "cache": 2 * head_dim * num_tokens * 2}[kind]
+            for kind in kinds
+            for _ in range(num_heads)
+        ),
+        lambda kinds, num_heads, head_dim, num_tokens: (
+            np.int64(num_heads * head_dim * 4) * sum(head_dim if kind == "state" else num_tokens for kind in kinds)
+        ),
     ],
     "kept_keys": [
         kept_by_sorting,

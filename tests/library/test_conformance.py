@@ -4,12 +4,12 @@ import re
 
 import pytest
 import torch
-from throwaway_kinds import THROWAWAY, QKClip, TensorProduct
+from throwaway_kinds import THROWAWAY, QKClip
 from torch import nn
 
 from mhalib import MultiHeadAttention
 from mhalib.attention import KINDS, register
-from mhalib.variants import CHECKS, VariantError, check_variant
+from mhalib.variants import CHECKS, DeltaAttention, VariantError, check_variant
 from tools.notebooks import notebooks
 
 NAMES = [name for name in KINDS if name != "sparse"]
@@ -23,6 +23,9 @@ SETTINGS = [
     {"name": "mixture", "num_shared": 1, "num_chosen": 2, "paper_scaling": True},
     {"name": "composed", "by_keys": False},
     {"name": "gated", "per_channel": True},
+    {"name": "gated", "init": "multi-head", "norm": "rms", "num_kv_heads": 2},
+    {"name": "delta", "decay": "channel"},
+    {"name": "tensor-product", "rank": 1, "query_rank": 3, "value_dim": 5},
     {"name": "qk-norm", "norm": "rms"},
     {"name": "latent", "latent_size": 5},
     {"name": "latent", "latent_size": 5, "absorbed": True},
@@ -62,13 +65,6 @@ def test_clipped_heads_have_smaller_scores_and_the_others_are_left_alone():
         layer(x, x, x)
     assert before[0] > 20 > before[1:].max()
     torch.testing.assert_close(layer.largest, torch.cat([torch.tensor([20.0]), before[1:]]))
-
-
-def test_the_cache_of_a_tensor_product_keeps_factors():
-    layer, x = TensorProduct(64, 8, rank=1), torch.randn(2, 7, 64)
-    cache = layer.new_cache()
-    layer(x, x, x, cache=cache)
-    assert cache.num_bytes == 4 * 2 * 7 * 2 * (8 + 8)  # of 2 * 64 numbers for each token
 
 
 def _head_of_the_page():
@@ -115,6 +111,13 @@ class DistanceFromTheFirst(MultiHeadAttention):
 
     def added(self, num_queries, num_kvpairs):
         return -(torch.arange(num_queries)[:, None] - torch.arange(num_kvpairs)).abs()[None]
+
+
+class Heedless(DeltaAttention):
+    """Keeps a state, and takes a mask that it does not heed."""
+
+    def forward(self, queries, keys, values, valid_lens=None, *, mask=None, **more):
+        return super().forward(queries, keys, values, **more)
 
 
 class Unplaced(MultiHeadAttention):
@@ -188,6 +191,7 @@ BROKEN = {
     "weights": (BareWeights, "rows_sum_to_one=True, but rows sum to 2 to 2"),
     "causality": (LoudestToken, "a changed future moves earlier outputs: by "),
     "cache": (DistanceFromTheFirst, "pieces with a cache do not give what the whole gives: by "),
+    "state": (Heedless, "a window must be refused with a ValueError, not taken in silence"),
     "positions": (Unplaced, "rotary positions change nothing"),
     "gradients": (Stopped, "no gradient reaches ['W_q.weight', 'W_q.bias', 'W_k.weight'"),
     "heads": (Exchanged, "a gate of 0 does not take the head's part away: by "),

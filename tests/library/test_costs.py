@@ -165,7 +165,7 @@ def test_formulas_of_variants_are_those_of_multi_head_attention():
 def test_formulas_of_variants_are_those_of_the_papers():
     """DCMHA's 20hD + 64h² weights more, MOHSA's 2ohD, MoH's D(h + 2); DeepSeek-V3's cache of 576 numbers a token."""
     plain = costs.variant_parts("multi-head", 768, 12)
-    assert plain == (4 * 768**2, 0, 2 * 768, 2 * 768)
+    assert plain == (4 * 768**2, 0, 2 * 768, 2 * 768, 0)
     assert costs.variant_parts("composed", 768, 12).each_token - plain.each_token == 20 * 12 * 768 + 64 * 12**2
     overlapping = costs.variant_parts({"name": "overlapping", "overlap": 5}, 768, 12)
     assert overlapping.each_token - plain.each_token == 2 * 5 * 12 * 768

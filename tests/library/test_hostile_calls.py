@@ -176,6 +176,16 @@ def _qkv():
     return {"q": torch.randn(2, 3, 5, 4), "k": torch.randn(2, 3, 5, 4), "v": torch.randn(2, 3, 5, 4)}
 
 
+def _rule():
+    return {**_qkv(), "rates": torch.rand(2, 3, 5), "log_decays": -torch.rand(2, 3, 5, 4)}
+
+
+def _state_cache():
+    cache = A.StateCache()
+    cache.replace(3, torch.randn(2, 3, 4, 4))
+    return cache
+
+
 def _x():
     return torch.randn(2, 5, 12)
 
@@ -356,6 +366,14 @@ PLACES = {
     "attention.QuantisedCache": (
         lambda max_tokens, k, v: A.QuantisedCache(max_tokens).append(k, v),
         lambda: {"max_tokens": 3, "k": torch.randn(2, 3, 5, 4), "v": torch.randn(2, 3, 5, 4)},
+    ),
+    "attention.StateCache": (
+        lambda num_new, state, rows: [one := A.StateCache(), one.replace(num_new, state), one.reorder(rows)],
+        lambda: {"num_new": 2, "state": torch.randn(2, 3, 4, 4), "rows": torch.tensor([1, 0])},
+    ),
+    "attention.StateCache.replace": (
+        lambda num_new, state: _state_cache().replace(num_new, state),
+        lambda: {"num_new": 1, "state": torch.randn(2, 3, 4, 4)},
     ),
     "attention.KeyValueCache.append": (
         lambda k, v: _cache().append(k, v),
@@ -1030,7 +1048,9 @@ OWN = {
     V.MixtureOfHeads: {"num_shared": 1, "num_chosen": 1, "paper_scaling": True},
     V.ComposedAttention: {"rank": 2, "by_keys": True},
     V.DifferentialAttention: {"lambda_init": 0.3, "layer_number": 1, "normalise": True},
-    V.GatedAttention: {"per_channel": True},
+    V.GatedAttention: {"per_channel": True, "init": "multi-head", "norm": "rms"},
+    V.TensorProductAttention: {"rank": 1, "query_rank": 2},
+    V.DeltaAttention: {"decay": "channel", "convolution": 2, "num_key_heads": 1, "chunk_size": 3},
     V.QKNormAttention: {"norm": "rms", "norm_eps": 0.1},
     V.LatentAttention: {
         "latent_size": 5,
@@ -1089,6 +1109,11 @@ PLACES |= {
     "variants.compress": (
         V.compress,
         lambda: {"layer": V.CollaborativeAttention(12, 3), "shared_size": 2, "num_rounds": 2},
+    ),
+    "variants.delta_rule": (V.delta_rule, lambda: {**_rule(), "state": torch.randn(2, 3, 4, 4), "chunk_size": 2}),
+    "variants.delta_weights": (
+        V.delta_weights,
+        lambda: {name: part for name, part in _rule().items() if name != "v"},
     ),
     "variants.distance_buckets": (
         V.distance_buckets,

@@ -39,13 +39,18 @@ LIBRARY = {
     "SigmoidAttention": {"name": "sigmoid"},
     "SoftpickAttention": {"name": "softpick"},
     "SoftCapAttention": {"name": "soft-cap", "cap": 1.5},
+    "GatedAttention, as Qwen3-Next": {"name": "gated", "per_channel": True, "norm": "rms", "num_kv_heads": 2},
+    "DeltaAttention": {"name": "delta"},
+    "TensorProductAttention": {"name": "tensor-product", "rank": 1},
+    "DeltaAttention, by channels": {"name": "delta", "decay": "channel"},
     "RelativeAttention": {"name": "relative", "num_buckets": 4, "max_distance": 3},
 }
 BETWEEN = {"TalkingHeads", "ComposedAttention", "DifferentialAttention", "EntmaxAttention", "SpanAttention"}
 BETWEEN |= {"SinkAttention", "SigmoidAttention", "SoftpickAttention", "SoftCapAttention", "qk-clip"}
+BETWEEN |= {"DeltaAttention", "DeltaAttention, by channels"}
 PRUNED = {QKClip}
 PRUNED |= {KINDS[name] for name in ("gated", "entmax", "span", "sparse", "qk-norm", "relative")}
-PRUNED |= {KINDS[name] for name in ("sinks", "sigmoid", "softpick", "soft-cap")}
+PRUNED |= {KINDS[name] for name in ("sinks", "sigmoid", "softpick", "soft-cap", "delta")}
 SETTINGS = {
     **{name: {"name": f"a test's {name}"} for name in THROWAWAY},
     **LIBRARY,
@@ -79,13 +84,16 @@ def test_rows_sum_to_1_exactly_where_it_says_so(name):
 def test_what_a_cache_costs_is_what_it_holds():
     x = torch.randn(2, 7, 16)
     held = {}
-    for name in ("grouped", "one for all", "LatentAttention", "MixtureOfHeads"):
+    names = "grouped", "one for all", "LatentAttention", "MixtureOfHeads", "TensorProductAttention"
+    for name in names:
         layer = _layer(name)
         cache = layer.new_cache(max_tokens=20)
         with torch.no_grad():
             layer(x, x, x, cache=cache)
         held[name] = cache.num_bytes // (4 * 2 * 7)  # numbers for each token
-    assert held == {"grouped": 2 * 2 * 4, "one for all": 2 * 4, "LatentAttention": 5, "MixtureOfHeads": 2 * 4 * 4}
+    assert held == {"grouped": 2 * 2 * 4, "one for all": 2 * 4, "LatentAttention": 5, "MixtureOfHeads": 2 * 4 * 4} | {
+        "TensorProductAttention": 2 * (4 + 4)
+    }
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -103,7 +111,8 @@ def test_heads_are_removed_or_that_is_refused_by_name(name):
 def test_the_ledger_sees_its_softmax(name):
     layer, x = _layer(name), torch.randn(2, 5, 16)
     seen = mhalib.ledger(layer, x, x, x)
-    own = {"EntmaxAttention": "amax", "SigmoidAttention": "sigmoid", "SoftpickAttention": "exp"}.get(name, "softmax")
+    others = {"EntmaxAttention": "amax", "SigmoidAttention": "sigmoid", "SoftpickAttention": "exp"}
+    own = "triangular" if name.startswith("Delta") else others.get(name, "softmax")
     assert any(own in step.operation for step in seen)
 
 

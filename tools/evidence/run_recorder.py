@@ -28,6 +28,7 @@ KINDS: dict[str, tuple[str, ...]] = {  # in the order of the page; a test is of 
     "elsewhere": (
         "tests/library/test_frameworks",
         "tests/library/test_variants_elsewhere.py",
+        "tests/library/test_variants_delta.py",
         "tests/library/test_reference.py",
         "tests/library/test_translations.py",
         "tests/library/test_decoders.py",

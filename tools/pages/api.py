@@ -40,6 +40,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         ),
         "10_all_targets_at_once": "KeyValueCache Cache=cache",
         "26_token_by_token": "QuantisedCache",
+        "32_what_comes_next": "StateCache=state",
         "12_small_gpt": (
             "Band=mask SymbolicMask=mask Strided=mask GlobalTokens=mask AnyOf=mask AllOf=mask num_pairs=mask"
         ),
@@ -52,8 +53,10 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         ),
         "23_heads_composed_anew": "ComposedAttention Composition DifferentialAttention GatedAttention",
         "28_training_that_holds": "QKNormAttention",
+        "32_what_comes_next": "DeltaAttention delta_rule delta_weights=delta",
         "which_attention": (
-            "SinkAttention=sinks SigmoidAttention=sigmoid SoftpickAttention=softpick SoftCapAttention=capping"
+            "SinkAttention=sinks SigmoidAttention=sigmoid SoftpickAttention=softpick SoftCapAttention=capping "
+            "TensorProductAttention=products"
         ),
         "09_positions": "RelativeAttention=distances distance_buckets=distances",
         "how_we_know": "check_variant VariantError=check_variant CHECKS=checks HandsOn=head",
