@@ -39,6 +39,7 @@ BEFORE = (
     "import matplotlib.pyplot",
     "def sheets(",
     "pictures, answers = spot(unmarked, marked)",
+    "some = [",
     "def cut(",
     "vit = ViT(num_classes=10, **sizes)",
     "def fit(model, steps, draw",
