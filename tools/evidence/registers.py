@@ -65,7 +65,8 @@ ASKED = {
 def program() -> list[str]:
     """The cells that run, in the chapter's order."""
     told = [cell for cell in nbformat.read(CHAPTER, as_version=4).cells if cell.cell_type == "code"]
-    sources = [cell.source for cell in told if "remove-cell" not in cell.metadata.get("tags", [])]
+    told = [cell for cell in told if "remove-cell" not in cell.metadata.get("tags", [])]
+    sources = [cell.source for cell in told if results.READS not in cell.source]
     begin, end = (next(n for n, source in enumerate(sources) if sign in source) for sign in (FIRST, LAST))
     before = [next(source for source in sources if sign in source) for sign in BEFORE]
     return before + sources[begin : end + 1]
