@@ -8,11 +8,12 @@ what is there already is not done again. `--store` makes mhalib/results/register
 The analysis, written down before the seeds were run. The page's own training, seed 4, had been seen; after it the
 control of the marked quarter was added, and nothing else changed.
 
-1. *Rollout.* For each of the page's 1,000 sheets, each patch's token is left out in turn; its effect is the rise of the
-   loss. Scores: the last layer's weights and rollout, means over heads, in the class token's row; a patch's ink; whether
-   it is in the marked quarter. A score is as good as its rank correlation with the effect over a sheet's 16 patches, and
-   over the 15 without the spot, as a mean over sheets (`order`). Beside it what one patch gets: the spot's, one of the
-   other three of its quarter, one of the twelve others (`patch`). Rollout is better where it is over the last layer.
+1. *Rollout.* For each of the page's 1,000 sheets, each patch's token is left out in turn; its effect is the rise of
+   the loss. Scores: the last layer's weights and rollout, means over heads, in the class token's row; a patch's ink;
+   whether it is in the marked quarter. A score is as good as its rank correlation with the effect over a sheet's 16
+   patches, and over the 15 without the spot, as a mean over sheets (`order`). Beside it what one patch gets: the
+   spot's, one of the other three of its quarter, one of the twelve others (`patch`). Rollout is better where it is over
+   the last layer.
 2. *Registers.* Four more tokens, trained from the same seed for as many steps. Do they change how many are right; what
    weight do the class token and the patches give to the four together, where an even look gives 4/21; how many are
    right when no token sees them; does the answer follow another sheet's registers, put in behind layer 0; how long is

@@ -99,7 +99,7 @@ def by_chance(model: Any, seed: int) -> list[Head]:
 
 def of_training(seed: int) -> dict[str, Any]:
     """Everything that is kept of one training."""
-    model = translator(seed)[0].eval()
+    model: Any = translator(seed)[0].eval()
     slopes = measures.head_importance(model, [FEW], losses, normalise=False)
     found: dict[str, Any] = {"slope": torch.cat(list(slopes.values())).flatten().tolist()}
     with torch.no_grad():
@@ -120,7 +120,7 @@ def of_training(seed: int) -> dict[str, Any]:
 @torch.no_grad()
 def of_stored() -> dict[str, list[float]]:
     """Other sentences and random orders, for the model that comes with the package."""
-    model = saved.load("translator")
+    model: Any = saved.load("translator")
     means, heads = measures.head_means(model, [FEW], read), heads_of(model)
     found: dict[str, list[float]] = {}
     for way, to in (("zero", None), ("mean", means)):
