@@ -56,9 +56,7 @@ def test_what_is_stored_of_words_is_what_the_weights_give():
 def test_what_is_stored_of_first_values_is_what_the_weights_give():
     place("smollm2-135m")
     model, stored = pretrained.load("smollm2-135m"), read("smollm2_values")
-    text = real_sinks.texts_of(model)[:1]
-    found = real_sinks.first_values(model.model, text)
-    for name in ("nats", "first 0", "fifth 0"):
-        assert found[name] == pytest.approx(stored[name][:1], rel=2e-3)
-    assert found["ratio"] == pytest.approx(stored["ratio"], abs=0.3)
-    assert found["nats"] == pytest.approx(read("smollm2_sinks")["nats"][:1], rel=2e-3)
+    found = real_sinks.first_values(model.model, real_sinks.texts_of(model))
+    for name, values in stored.values.items():
+        assert found[name] == pytest.approx(values, rel=5e-3, abs=1e-4)
+    assert found["nats"] == pytest.approx(read("smollm2_sinks")["nats"], rel=2e-3)
