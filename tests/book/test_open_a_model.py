@@ -155,3 +155,21 @@ def test_rows_are_divided_only_where_rounding_made_them_differ_from_1(dtype: tor
     for factor in (0, 0.5, 0.97, 1.03, 2):
         wrong = (factor * exact).to(dtype)
         assert torch.equal(space["in_full"](wrong), wrong.float()), factor
+
+
+def test_what_a_row_gives_to_no_key_is_in_view() -> None:
+    """As in gpt-oss, whose heads have a place to look at that is no key."""
+    sources = [cell.source for cell in nbformat.read(CHAPTER, as_version=4).cells if cell.cell_type == "code"]
+    space: dict[str, Any] = {"torch": torch}
+    for sign in ("def in_full(", "def on_no_key("):
+        (source,) = (source for source in sources if sign in source)
+        exec(sign + source.partition(sign)[2].partition("\n\n\n")[0], space)
+    scores = torch.randn(2, 3, 4, 7, 8, generator=torch.Generator().manual_seed(0))
+    weights = scores.softmax(-1)[..., :-1]  # the last column is the place that is no key
+    mask = torch.ones(3, 1, 7, 7, dtype=torch.bool)
+    mask[0, :, 5:] = False  # padding: two rows that do not count
+    rows = [scores.softmax(-1)[:, 0, :, :5, -1], scores.softmax(-1)[:, 1:, :, :, -1].transpose(1, 2).flatten(2)]
+    wanted = torch.cat([rows[0], rows[1]], -1).mean(-1)  # (layers, h)
+    found = space["on_no_key"](space["in_full"](weights), mask)
+    torch.testing.assert_close(found, wanted)
+    assert float(space["on_no_key"](space["in_full"](scores.softmax(-1)), mask).max()) < 1e-6

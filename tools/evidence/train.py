@@ -25,11 +25,11 @@ from mhalib.train import fit
 RECIPES: dict[str, Callable[[], tuple[Model, saved.About]]] = {}
 
 
-def translator() -> tuple[Model, saved.About]:
+def translator(seed: int = 0) -> tuple[Model, saved.About]:
     """English to French, `mhalib.data.translations`: 2 layers on each side, 24 heads in all."""
     made = translations(21_000, seed=0)
     train, unseen = made[:20_000], made[20_000:]
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     model = Transformer(len(ENGLISH), len(FRENCH), num_hiddens=64, num_heads=4, num_layers=2)
 
     def loss() -> torch.Tensor:

@@ -1,0 +1,40 @@
+"""What chapters 14 and 18 store of other trainings: made by the chapters as they are, a number for each training."""
+
+from __future__ import annotations
+
+import pytest
+
+from mhalib.results import read
+from tools.evidence import registers, translators
+
+
+def test_the_cells_of_rollout_and_registers_are_found_once_and_in_order() -> None:
+    sources = registers.program()
+    assert "SEED = " in sources[0]
+    for sign in (*registers.BEFORE, registers.FIRST, registers.LAST):
+        assert sum(sign in source for source in sources) >= 1, sign
+    assert not any("mhalib.results" in source for source in sources)
+    assert next(n for n, source in enumerate(sources) if registers.FIRST in source) == len(registers.BEFORE)
+
+
+def test_a_training_is_summed_up() -> None:
+    run = {"whole": 1.0, "together": [0.0, 0.5, 0.0, 0.0, 0.0, 1.0], "random": [0.4, 0.9, 0.1], "slope": [*range(24)]}
+    for way, cost in (("zero", 0.3), ("mean", 0.1), ("resample", 0.2)):
+        run |= {f"lost/{way}": [0.0] * 20 + [cost] + [0.0] * 3, f"rise/{way}": [0.0] * 20 + [cost] + [0.0] * 3}
+    run |= {"order/one-off": 0.9, "order/importance": 0.5}
+    short = translators.summary(run)
+    assert short["gap"] == pytest.approx(0.2)
+    assert (short["same"], short["costliest/zero"], short["cheap/mean"]) == (23, 20, 23)
+    assert (short["singles/5"], short["together/5"]) == (0.1, 1.0)
+    assert (short["resample over mean"], short["beaten/one-off"], short["beaten/importance"]) == (1, 1, 1)
+    assert (short["random/least"], short["random/most"]) == (0.1, 0.9)
+
+
+def test_what_is_stored_has_a_number_for_each_training() -> None:
+    stored = read("translators")
+    own = {name: found for name, found in stored.values.items() if not name.startswith("stored/")}
+    assert {len(found) for found in own.values()} == {len(stored.seeds)}
+    assert len(stored["stored/random/mean"]) == translators.ORDERS_OF_STORED
+    assert len(stored["stored/cross 1.1/zero"]) == translators.DRAWS
+    kept = read("registers")
+    assert {len(found) for found in kept.values.values()} == {len(kept.seeds)}
