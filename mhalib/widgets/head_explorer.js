@@ -307,7 +307,6 @@ export function HeadExplorer({ model, el }) {
     const [qs, ks, side] = [rows(), columns(), cell()];
     el.style.setProperty("--cell", `${side}px`);
     paint(canvas, large, qs, ks, 2 * side, model.get("head"));
-    canvas.style.width = `${side * ks.length}px`;
     canvas.style.height = `${side * qs.length}px`;
     canvas.setAttribute("aria-label", `weights of ${place()}; the table below holds the numbers`);
     title.textContent = `${place()}: queries ${qs[0]}–${qs.at(-1)} down, keys ${ks[0]}–${ks.at(-1)} across`;
@@ -318,9 +317,20 @@ export function HeadExplorer({ model, el }) {
     list.replaceChildren(
       ...qs.map((q) => make("div", { role: "option", "data-query": q, title: query(q), onclick: () => pick(q) }, make("span", { dir: "auto", text: legible(query(q)) }))),
     );
+    fit();
     drawRow();
     if (had) focusQuery();
     drawTable();
+  }
+  /** Cells are narrower than tall where the page would cut the last keys off. */
+  function fit() {
+    const [side, count] = [cell(), columns().length];
+    el.style.setProperty("--cell-width", "0px");
+    canvas.style.width = "0";
+    const room = el.clientWidth - 8 - grid.offsetWidth; // beside names and sums, in a frame with its padding
+    const wide = el.clientWidth ? Math.max(11, Math.min(side, Math.floor(room / count))) : side;
+    el.style.setProperty("--cell-width", `${wide}px`);
+    canvas.style.width = `${wide * count}px`;
   }
   function drawTable() {
     if (!details.open) return;
@@ -539,5 +549,7 @@ export function HeadExplorer({ model, el }) {
   );
   drawHeads();
   follow(true);
-  return () => stops.forEach((stop) => stop());
+  const resized = new ResizeObserver(fit);
+  resized.observe(el);
+  return () => [...stops, () => resized.disconnect()].forEach((stop) => stop());
 }

@@ -83,6 +83,27 @@ def test_table_and_sums_equal_pythons(show: Callable) -> None:
     assert body.first.locator("td").first.inner_text() == f"{LAYERS[1][1, 0, 0, 0]:.3f}"
 
 
+@pytest.mark.parametrize(
+    ("words", "width", "narrow"),
+    [(12 * ["name 20"], 390, True), (24 * ["o"], 390, True), (5 * ["o"], 390, False), (24 * ["name 20"], 1280, False)],
+)
+def test_all_keys_of_the_large_head_fit_the_page(show: Callable, words: list[str], width: int, narrow: bool) -> None:
+    words, size = [*words[:-1], "z"], len(words)
+    shown = show(HeadExplorer(torch.full((1, size, size), 1 / size), words), width=width)
+    page = shown.page
+    frame = page.get_by_role("region", name="large head")
+    assert frame.evaluate("frame => frame.scrollWidth <= frame.clientWidth")
+    box = frame.locator("canvas").bounding_box()
+    assert box is not None
+    assert box["height"] >= 24 * size  # rows are targets
+    assert (box["width"] < box["height"]) == narrow
+    names = [name.bounding_box() for name in frame.locator(".mhalib-head-explorer-keys span").all()]
+    assert sum(name["width"] for name in names if name) == pytest.approx(box["width"], abs=1)
+    page.mouse.click(box["x"] + box["width"] * (size - 0.5) / size, box["y"] + box["height"] * 1.5 / size)
+    assert voice(page) == f"head 0: {words[1]} → z {1 / size:.3f}; locked: {words[1]}"
+    assert shown.errors == []
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_on_a_phone_the_table_scrolls_below_its_caption_by_keys(show: Callable, scheme: str) -> None:
     words = [f"word number {i}" for i in range(12)]

@@ -18,15 +18,16 @@ from bs4 import BeautifulSoup
 from playwright.sync_api import Browser, Page, expect
 
 from tools.editions import single_page
-from tools.notebooks import core_words, notebooks
+from tools.notebooks import core_words, notebooks, predictions
 from tools.pages import chromium, folds, predict
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="72pt" height="36pt"><rect width="72" height="36"/></svg>'
 LANGUAGE = {"language_info": {"name": "python", "pygments_lexer": "ipython3"}}
-FIELDS = [
-    {"ask": "one head with $W_q$", "kind": "number"},
+FIELDS: list[dict[str, Any]] = [
+    {"ask": "one head with $W_q$", "kind": "number", "printed": "number: {}", "within": 0.1},
     {"ask": "Which word?", "kind": "choice", "choices": ["muddy", "river"]},
 ]
+FIELDS[1] |= {"answer": "river", "holds": "`number: {}` < 0.6"}
 
 
 def markdown(*paragraphs: str, **metadata: Any) -> nbformat.NotebookNode:
@@ -59,6 +60,11 @@ CELLS = [
     ),
     markdown("**Predict.** And two heads?"),
     code("y = 2", "hide-cell", printed="two: 2"),
+    markdown(
+        "**Predict.** And three?",
+        predict=[{"ask": "open", "kind": "number"}, {"ask": "range", "kind": "number", "printed": "{} to {}, most *"}],
+    ),
+    code("w = 2", "hide-cell", printed="3 to 1, most 2"),
     markdown("It goes on again."),
     code("z = 3", "hide-input"),
     code("show()", "hide-input", printed="shown: 3"),
@@ -143,9 +149,11 @@ def test_one_press_opens_number_figure_and_text_and_shows_what_the_reader_said(p
     one.show.click()
     for part in one.inside:
         expect(part).to_be_visible()
-    said = one.said.inner_text()
-    assert said.startswith(predict.SAID)
-    assert said.endswith(" = 0,6; Which word? river.")
+    number, word = one.said.locator("p").all_inner_texts()
+    assert number.startswith("one head with ")
+    assert number.endswith(": You said 0,6: well guessed. It is 0.5.")
+    assert word == "Which word? You said “river”, and so it is."
+    assert one.said.get_attribute("role") == "status"
     assert page.evaluate("document.activeElement.className") == "predict-opened"
     assert one.box.locator("details.hide").count() == 0
     expect(one.show).to_be_hidden()
@@ -160,8 +168,42 @@ def test_enter_opens_the_answer_too(page: Page) -> None:
     page.keyboard.press("Enter")
     one = parts(page)
     expect(one.inside[1]).to_be_visible()
-    assert "0.6." in one.said.inner_text()
+    assert "You said 0.6: well guessed." in one.said.inner_text()
     assert "Which" not in one.said.inner_text()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("0.5", "You said 0.5, and so it is."),
+        ("50 %", "You said 50 %, and so it is."),
+        ("1/2", "You said 1/2, and so it is."),
+        ("0.61", "You said 0.61; it is 0.5."),
+        ("−0.5", "You said −0.5; it is 0.5."),
+        ("1,024", "You said 1,024; it is 0.5."),
+        ("about half", "You said about half; it is 0.5."),
+    ],
+)
+def test_the_answer_says_whether_the_reader_was_right(page: Page, written: str, said: str) -> None:
+    one = parts(page)
+    assert "river" not in one.box.locator("form").evaluate("form => form.dataset.right")
+    page.get_by_label("one head").fill(written)
+    page.get_by_text("muddy", exact=True).click()
+    one.show.click()
+    number, word = one.said.locator("p").all_inner_texts()
+    assert number.endswith(said)
+    assert word == "Which word? You said “muddy”; the answer is “river”."
+
+
+@pytest.mark.browser
+def test_what_is_open_is_not_judged(page: Page) -> None:
+    box = page.locator("div.predict").nth(2)
+    box.get_by_role("textbox").first.fill("3 or so")
+    box.get_by_role("textbox").last.fill("2")
+    box.get_by_role("button", name=predict.SHOW).click()
+    said = box.locator(".predict-said p").all_inner_texts()
+    assert said == ["open: You said: 3 or so.", "range: You said 2: well guessed. It is 1 to 3."]
 
 
 @pytest.mark.browser
@@ -225,6 +267,10 @@ def test_questions_fit_and_can_be_read(browser: Browser, page_address: str, sche
         (markdown("**Predict.** What?\n\nMore.", predict=FIELDS), r"does not end in a paragraph \*\*Predict"),
         (markdown("**Predict.** What?", predict=[{"ask": "x", "kind": "word"}]), "one of number, choice"),
         (markdown("**Predict.** What?", predict=[{"ask": "x", "kind": "choice"}]), "two or more 'choices'"),
+        (
+            markdown("**Predict.** What?", predict=[{"ask": "x", "kind": "number", "printed": "x {}"}]),
+            "printed nowhere",
+        ),
         (markdown("## Deep\n\n*Deeper.*"), r"nothing follows \*Deeper\.\*: say what the section gives"),
     ],
 )
@@ -232,7 +278,7 @@ def test_a_question_that_cannot_be_answered_fails_the_build(
     tmp_path: Path, cell: nbformat.NotebookNode, message: str
 ) -> None:
     cell.id = "asked"
-    done = build(tmp_path, [CELLS[0], cell, CELLS[7]])
+    done = build(tmp_path, [CELLS[0], cell, CELLS[9]])
     assert done.returncode != 0
     assert re.search(message, done.stderr), done.stderr
 
@@ -324,14 +370,60 @@ def test_an_old_address_leads_on_and_keeps_the_part_of_the_page(
 def test_words_of_core_and_deeper_are_told_apart() -> None:
     said = [cell.source for cell in CELLS if cell.cell_type == "markdown"]
     core = "Weighted average A hook that makes one read Core First words Predict What will one head do Figure 1.1 "
-    core += "What to see The core goes on Predict And two heads It goes on again After Core again Recap All of it"
+    core += "What to see The core goes on Predict And two heads Predict And three It goes on again After Core again "
+    core += "Recap All of it"
     deeper = "Why the root You can use it without this Inside More of it"
     assert core_words.count(said) == (len(core.split()), len(deeper.split()))
     more = ["```python\nno = 1\n```\n\n[two words](a.md#b) and $x + y$, <span>one</span>\n\n### Sources\n\nNone here."]
     assert core_words.count(["# T\n\n", *more]) == (1 + 4, 0)
 
 
+ANSWERING = [
+    markdown("**Predict.** What?"),
+    code("assert changed == 0", printed="  a: 0.840 of  1,200\nspread 8 3 5\nb 96% to  98%"),
+]
+
+
+@pytest.mark.parametrize(
+    ("field", "right"),
+    [
+        ({"printed": "a: {} of *"}, {"is": ["0.840"], "within": 0}),
+        ({"printed": "a: {} of *", "times": 100, "within": 5}, {"is": ["84"], "within": 5}),
+        ({"printed": "a: * of {}"}, {"is": ["1,200"], "within": 0}),
+        ({"printed": "spread {} {} {}"}, {"is": ["3", "8"], "within": 0}),
+        ({"printed": "spread * {} *"}, {"is": ["3"], "within": 0}),
+        ({"printed": "b {} to {}"}, {"is": ["96", "98"], "within": 0}),
+        ({"answer": "2", "holds": "`a: * of {}` / 600 == 2"}, {"is": ["2"], "within": 0}),
+        ({"answer": "no", "choices": ["yes", "no"], "holds": "assert changed == 0"}, {"choice": 1}),
+        ({}, None),
+        ({"printed": "a: {}"}, "printed nowhere behind the question"),
+        ({"printed": "a"}, "has no {} in the place"),
+        ({"answer": "2", "holds": "`a: {} of *` > 0.9"}, "does not hold: 0.840 > 0.9"),
+        ({"answer": "2", "holds": "print()"}, "is no comparison of numbers"),
+        ({"answer": "2"}, "does not hold"),
+        ({"answer": "2", "holds": "assert changed == 1"}, "no cell of the page asserts this"),
+        ({"answer": "no!", "choices": ["yes", "no"]}, "is none of its 'choices'"),
+        ({"solution": "2"}, r"unknown \['solution'\]"),
+    ],
+)
+def test_what_is_right_is_read_from_what_the_page_prints(field: dict[str, Any], right: Any) -> None:
+    given = {"ask": "x", "kind": "choice" if "choices" in field else "number", **field}
+    if not isinstance(right, str):
+        assert predictions.right(given, ANSWERING, 0) == right
+        return
+    with pytest.raises(ValueError, match=right):
+        predictions.right(given, ANSWERING, 0)
+
+
 CHAPTERS = sorted(notebooks.CHAPTERS.glob("[0-9]*.ipynb"))
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
+def test_most_questions_of_a_chapter_know_their_answers(chapter: Path) -> None:
+    cells = nbformat.read(chapter, as_version=4).cells
+    asked = [(field, place) for place, cell in enumerate(cells) for field in cell.metadata.get("predict", ())]
+    right = [predictions.right(field, cells, place) for field, place in asked]
+    assert 2 * sum(one is not None for one in right) > len(right)
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)

@@ -27,7 +27,7 @@ from tools.pages import downloads
 HTML = ROOT / "_build/html"
 SCREEN_ONLY = (
     "a.headerlink, p.downloads, figure.opening, div.tag_set-up, a.front-start, button.copybtn, noscript, "
-    "img.only-dark, form.predict-form, p.predict-said"
+    "img.only-dark, form.predict-form, div.predict-said"
 )
 SYMBOLS = ("math", "code", "em", "i")
 ONE_LETTER_WORDS = ("a", "à", "y")  # of English and French

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +180,7 @@ def prepare_cells(app: Sphinx, docname: str, source: list[str]) -> None:
         return
     notebook = nbformat.reads(source[0], as_version=4)
     cells = []
-    for cell in notebook.cells:
+    for place, cell in enumerate(notebook.cells):
         tags = cell.metadata.get("tags", [])
         for tag in FOLDS.keys() & tags:
             shown = cell.metadata.setdefault("mystnb", {})
@@ -189,7 +189,7 @@ def prepare_cells(app: Sphinx, docname: str, source: list[str]) -> None:
         if "exercise-launch" in tags:  # Sphinx takes a notebook's link for one to a page
             cell.source = cell.source.replace("](../exercises/", "](path:../exercises/")
         if "predict" in cell.metadata:
-            cell.source = fields_written(docname, cell)
+            cell.source = fields_written(docname, notebook.cells, place)
         if exercises.EXERCISE in tags:
             cell.metadata.tags = [*(tag for tag in tags if tag != "hide-input"), "hide-cell"]
             wrong = exercises.code_to_mend(cell.source)
@@ -202,10 +202,10 @@ def prepare_cells(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = nbformat.writes(notebook)
 
 
-def fields_written(docname: str, cell: nbformat.NotebookNode) -> str:
+def fields_written(docname: str, cells: Sequence[nbformat.NotebookNode], place: int) -> str:
     """The source of a cell with the fields of its question; an error names the page."""
     try:
-        return predict.with_fields(cell)
+        return predict.with_fields(cells, place)
     except ValueError as error:
         raise ValueError(f"{docname}.ipynb: {error}") from error
 

@@ -5,14 +5,18 @@ become one box. The answer is one fold; number, figure and text open together. T
 its fields, which the script predict_script.js shows, and which open the fold:
 
     "predict": [{"ask": "one head", "kind": "number"}, {"ask": "Which?", "kind": "choice", "choices": ["a", "b"]}]
+
+What is right for a field, where its metadata says so (tools/notebooks/predictions.py), is an attribute of the form on
+the page; the script says it beside the reader's own answer.
 """
 
 from __future__ import annotations
 
 import html
 import itertools
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from docutils import nodes
@@ -20,14 +24,23 @@ from myst_nb.sphinx_ import HideCodeCellNode
 from nbformat import NotebookNode
 from sphinx.application import Sphinx
 
+from tools.notebooks import predictions
 from tools.pages import catalogues
 from tools.pages.page_head import first_part, is_cell, raw
 
-MARK, FIELDS = "Predict.", "predict-fields"
+MARK, FIELDS, RIGHT = "Predict.", "predict-fields", "predict-right-"
 SHOW, LOOK, SAID = "Show what happens", "just show me", "You said:"
 NUDGE = "Guess first: it is the guess that makes you remember."
 ANSWER = "Answer"
-PHRASES = (MARK, SHOW, LOOK, SAID, NUDGE, ANSWER)  # locale/*/LC_MESSAGES/book.po has them
+COMPARED = {
+    "agrees": "You said {said}, and so it is.",
+    "near": "You said {said}: well guessed. It is {right}.",
+    "differs": "You said {said}; it is {right}.",
+    "chosen": "You said “{said}”, and so it is.",
+    "other": "You said “{said}”; the answer is “{right}”.",
+    "range": "{low} to {high}",
+}
+PHRASES = (MARK, SHOW, LOOK, SAID, NUDGE, ANSWER, *COMPARED.values())  # locale/*/LC_MESSAGES/book.po has them
 KINDS = ("number", "choice")
 SUMMARY = re.compile(r"<details[^>]*>\s*<summary>(.*?)</summary>\s*", re.DOTALL)
 END = "</details>"
@@ -50,14 +63,20 @@ def fields_of(cell: NotebookNode) -> list[dict[str, Any]]:
     return fields
 
 
-def with_fields(cell: NotebookNode) -> str:
-    """The source of a cell, its fields written as a list, which is translated as the text is."""
-    lines = []
-    for field in fields_of(cell):
+def with_fields(cells: Sequence[NotebookNode], place: int) -> str:
+    """The source of a cell, its fields written as a list, which is translated as the text is.
+
+    What is right goes into a class of their container, in hexadecimal digits, which a class keeps as they are.
+    """
+    cell, lines = cells[place], []
+    fields = fields_of(cell)
+    right = [predictions.right(field, cells, place) for field in fields]
+    for field in fields:
         lines.append(f"- {field['ask']}")
         lines += [f"  - {choice}" for choice in field.get("choices", ())]
     listed = "\n".join(lines)
-    return f"{cell.source}\n\n:::{{container}} {FIELDS}\n{listed}\n:::\n" if lines else str(cell.source)
+    kinds = f"{FIELDS} {RIGHT}{json.dumps(right).encode().hex()}" if any(right) else FIELDS
+    return f"{cell.source}\n\n:::{{container}} {kinds}\n{listed}\n:::\n" if lines else str(cell.source)
 
 
 def fold_answers(app: Sphinx, doctree: nodes.document, docname: str) -> None:
@@ -126,7 +145,7 @@ def opened(parts: list[nodes.Node], say: Callable[[str], str]) -> list[nodes.Nod
             texts = [raw(first), *texts[1:-1], raw(texts[-1].astext().rpartition(END)[0])]
     begin = (
         f'<details class="predict-answer"><summary>{summary}</summary><div class="predict-opened" tabindex="-1">'
-        f'<p class="predict-said" role="status" data-said="{html.escape(say(SAID), quote=True)}" hidden></p>'
+        f'<div class="predict-said" role="status" data-said="{html.escape(say(SAID), quote=True)}" hidden></div>'
     )
     return [raw(begin), *cells, *texts, raw(f"</div>{END}")]
 
@@ -167,4 +186,7 @@ def form_of(fields: nodes.Element, number: int, say: Callable[[str], str]) -> li
         f'<button type="button" class="predict-look">{html.escape(say(LOOK))}</button></p>'
         f'<p class="predict-nudge" role="status" data-said="{nudge}"></p></form>'
     )
-    return [raw('<form class="predict-form" autocomplete="off" hidden>'), *parts, raw(buttons)]
+    right = "".join(bytes.fromhex(one.removeprefix(RIGHT)).decode() for one in fields["classes"] if RIGHT in one)
+    said = {"right": right, **{f"say-{name}": say(phrase) for name, phrase in COMPARED.items()}} if right else {}
+    data = "".join(f' data-{name}="{html.escape(value, quote=True)}"' for name, value in said.items())
+    return [raw(f'<form class="predict-form" autocomplete="off"{data} hidden>'), *parts, raw(buttons)]

@@ -1,20 +1,60 @@
 // @ts-check
-/* Predict: the fields of a question, and one button that opens its answer. What a reader writes is kept nowhere. */
+/* Predict: the fields of a question, and one button that opens its answer. What a reader writes is kept nowhere.
+   Where the page knows what is right, it says so beside what the reader said. */
 (() => {
   /** @typedef {HTMLInputElement} Input */
+  /** @typedef {{is?: string[], within?: number, choice?: number}} Right */
   /** @param {Element | null | undefined} one */
   const words = (one) => one?.textContent?.trim().replace(/\s+/g, " ") ?? "";
 
+  /** A number as people write it: 0.5, 0,5, 1,024, 50 %, 1/16.
+   * @param {string} written */
+  const number = (written) => {
+    const bare = written.replace(/\s|^[~≈]/g, "").replace("−", "-");
+    const [, digits, below, percent] = /^([-+]?[\d.,]+)(?:\/(\d+))?(%?)$/.exec(bare) ?? [];
+    if (digits === undefined) return Number.NaN;
+    const thousands = /^[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?$/.test(digits);
+    const value = Number(digits.replaceAll(",", thousands ? "" : ".")) / Number(below ?? 1);
+    return percent ? value / 100 : value;
+  };
+
+  /** What was written, and what is right.
+   * @param {string} given @param {Right} right @param {DOMStringMap} say */
+  const compared = (given, { is = [], within = 0 }, say) => {
+    const [low, high] = [is[0], is.at(-1)].map((one) => Number(one?.replaceAll(",", "")));
+    const range = is.length > 1;
+    const known = range ? filled(say.sayRange, { low: is[0], high: is[1] }) : is[0];
+    const values = given.includes("%") ? [number(given), 100 * number(given)] : [number(given)];
+    const off = Math.min(...values.map((value) => Math.max(low - value, value - high)));
+    const sentence = off <= 1e-9 && !range ? say.sayAgrees : off <= within + 1e-9 ? say.sayNear : say.sayDiffers;
+    return filled(sentence, { said: given, right: known });
+  };
+
+  /** @param {string | undefined} sentence @param {Record<string, string | undefined>} parts */
+  const filled = (sentence, parts) => (sentence ?? "").replace(/\{(\w+)\}/g, (_, name) => parts[name] ?? "");
+
   /** What a reader wrote or chose, with what was asked where there is more than one field.
-   * @param {HTMLFormElement} form */
-  const answers = (form) => {
+   * @param {HTMLFormElement} form @param {string} said */
+  const answers = (form, said) => {
     const fields = [...form.querySelectorAll(".predict-field")];
-    return fields.flatMap((field) => {
+    /** @type {(Right | null)[]} */
+    const right = JSON.parse(form.dataset.right ?? "[]");
+    return fields.flatMap((field, place) => {
       const asked = words(field.querySelector("legend, label[for]"));
       const written = /** @type {Input | null} */ (field.querySelector("input[type=text]"))?.value.trim();
-      const given = written ?? words(field.querySelector("input:checked")?.nextElementSibling);
-      const between = written === undefined ? " " : " = "; // a choice goes on with what was asked
-      return given ? [fields.length > 1 ? `${asked}${between}${given}` : given] : [];
+      const choices = [.../** @type {NodeListOf<Input>} */ (field.querySelectorAll("input[type=radio]"))];
+      const labels = choices.map((choice) => words(choice.nextElementSibling));
+      const chosen = choices.findIndex((choice) => choice.checked);
+      const given = written ?? labels[chosen] ?? "";
+      if (given === "") return [];
+      const known = right[place];
+      let sentence = `${said} ${given}.`;
+      if (known?.choice === chosen) sentence = filled(form.dataset.sayChosen, { said: given });
+      else if (known?.choice !== undefined)
+        sentence = filled(form.dataset.sayOther, { said: given, right: labels[known.choice] });
+      else if (known) sentence = compared(given, known, form.dataset);
+      const between = /[?:.]$/.test(asked) ? " " : ": ";
+      return [fields.length > 1 ? `${asked}${between}${sentence}` : sentence];
     });
   };
 
@@ -25,18 +65,23 @@
     const said = /** @type {HTMLElement | null} */ (fold?.querySelector(".predict-said"));
     const nudge = /** @type {HTMLElement | null} */ (form.querySelector(".predict-nudge"));
     if (!fold || !opened || !said || !nudge) continue;
+    const given = () => answers(form, said.dataset.said ?? "");
     const open = () => {
-      const given = answers(form);
       nudge.textContent = "";
       fold.open = true;
-      said.hidden = given.length === 0;
-      said.textContent = `${said.dataset.said} ${given.join("; ")}.`;
+      const lines = given().map((line) => {
+        const paragraph = document.createElement("p");
+        paragraph.textContent = line;
+        return paragraph;
+      });
+      said.hidden = lines.length === 0;
+      said.replaceChildren(...lines);
       opened.focus();
     };
     form.hidden = false;
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      if (answers(form).length > 0) return open();
+      if (given().length > 0) return open();
       nudge.textContent = nudge.dataset.said ?? "";
       /** @type {Input | null} */ (form.querySelector("input"))?.focus();
     });
