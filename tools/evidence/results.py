@@ -79,17 +79,17 @@ def program(notebook: NotebookNode) -> list[tuple[str, dict[str, str]]]:
 
 def code_key(notebook: NotebookNode) -> str:
     """A hash of the code that runs, whatever its comments, layout and figures, and of what is asked."""
-    told = [(dumped, sorted(names.items())) for dumped, names in without_drawing(notebook)]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+    parts = [(code, sorted(names.items())) for code, names in without_drawing(notebook)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def without_drawing(notebook: NotebookNode) -> list[tuple[list[str], dict[str, str]]]:
+def without_drawing(notebook: NotebookNode) -> list[tuple[list[Any], dict[str, str]]]:
     """The statements of the program that can bear on what is asked, cell by cell: how a figure looks cannot.
 
     What mentions an Axes draws. In a cell with a figure, only what later statements use is an experiment's.
     """
     drawn = {cell.source for cell in notebook.cells if any(notebooks.pictures(cell.get("outputs", [])))}
-    found: list[tuple[list[str], dict[str, str]]] = []
+    found: list[tuple[list[Any], dict[str, str]]] = []
     needed: set[str] = set()
     for source, names in reversed(program(notebook)):
         for expression in names.values():
@@ -101,10 +101,18 @@ def without_drawing(notebook: NotebookNode) -> list[tuple[list[str], dict[str, s
             if draws or (source in drawn and not names and not defined & needed):
                 continue
             needed = (needed - defined) | used
-            kept.append(ast.dump(statement))
+            kept.append(as_lists(statement))
         if kept or names:
             found.append((kept[::-1], names))
     return found[::-1]
+
+
+def as_lists(node: object) -> Any:
+    """A piece of code as lists and texts, which are the same in every version of Python: empty fields are left out."""
+    if isinstance(node, ast.AST):
+        fields = {name: as_lists(value) for name, value in ast.iter_fields(node) if value is not None and value != []}
+        return [type(node).__name__, fields]
+    return [as_lists(each) for each in node] if isinstance(node, list) else repr(node)
 
 
 def names_of(tree: ast.AST) -> tuple[set[str], set[str]]:
