@@ -71,10 +71,9 @@ class TensorProductAttention(MultiHeadAttention):
 
     def _factors(self, x: Tensor, products: int) -> tuple[Tensor, Tensor]:
         """(B, N, products · (h + d)) -> numbers (B, products, N, h) and vectors (B, products, N, d)."""
-        numbers, vectors = x.split([products * self.num_heads, x.shape[-1] - products * self.num_heads], -1)
-        return numbers.unflatten(-1, (products, -1)).transpose(1, 2), vectors.unflatten(-1, (products, -1)).transpose(
-            1, 2
-        )
+        parts = x.split([products * self.num_heads, x.shape[-1] - products * self.num_heads], -1)
+        numbers, vectors = (part.unflatten(-1, (products, -1)).transpose(1, 2) for part in parts)
+        return numbers, vectors
 
 
 def _joined(numbers: Tensor, vectors: Tensor) -> Tensor:

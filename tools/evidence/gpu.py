@@ -1,13 +1,13 @@
 """What attention takes on a GPU: its machine's limits, each step under its roof, decoding, and kernels.
 
-    python -m tools.evidence.gpu [--out FILE] [--quick]
+    python -m tools.evidence.gpu [--quick]
 
 Writes mhalib/results/gpu.json, which chapters 25 to 27 read: for each name the numbers of nine rounds, whose numbers
 stand where those of seeds do elsewhere. Seconds, unless a name begins with "peak", "bandwidth", "bytes" or "error".
 Each call is recorded many times in a CUDA graph, so that Python and the start of a kernel do not count, with inputs of
 its own each time where they would else stay in the caches; each round replays all graphs of a group, in a new order.
 Before anything is timed, each way must give what the formula gives in float64, within 1 % of its length. `--quick` uses
-small sizes and works on a CPU: does it run at all? Nothing else must run on the machine.
+small sizes, works on a CPU and stores nothing: does it run at all? Nothing else must run on the machine.
 """
 
 from __future__ import annotations
@@ -19,18 +19,15 @@ import random
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
-from mhalib._write import write_whole
 from mhalib.bench import peak_bytes, seconds_by_round
 from tools.evidence import results
 
-OUT = results.FOLDER / "gpu.json"
 ROUNDS = 9
 LONG_ENOUGH = 5e-3  # seconds that one replay should take
 COLD = 2**28  # bytes of inputs in turns: several times the fast memory of any GPU
@@ -44,8 +41,9 @@ Found = dict[str, list[float]]
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=OUT)
-    parser.add_argument("--quick", action="store_true", help="small sizes, on a CPU too: does it run at all?")
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes, on a CPU too, and nothing stored: does it run at all?"
+    )
     chosen = parser.parse_args(arguments)
     if not (torch.cuda.is_available() or chosen.quick):
         parser.error("there is no GPU here that torch can use")
@@ -69,15 +67,8 @@ def main(arguments: list[str] | None = None) -> None:
     for title, group in groups:
         print(title, file=sys.stderr, flush=True)
         found |= group()
-        write_whole(chosen.out, results.written(described(found, device)))
-
-
-def described(found: Found, device: torch.device) -> dict[str, object]:
-    """As `mhalib.results` stores it."""
-    name = torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
-    rounded = {key: [float(f"{one:.4g}") for one in numbers] for key, numbers in found.items()}
-    told = {"made_by": "make gpu", "seeds": list(range(ROUNDS)), "device": name, "versions": results.versions()}
-    return {**told, "values": rounded}
+        if not small:
+            results.store("gpu", range(ROUNDS), found, 4, device=results.device_name("cuda"), made_by="make gpu")
 
 
 def draw(device: torch.device, *shape: int) -> Tensor:

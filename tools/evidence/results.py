@@ -28,7 +28,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -176,7 +176,7 @@ def measure(path: Path, jobs: int = 1, fresh: int = 0) -> dict[str, Any]:
         "seeds": list(chosen),
         "device": last["device"],
         "versions": last["versions"],
-        "values": {name: [one["values"][name] for one in runs] for name in last["values"]},
+        "values": by_name([one["values"] for one in runs]),
     }
 
 
@@ -212,12 +212,54 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), "torch": torch.__version__.partition("+")[0]}
 
 
-def store(name: str, seeds: Iterable[int], values: Mapping[str, Iterable[float]], digits: int, **told: Any) -> None:
-    """Write what an experiment outside the chapters gave, on a processor: `told`, seeds, versions, and by name its
-    numbers, to so many digits."""
+def device_name(kind: str) -> str:
+    """Of a device's kind, what results say of it: a GPU's own name."""
+    import torch
+
+    return torch.cuda.get_device_name() if kind == "cuda" else kind
+
+
+def store(
+    name: str,
+    seeds: Iterable[int],
+    values: Mapping[str, Iterable[float]],
+    digits: int,
+    *,
+    device: str = "cpu",
+    **told: Any,
+) -> None:
+    """Write what an experiment outside the chapters gave: `told`, seeds, device, versions, and by name its numbers, to
+    so many digits."""
     rounded = {key: [float(f"{one:.{digits}g}") for one in numbers] for key, numbers in values.items()}
-    stored = {**told, "seeds": list(seeds), "device": "cpu", "versions": versions(), "values": rounded}
+    stored = {**told, "seeds": list(seeds), "device": device, "versions": versions(), "values": rounded}
     write_whole(FOLDER / f"{name}.json", written(stored))
+
+
+def by_name(runs: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
+    """What several runs gave: for each name, a number of each run."""
+    return {name: [run[name] for run in runs] for name in runs[0]}
+
+
+def run_arguments(told: str | None) -> argparse.Namespace:
+    """`folder`, `seeds` and `store`, of a tool that keeps a file for each training and stores them all in the end."""
+    parser = argparse.ArgumentParser(description=told, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, required=True, help="where a file for each training goes")
+    parser.add_argument("--seeds", type=int, default=20, help="how many trainings")
+    parser.add_argument("--store", action="store_true", help="write mhalib/results from the files that are there")
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    return arguments
+
+
+def keep(path: Path, run: Callable[[], object]) -> None:
+    """Write what `run` gives, unless a run that was stopped has written it before."""
+    if not path.exists():
+        write_whole(path, json.dumps(run()))
+
+
+def kept(paths: Mapping[int, Path]) -> dict[int, Any]:
+    """By seed, what was written of the runs that are done."""
+    return {seed: json.loads(path.read_text("utf-8")) for seed, path in paths.items() if path.exists()}
 
 
 def beside(stored: Mapping[str, Any], fresh: Mapping[str, Any]) -> str:
@@ -231,15 +273,11 @@ def beside(stored: Mapping[str, Any], fresh: Mapping[str, Any]) -> str:
 
 def one(told: Path, answer: Path) -> None:
     """One run, in the interpreter that `measure` started for it."""
-    import torch
-
     import mhalib
 
     cells, seed = json.loads(told.read_text(encoding="utf-8"))
     found = {name: float(f"{value:.{DIGITS}g}") for name, value in run(cells, seed).items()}
-    device = mhalib.best_device().type
-    if device == "cuda":
-        device = torch.cuda.get_device_name()
+    device = device_name(mhalib.best_device().type)
     answer.write_text(json.dumps({"values": found, "versions": versions(), "device": device}), encoding="utf-8")
 
 

@@ -23,11 +23,10 @@ The analysis, written down before it was run:
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 from contextlib import AbstractContextManager
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
@@ -35,7 +34,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mhalib import Head, heads_of, measures, saved, switched_off
-from mhalib._write import write_whole
 from mhalib.data import Translations, translations
 from mhalib.evaluation import exact_match
 from tools.evidence import results
@@ -164,25 +162,19 @@ def summary(run: dict[str, Any]) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, required=True, help="where a file for each training goes")
-    parser.add_argument("--seeds", type=int, default=20, help="how many trainings")
-    parser.add_argument("--store", action="store_true", help="write mhalib/results from the files that are there")
-    arguments = parser.parse_args()
-    arguments.folder.mkdir(parents=True, exist_ok=True)
+    arguments = results.run_arguments(__doc__)
     paths = {seed: arguments.folder / f"{seed}.json" for seed in range(1, arguments.seeds + 1)}
     stored = arguments.folder / "stored.json"
     if not arguments.store:
         for seed, path in paths.items():
-            if not path.exists():
-                write_whole(path, json.dumps(of_training(seed)))
-            if not stored.exists() and seed >= 2:
-                write_whole(stored, json.dumps(of_stored()))
+            results.keep(path, partial(of_training, seed))
+            if seed >= 2:
+                results.keep(stored, of_stored)
         return
-    runs = {seed: summary(json.loads(path.read_text("utf-8"))) for seed, path in paths.items() if path.exists()}
-    values = {name: [run[name] for run in runs.values()] for name in next(iter(runs.values()))}
+    runs = {seed: summary(run) for seed, run in results.kept(paths).items()}
+    values = results.by_name([*runs.values()]) | json.loads(stored.read_text("utf-8"))
     told = {"made_by": "python -m tools.evidence.translators --folder RUNS --store"}
-    results.store("translators", runs, values | json.loads(stored.read_text("utf-8")), DIGITS, **told)
+    results.store("translators", runs, values, DIGITS, **told)
 
 
 if __name__ == "__main__":
