@@ -35,22 +35,25 @@ WAITING = {
     "page": OF_PAGES,
     "instrument": OF_PAGES,
     "grader": ("mhalib_classroom/grade/", *OF_TESTS),
+    "package": ("mhalib/", "mhalib_classroom/", "pyproject.toml", *OF_TESTS),
 }
 """By mark: how the paths begin that all tests with this mark are about, beside those that a mark itself names."""
 
 
-def begins_of(item: pytest.Item) -> tuple[str, ...]:
-    """How the paths begin that a test which waits is about; none if it is run for each commit."""
-    of_marks = [(*WAITING[mark.name], *mark.args) for mark in item.iter_markers() if mark.name in WAITING]
-    return sum(of_marks, (item.nodeid.partition("::")[0],)) if of_marks else ()
+def waits(item: pytest.Item) -> bool:
+    """Whether one of the marks says so: no file has changed that it is about, nor the test's own."""
+    changed = changed_on_this_branch()
+    own = item.nodeid.partition("::")[0]
+    begins = [(own, *WAITING[mark.name], *mark.args) for mark in item.iter_markers() if mark.name in WAITING]
+    return any(not any(name.startswith(one) for name in changed) for one in begins)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test with a mark of `WAITING` waits for the workflow `weekly.yml`, which sets MHALIB_TESTS=all, unless a file
-    has changed that it is about: its own, or one whose path begins as the mark or `WAITING` says."""
+    has changed that it is about: its own, or one whose path begins as the mark or `WAITING` says. Of several marks each
+    must have such a file."""
     if os.environ.get("MHALIB_TESTS") == "all":
         return
     for item in items:
-        begins = begins_of(item)
-        if begins and not any(name.startswith(begins) for name in changed_on_this_branch()):
+        if waits(item):
             item.add_marker(pytest.mark.skip(reason="runs once a week: MHALIB_TESTS=all"))

@@ -18,7 +18,7 @@ from published import publish
 
 from tools.notebooks import notebooks
 
-pytestmark = pytest.mark.network
+pytestmark = [pytest.mark.network, pytest.mark.tool("mhalib/")]
 
 ALL = sorted(notebooks.CHAPTERS.glob("[0-9][0-9]_*.ipynb"))
 CHOSEN = ALL if os.environ.get("MHALIB_COLAB") == "all" else [notebooks.CHAPTERS / "04_reshape_trick.ipynb"]

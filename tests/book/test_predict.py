@@ -21,6 +21,7 @@ from tools.editions import single_page
 from tools.notebooks import core_words, notebooks, predictions
 from tools.pages import chromium, folds, predict
 
+IN_A_SMALL_BOOK = pytest.mark.page("tests/book/small_book.py")
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="72pt" height="36pt"><rect width="72" height="36"/></svg>'
 LANGUAGE = {"language_info": {"name": "python", "pygments_lexer": "ipython3"}}
 FIELDS: list[dict[str, Any]] = [
@@ -139,6 +140,7 @@ def parts(page: Page) -> SimpleNamespace:
     return SimpleNamespace(box=box, inside=inside, show=show, look=look, said=box.locator(".predict-said"))
 
 
+@IN_A_SMALL_BOOK
 @pytest.mark.browser
 def test_one_press_opens_number_figure_and_text_and_shows_what_the_reader_said(page: Page) -> None:
     one = parts(page)
@@ -162,6 +164,7 @@ def test_one_press_opens_number_figure_and_text_and_shows_what_the_reader_said(p
     expect(one.show).to_be_focused()
 
 
+@IN_A_SMALL_BOOK
 @pytest.mark.browser
 def test_enter_opens_the_answer_too(page: Page) -> None:
     page.get_by_label("one head").fill("0.6")
@@ -172,6 +175,7 @@ def test_enter_opens_the_answer_too(page: Page) -> None:
     assert "Which" not in one.said.inner_text()
 
 
+@IN_A_SMALL_BOOK
 @pytest.mark.browser
 @pytest.mark.parametrize(
     ("written", "said"),
@@ -196,6 +200,7 @@ def test_the_answer_says_whether_the_reader_was_right(page: Page, written: str, 
     assert word == "Which word? You said “muddy”; the answer is “river”."
 
 
+@IN_A_SMALL_BOOK
 @pytest.mark.browser
 def test_what_is_open_is_not_judged(page: Page) -> None:
     box = page.locator("div.predict").nth(2)
@@ -206,6 +211,7 @@ def test_what_is_open_is_not_judged(page: Page) -> None:
     assert said == ["open: You said: 3 or so.", "range: You said 2: well guessed. It is 1 to 3."]
 
 
+@IN_A_SMALL_BOOK
 @pytest.mark.browser
 def test_an_empty_guess_is_asked_for_once_and_may_be_left_out(page: Page) -> None:
     one = parts(page)
@@ -218,6 +224,7 @@ def test_an_empty_guess_is_asked_for_once_and_may_be_left_out(page: Page) -> Non
     expect(one.said).to_be_hidden()
 
 
+@IN_A_SMALL_BOOK
 @pytest.mark.browser
 def test_a_question_without_fields_is_one_bar(page: Page) -> None:
     box = page.locator("div.predict").nth(1)
@@ -227,6 +234,7 @@ def test_a_question_without_fields_is_one_bar(page: Page) -> None:
     assert box.locator("details.hide").count() == 0
 
 
+@IN_A_SMALL_BOOK
 @pytest.mark.browser
 def test_without_a_script_the_answer_is_a_fold_and_on_paper_it_is_open(browser: Browser, page_address: str) -> None:
     context = browser.new_context(java_script_enabled=False)
@@ -246,6 +254,7 @@ def test_without_a_script_the_answer_is_a_fold_and_on_paper_it_is_open(browser: 
     page.close()
 
 
+@IN_A_SMALL_BOOK
 @pytest.mark.browser
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390), ("light", 390), ("dark", 1280)])
 def test_questions_fit_and_can_be_read(browser: Browser, page_address: str, scheme: Any, width: int) -> None:
@@ -283,6 +292,7 @@ def test_a_question_that_cannot_be_answered_fails_the_build(
     assert re.search(message, done.stderr), done.stderr
 
 
+@IN_A_SMALL_BOOK
 @pytest.mark.browser
 def test_a_deeper_section_has_a_chip_in_the_page_and_in_its_contents(soup: BeautifulSoup, page: Page) -> None:
     (section,) = soup.select("section.deeper")
@@ -296,6 +306,7 @@ def test_a_deeper_section_has_a_chip_in_the_page_and_in_its_contents(soup: Beaut
         expect(page.locator("section.deeper h2 .deeper-chip")).to_be_visible()
 
 
+@IN_A_SMALL_BOOK
 @pytest.mark.browser
 def test_the_code_of_what_is_printed_is_behind_a_word(page: Page) -> None:
     cell = page.locator("div.cell", has_text="shown: 3")
@@ -323,6 +334,7 @@ def test_an_exercise_has_one_fold_below_its_text_and_the_code_to_repair(soup: Be
     assert "return -x" in first.select_one(f":scope > .{folds.TO_REPAIR} pre").get_text()
 
 
+@IN_A_SMALL_BOOK
 @pytest.mark.browser
 @pytest.mark.parametrize(("anchor", "shown"), [("#second-second", "Write that."), ("#figure-1-1", "What to see.")])
 def test_a_link_to_what_is_folded_opens_it(browser: Browser, page_address: str, anchor: str, shown: str) -> None:
@@ -343,6 +355,7 @@ def test_on_paper_and_in_the_epub_each_exercise_stays_with_its_text(soup: Beauti
     assert leaf.article.find("details") is None
 
 
+@IN_A_SMALL_BOOK
 @pytest.mark.browser
 def test_an_old_address_leads_on_and_keeps_the_part_of_the_page(
     html: Path, browser: Browser, page_address: str

@@ -30,6 +30,8 @@ from mhalib_classroom.checks import EXERCISES, CheckFailed, Exercise, Finding, M
 from mhalib_classroom.checks._call import call
 from mhalib_classroom.checks._inputs import apart
 
+pytestmark = pytest.mark.package
+
 SEEDS = range(5)
 LONGEST = 2_500
 every_exercise = pytest.mark.parametrize("name", EXERCISES)

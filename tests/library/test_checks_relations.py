@@ -12,6 +12,8 @@ from mhalib_classroom.checks import EXERCISES, Exercise
 from mhalib_classroom.checks._call import call
 from mhalib_classroom.checks._relations import relation
 
+pytestmark = pytest.mark.package
+
 
 def pairs_of_switches(name):
     """Two single switches of different places, as mistakes, and the reference with both."""

@@ -12,6 +12,8 @@ from mhalib.attention import KINDS, register
 from mhalib.variants import CHECKS, DeltaAttention, VariantError, check_variant
 from tools.notebooks import notebooks
 
+pytestmark = pytest.mark.package
+
 NAMES = [name for name in KINDS if name != "sparse"]
 SETTINGS = [
     {"name": "multi-head", "num_kv_heads": 2},

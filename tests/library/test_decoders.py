@@ -25,6 +25,8 @@ from mhalib.pretrained import memory as count
 from mhalib.pretrained.convert import settings_of, with_weights
 from mhalib.pretrained.memory_estimate import on_meta
 
+pytestmark = pytest.mark.package
+
 theirs = pytest.importorskip("decoders_of_transformers")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 pytest.importorskip("tokenizers", reason="tokenizers is not installed")

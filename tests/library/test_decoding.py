@@ -11,6 +11,8 @@ from mhalib.attention import QuantisedCache
 from mhalib.decoding import beam_search, greedy, sample
 from mhalib.models import GPT, Captioner, DecoderCache, Transformer
 
+pytestmark = pytest.mark.package
+
 BEGIN, END, NUM_WORDS = 1, 2, 5
 MARKS = {"begin": BEGIN, "end": END}
 POSITIONS = pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rotary"])

@@ -20,6 +20,8 @@ from tools.evidence.frameworks.expected import DIFFERENT, EMPTY, EXACT, FLOAT32_
 from tools.evidence.frameworks.in_torch import Torch
 from tools.evidence.frameworks.measure import NAN, PROPERTIES, SHARP, UNABLE, Case
 
+pytestmark = pytest.mark.package
+
 OURS = {"PyTorch", "JAX functions", "Flax nnx", "TensorFlow functions (tf.nn)", "MXNet Gluon"}
 OURS |= {f"Keras on {backend}" for backend in ("torch", "jax", "tensorflow")}
 HERE = ("torch", "jax", "keras-torch")  # what the environment of the book has, but for Keras on JAX

@@ -40,6 +40,8 @@ from mhalib import (
 from mhalib import variants as V
 from mhalib.attention import Band
 
+pytestmark = pytest.mark.package
+
 PACKAGE = str(Path(mhalib.__file__).parent)
 CALLS = 40
 GOOD = "good"

@@ -19,6 +19,8 @@ from mhalib import MultiHeadAttention, attend, ledger, merge_heads, split_heads
 from mhalib.bench import peak_bytes
 from mhalib.reference import D2LMultiHeadAttention, HarvardMultiHeadAttention
 
+pytestmark = pytest.mark.package
+
 B, Q, K, D, H, WIDTH = 2, 4, 6, 100, 5, 20  # the sizes of D2L's check
 
 

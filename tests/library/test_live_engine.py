@@ -21,7 +21,10 @@ from mhalib.saved import FOLDER, About
 from mhalib.variants import TalkingHeads
 from tools.development import javascript
 
-pytestmark = pytest.mark.skipif(javascript.node() is None, reason=f"there is no Node: {javascript.REMEDY}")
+pytestmark = [
+    pytest.mark.package,
+    pytest.mark.skipif(javascript.node() is None, reason=f"there is no Node: {javascript.REMEDY}"),
+]
 
 TOLERANCE = 1e-9
 POSITIONS = ("learned", "sinusoidal", "rotary", "none")

@@ -19,6 +19,8 @@ from mhalib import _distributed, parallel, processes
 from mhalib.parallel import places
 from mhalib.train import fit
 
+pytestmark = pytest.mark.package
+
 CLOSE = 1e-13  # float64, numbers near 1
 TRAINED = 1e-10  # Adam divides by gradients that are nearly 0
 needs_torchrun = pytest.mark.skipif(

@@ -14,6 +14,8 @@ from matplotlib.colors import to_hex
 from mhalib import attention_on_picture, head_heatmap, head_heatmaps, head_wall, number_grid, score_grid, style
 from mhalib.plots import OWNER_COLOURS
 
+pytestmark = pytest.mark.package
+
 QUERIES = "the small cat sleeps now".split()
 KEYS = "le petit chat dort maintenant ici .".split()
 HOSTILE = {

@@ -20,6 +20,8 @@ from mhalib import _distributed, _trainer
 from mhalib.models import GPT
 from mhalib.train import fit
 
+pytestmark = pytest.mark.package
+
 
 def _least_squares(device="cpu"):
     torch.manual_seed(0)

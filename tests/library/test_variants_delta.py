@@ -17,7 +17,7 @@ from mhalib.train import fit
 from mhalib.variants import DeltaAttention, GatedAttention, check_variant, delta_rule, delta_weights
 
 B, N, D, H, d, e = 3, 9, 24, 4, 5, 7
-pytestmark = pytest.mark.usefixtures("in_float64")
+pytestmark = [pytest.mark.package, pytest.mark.usefixtures("in_float64")]
 HYBRID = ["delta", "delta", "delta", "gated"]
 
 

@@ -23,12 +23,20 @@ MARK = pytest.mark.instrument("mhalib/roofline.py").mark
 )
 def test_what_has_changed_is_tested(monkeypatch, changed):
     assert not skipped(monkeypatch, changed, MARK)
-    assert not skipped(monkeypatch, changed, pytest.mark.browser.mark, pytest.mark.grader.mark, MARK)
+    assert not skipped(monkeypatch, changed, pytest.mark.browser.mark, MARK)
 
 
 @pytest.mark.parametrize("changed", ["mhalib/costs.py", "chapters/01_a.ipynb", "tests/book/test_look.py"])
 def test_the_rest_waits(monkeypatch, changed):
     assert skipped(monkeypatch, changed, MARK)
+
+
+def test_of_two_marks_each_must_have_a_file_that_has_changed(monkeypatch):
+    marks = pytest.mark.package.mark, pytest.mark.weekly("mhalib/variants/").mark
+    assert not skipped(monkeypatch, "mhalib/variants/delta.py", *marks)
+    assert skipped(monkeypatch, "mhalib/costs.py", *marks)
+    assert not skipped(monkeypatch, "mhalib/costs.py", *marks[:1])
+    assert not skipped(monkeypatch, "tests/book/test_roofline.py", *marks)
 
 
 def test_without_a_mark_and_in_the_week_nothing_waits(monkeypatch):
