@@ -311,6 +311,7 @@ export function HeadExplorer({ model, el }) {
     canvas.setAttribute("aria-label", `weights of ${place()}; the table below holds the numbers`);
     title.textContent = `${place()}: queries ${qs[0]}–${qs.at(-1)} down, keys ${ks[0]}–${ks.at(-1)} across`;
     keyLabels.replaceChildren(...ks.map((k) => make("span", { title: keyName(k), dir: "auto", text: legible(keyName(k)) })));
+    keyLabels.classList.toggle(css("letters"), ks.every((k) => [...legible(keyName(k))].length === 1));
     sums.replaceChildren(...qs.map((q) => make("span", { text: total(q) })));
     gatesDown.replaceChildren(...qs.map((q) => make("span", { text: written(gate(model.get("head"), q)) })));
     const had = list.contains(document.activeElement);

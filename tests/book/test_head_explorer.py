@@ -104,6 +104,16 @@ def test_all_keys_of_the_large_head_fit_the_page(show: Callable, words: list[str
     assert shown.errors == []
 
 
+@pytest.mark.parametrize(("words", "upright"), [(["i", "l", "j", "é"], True), (["i", "l", "j", "ab"], False)])
+def test_keys_of_one_letter_stand_upright(show: Callable, words: list[str], upright: bool) -> None:
+    """Turned by a quarter, an i is two dots."""
+    page = show(HeadExplorer(torch.full((1, 4, 4), 0.25), words)).page
+    modes = page.locator(".mhalib-head-explorer-keys span").evaluate_all(
+        "all => all.map((one) => getComputedStyle(one).writingMode)"
+    )
+    assert modes == 4 * ["horizontal-tb" if upright else "vertical-rl"]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_on_a_phone_the_table_scrolls_below_its_caption_by_keys(show: Callable, scheme: str) -> None:
     words = [f"word number {i}" for i in range(12)]
