@@ -84,8 +84,8 @@ results: $(READY) ## run the chapters' experiments from several seeds; CHAPTERS=
 exercises: $(READY) ## make the students' notebooks; FORMAT=nbgrader makes a course, in OUT=folder, HUB=https://... prints links
 	$(BIN)/python -m tools.teaching.$(if $(HUB),course links '$(HUB)',$(if $(FORMAT),course $(FORMAT) $(if $(OUT),--out '$(OUT)'),exercises))
 
-mutants: $(READY) ## hold the exercises' checkers against solutions with one small change; CHAPTERS="8 9" chooses, JOBS=2 at once
-	$(BIN)/python -m tools.teaching.mutants $(if $(JOBS),--jobs $(JOBS)) $(CHAPTERS)
+mutants: $(READY) ## hold the exercises' checkers against solutions with one small change; CHAPTERS="8 9" chooses, JOBS=2 at once, SEEDS=300 on many
+	$(BIN)/python -m tools.teaching.mutants $(if $(JOBS),--jobs $(JOBS)) $(if $(SEEDS),--seeds $(SEEDS)) $(CHAPTERS)
 
 chapter: $(READY) ## begin a chapter: make chapter NAME=rotary_positions TITLE="Rotary positions"
 	@$(BIN)/python -m tools.notebooks.chapter -- '$(subst ','\'',$(NAME))' '$(subst ','\'',$(TITLE))'
