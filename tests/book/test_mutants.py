@@ -154,6 +154,14 @@ def test_a_named_mistake_is_told_from_a_wrong_result() -> None:
 def test_what_is_listed_as_equivalent_belongs_to_an_exercise_and_has_a_reason() -> None:
     listed = mutants.equivalents()
     assert set(listed) <= set(checks.EXERCISES)
+    there = {
+        (task.name, mutant.key)
+        for path in notebooks.CHAPTERS.glob("[0-9][0-9]_*.ipynb")
+        for task in mutants.tasks(path)
+        for mutant in task.mutants
+    }
+    gone = [(name, key) for name, keys in listed.items() for key in keys if (name, key) not in there]
+    assert gone == []  # the solution has changed since
     for name, reasons in listed.items():
         assert reasons, name
         for key, why in reasons.items():

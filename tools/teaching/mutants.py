@@ -3,13 +3,14 @@
     python -m tools.teaching.mutants [--jobs 2] [--seeds 3] [--list] [5 9 ...]
 
 A checker should refuse each of these mutants on every seed; `mutate.py` says which there are, and the mistakes that it
-knows by name are among them. With few seeds, a checker that lets one through on some seeds may not be seen: --seeds 300
-looks for those, once a week, and costs little, for on all seeds but the first only the first wrong case counts. The table tells of
-each exercise how many there are, how many the checker called by a mistake's name, of how many it told how the result
-relates to the right one, how many it only refused, because the result was wrong, because they raised an error or took
-too long, and how many got through. A mutant that got through is listed in `mutants.toml` with the reason why it
-computes the same as the solution, or it makes this tool fail. So does a line of that file for a mutant that is refused,
-or no longer made.
+knows by name are among them. With few seeds, one that is right on most of them may not be seen: `--seeds 300` looks for
+it, once a week, and is quick, since on all seeds but the first only the first wrong case counts.
+
+The table tells of each exercise how many there are, how many the checker called by a mistake's name, of how many it
+told how the result relates to the right one, how many it only refused, because the result was wrong, because they
+raised an error or took too long, and how many got through. A mutant that got through is listed in `mutants.toml` with
+the reason why it computes the same as the solution, or it makes this tool fail. So does a line of that file for a
+mutant that is refused, or no longer made.
 
 Mutants run in processes of their own, which end when one hangs or takes too much memory. Nothing is stored.
 """
