@@ -5,22 +5,21 @@
 #   docker run --rm -p 8000:8000 -p 8888:8888 attention      add --gpus all for the second
 #
 # The book is then at http://localhost:8000, and the log prints the lab's address at port 8888, with its token.
-ARG PYTHON=3.12
-
-FROM python:${PYTHON}-slim-bookworm AS pages
+# Python 3.12.15, by what it holds: a name can be given to another image. Dependabot writes newer ones here.
+FROM python:3.12-slim-bookworm@sha256:34386ef0cb081344d7ec1c103ba398e6e9f64e9ab3a1509accc92a4e24a07258 AS pages
 # hadolint ignore=DL3008
 RUN apt-get update -q && apt-get install -y -q --no-install-recommends make && rm -rf /var/lib/apt/lists/*
 WORKDIR /book
 ENV PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu PIP_NO_CACHE_DIR=1
 # The environment first: it stays as it is while only pages change. It takes the package's files for -e .
-COPY requirements.txt pyproject.toml setup.py README.md LICENSE Makefile ./
+COPY requirements.txt requirements.lock pyproject.toml setup.py README.md LICENSE Makefile ./
 COPY mhalib mhalib
 COPY mhalib_classroom mhalib_classroom
-RUN make .venv/.installed
+RUN CI=true make .venv/.installed
 COPY . .
 RUN touch .venv/.installed && make book
 
-FROM python:${PYTHON}-slim-bookworm
+FROM python:3.12-slim-bookworm@sha256:34386ef0cb081344d7ec1c103ba398e6e9f64e9ab3a1509accc92a4e24a07258
 # torch.compile calls the compiler.
 # hadolint ignore=DL3008
 RUN apt-get update -q && apt-get install -y -q --no-install-recommends g++ && rm -rf /var/lib/apt/lists/* \

@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.installed
 PORT   ?= 8000
+# Set, what is installed is held to requirements.lock by its hashes; in CI it is, where that lock has hashes: torch's CPU build
+LOCKED ?= $(and $(filter-out false 0,$(CI)),$(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)))
 # LANGUAGE=fr as make was told it: systems have a variable of this name, too
 IN     := $(if $(findstring command,$(origin LANGUAGE)),$(strip $(LANGUAGE)))
 
@@ -13,11 +15,12 @@ IN     := $(if $(findstring command,$(origin LANGUAGE)),$(strip $(LANGUAGE)))
 help: ## list these commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-10s %s\n", $$1, $$2}'
 
-$(READY): requirements.txt pyproject.toml
+$(READY): requirements.txt requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; ok = (3, 11) <= sys.version_info[:2] <= (3, 13); ok or sys.exit("the book needs Python 3.11 to 3.13, and %s is %s: try  make PYTHON=python3.12 ..." % (sys.executable, sys.version.split()[0]))'
 	@echo "== environment: .venv (once; a few minutes, most of them for torch)"
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install --disable-pip-version-check $(if $(LOCKED),--no-deps --only-binary :all: --require-hashes -r requirements.lock,-r requirements.txt)
+	$(if $(LOCKED),$(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e .)
 	@touch $(READY)
 
 book: $(READY) ## build the pages, from nothing if need be; later what changed, or with ALL=1 all; LANGUAGE=fr another language
@@ -81,8 +84,8 @@ results: $(READY) ## run the chapters' experiments from several seeds; CHAPTERS=
 exercises: $(READY) ## make the students' notebooks; FORMAT=nbgrader makes a course, in OUT=folder, HUB=https://... prints links
 	$(BIN)/python -m tools.teaching.$(if $(HUB),course links '$(HUB)',$(if $(FORMAT),course $(FORMAT) $(if $(OUT),--out '$(OUT)'),exercises))
 
-mutants: $(READY) ## hold the exercises' checkers against solutions with one small change; CHAPTERS="8 9" chooses, JOBS=2 at once
-	$(BIN)/python -m tools.teaching.mutants $(if $(JOBS),--jobs $(JOBS)) $(CHAPTERS)
+mutants: $(READY) ## hold the exercises' checkers against solutions with one small change; CHAPTERS="8 9" chooses, JOBS=2 at once, SEEDS=300 on many
+	$(BIN)/python -m tools.teaching.mutants $(if $(JOBS),--jobs $(JOBS)) $(if $(SEEDS),--seeds $(SEEDS)) $(CHAPTERS)
 
 chapter: $(READY) ## begin a chapter: make chapter NAME=rotary_positions TITLE="Rotary positions"
 	@$(BIN)/python -m tools.notebooks.chapter -- '$(subst ','\'',$(NAME))' '$(subst ','\'',$(TITLE))'

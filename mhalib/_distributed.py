@@ -18,9 +18,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from . import _plain
 from .devices import best_device
 from .processes import rank, start
 
+OWN = "own.safetensors"
+"""What the first process alone holds, in a folder."""
 _LOST = re.compile(r"gloo|nccl|connection (closed|reset)|broken pipe|socket", re.IGNORECASE)
 
 
@@ -120,7 +123,7 @@ def save_folder(path: Path, together: dict[str, Any], own: dict[str, Any]) -> No
     with _not_told_that_alone():
         save(together, checkpoint_id=new, no_dist=many == 1)
     if mine == 0:
-        torch.save(own, new / "own.pt")
+        (new / OWN).write_bytes(_plain.packed(own))
         old = beside(path, ".old")
         if path.exists():
             os.replace(path, old)
@@ -133,7 +136,7 @@ def settle(path: Path) -> None:
     """Finish what a process was doing that ended inside `save_folder`."""
     new, old = beside(path), beside(path, ".old")
     if rank() == 0:
-        if not path.exists() and (new / "own.pt").exists():
+        if not path.exists() and (new / OWN).exists():
             os.replace(new, path)
         if not path.exists() and old.exists():
             os.replace(old, path)

@@ -55,25 +55,22 @@ def clean_labels(name: str, labels: Sequence[str] | None, length: int) -> list[s
     return [legible(str(label), MAX_LENGTH, _can_be_drawn).replace("$", r"\$") for label in labels]
 
 
-def require_words(name: str, text: object) -> None:
-    """Raise unless `text` is a string (TypeError) that matplotlib can draw: what is between two `$` is mathematics to
-    it (ValueError)."""
+def words(name: str, text: object) -> str:
+    """A text for matplotlib: what stands between two `$` is mathematics, where it is any that can be drawn, and else
+    text. TypeError if `text` is no string."""
     require_text(name, text)
     assert isinstance(text, str)
-    if not is_math_text(text):
-        return
-    try:
-        MathTextParser("path").parse(text)
-    except ValueError as error:
-        reason = str(error).strip().splitlines()[-1]
-        text = f"{name}={text!r:.80} is no mathematics that matplotlib can draw: {reason}. Write a dollar sign as \\$"
-        raise ValueError(text) from error
+    if is_math_text(text):
+        try:
+            MathTextParser("path").parse(text)
+        except ValueError:
+            return text.replace("$", r"\$")
+    return text
 
 
-def require_heading(title: object) -> None:
-    """As `require_words`, for the title of a picture, which may be `None`."""
-    if title is not None:
-        require_words("title", title)
+def heading(title: object) -> str:
+    """As `words`, for the title of a picture, which may be `None`."""
+    return "" if title is None else words("title", title)
 
 
 def columns(label: str) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from . import _distributed, processes
+from . import _distributed, _plain, processes
 from ._validate import require_tensor
 
 
@@ -78,7 +78,7 @@ class Run:
             _distributed.save_folder(path, self._split(), {**self._about(), "shapes": shapes})
             return
         with _distributed.beside(path).open("wb") as file:
-            torch.save(self._whole(), file)
+            file.write(_plain.packed(self._whole()))
             file.flush()
             os.fsync(file.fileno())
         os.replace(_distributed.beside(path), path)
@@ -113,10 +113,11 @@ class Run:
         """Go on from where `save` was called; nothing is changed if that cannot be."""
         in_folder = path.is_dir()
         try:
-            held = torch.load(path / "own.pt" if in_folder else path, map_location="cpu", weights_only=True)
+            held = _plain.unpacked((path / _distributed.OWN if in_folder else path).read_bytes())
             was, shapes = held["settings"], held["shapes"] if in_folder else _shapes(held["model"])
         except Exception as error:
-            raise ValueError(f"checkpoint={str(path)!r} is damaged, or was not saved by mhalib.train.fit") from error
+            text = f"checkpoint={str(path)!r} is damaged, or was not saved by mhalib.train.fit of this version"
+            raise ValueError(text) from error
         other = [f"{name}={was.get(name)}, not {now}" for name, now in self.settings.items() if was.get(name) != now]
         if other:
             raise ValueError(f"checkpoint={str(path)!r} was made with {'; '.join(other)}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import re
 import shutil
 import threading
 from pathlib import Path
@@ -28,3 +30,11 @@ def write_whole(path: Path, content: str | bytes) -> None:
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def remove_parts(folder: Path, name: str = "") -> None:
+    """Remove what was being written beside the files of a folder whose names begin with `name`, by processes that were
+    killed. Only for who knows that nobody is writing there."""
+    for path in folder.glob(f"{glob.escape(name)}*.part"):
+        if re.search(r"\.\d+-\d+\.part\Z", path.name):
+            path.unlink(missing_ok=True)

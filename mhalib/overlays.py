@@ -11,7 +11,7 @@ from matplotlib.colors import to_rgb
 
 from . import style
 from ._arrays import Array, real_array
-from ._labels import require_heading
+from ._labels import heading
 from ._validate import require_positive
 
 VEIL = "#007d8c"  # no head's colour, and no grey
@@ -42,7 +42,7 @@ def attention_on_picture(
     """
     picture, share = real_array("image", image, rank=2), real_array("weights", weights, rank=1)
     require_positive("vmax", vmax)
-    require_heading(title)
+    title = heading(title)
     colour = VEIL if head is None else style.head_colour(head)
     height, width = picture.shape
     side = math.isqrt(height * width // max(len(share), 1))
@@ -57,5 +57,5 @@ def attention_on_picture(
     veil[..., :3] = to_rgb(colour)
     veil[..., 3] = 0.85 * np.clip(share / vmax, 0.0, 1.0).reshape(veil.shape[:2])
     ax.imshow(veil, extent=(-0.5, width - 0.5, height - 0.5, -0.5), interpolation="none")
-    ax.set(xticks=[], yticks=[], title=title or "")
+    ax.set(xticks=[], yticks=[], title=title)
     return ax

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from . import style
 from ._arrays import Array, Mask, real_array, require_length, seen_cells, whole_numbers
-from ._labels import clean_labels, columns, require_heading, require_words, set_fonts
+from ._labels import clean_labels, columns, heading, set_fonts, words
 from ._validate import (
     LARGEST,
     as_list,
@@ -88,7 +88,7 @@ def head_heatmap(
     keys = clean_labels("keys", keys, table.shape[1])
     seen = seen_cells(mask, table.shape)
     require_positive("vmax", vmax)
-    require_heading(title)
+    title = heading(title)
     require_flag("colorbar", colorbar)
     require_flag("annotate", annotate)
     palette = _palette(colours) if head is None else style.head_map(head)
@@ -123,7 +123,7 @@ def head_heatmap(
     ax.set_xticks(np.arange(len(keys)) + 0.5, keys, rotation=0 if max(map(len, keys)) < 3 else 90)
     ax.set_yticks(np.arange(len(queries)) + 0.5, queries, rotation=0)
     set_fonts([*ax.get_xticklabels(), *ax.get_yticklabels()])
-    ax.set(xlabel="key", ylabel="query", title=title or "")
+    ax.set(xlabel="key", ylabel="query", title=title)
     return ax
 
 
@@ -164,8 +164,7 @@ def head_heatmaps(
     require_positive("vmax", vmax)
     titles = [f"head {i}" for i in range(num_heads)] if titles is None else as_list("titles", titles)
     require_length("titles", titles, num_heads)
-    for each in titles:
-        require_words("each title", each)
+    titles = [words("each title", each) for each in titles]
     if ax is None:
         side_by_side, cell = _columns(num_heads, ncols, num_kvpairs, style.WIDEST - query_space - 0.3)
         panel = cell * num_kvpairs + _GAP, cell * num_queries + 0.45 + key_space
@@ -228,7 +227,7 @@ def head_wall(
     layers = table[None] if table.ndim == 3 else table
     num_layers, num_heads, num_queries, num_kvpairs = layers.shape
     require_flag("titles", titles)
-    require_heading(title)
+    title = heading(title)
     for pair in as_list("marked", marked):
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise TypeError(f"marked must hold pairs (layer, head), got {pair!r:.80}")
@@ -249,7 +248,7 @@ def head_wall(
     coloured = np.concatenate([style.head_map(i)(scale(mosaic[:, whose == i])) for i in range(num_heads)], axis=1)
     ax.imshow(coloured)
     ax.figure.colorbar(ScalarMappable(scale, "ink"), ax=ax, label="attention weight", shrink=0.8, pad=0.02)
-    ax.set(xticks=[], yticks=[], title=title or "", xlabel="head (keys within)", ylabel="layer (queries within)")
+    ax.set(xticks=[], yticks=[], title=title, xlabel="head (keys within)", ylabel="layer (queries within)")
     if titles:
         head_centres = np.arange(num_heads) * (num_kvpairs + gap) + (num_kvpairs - 1) / 2
         layer_centres = np.arange(num_layers) * (num_queries + gap) + (num_queries - 1) / 2
@@ -300,8 +299,8 @@ def score_grid(
     scored = ~np.isnan(table)
     if not scored.any():
         raise ValueError("scores holds no number")
-    require_heading(title)
-    require_words("label", label)
+    title = heading(title)
+    label = words("label", label)
     require_flag("annotate", annotate)
     require_number("vmin", vmin)
     vmax = float(table[scored].max()) if vmax is None else vmax
@@ -324,7 +323,7 @@ def score_grid(
     ax.set_yticks(np.arange(num_layers) + 0.5, names, rotation=0)
     set_fonts(ax.get_yticklabels())
     ax.tick_params(length=0)
-    ax.set(ylim=(num_layers, 0), xlabel="head", ylabel="layer", title=title or "")
+    ax.set(ylim=(num_layers, 0), xlabel="head", ylabel="layer", title=title)
     return ax
 
 
@@ -355,9 +354,9 @@ def number_grid(
         raise ValueError(f"owners has shape {colours.shape}, but numbers has {table.shape}")
     if colours.min() < 0 or colours.max() >= len(OWNER_COLOURS):
         raise ValueError(f"owners must lie in 0..{len(OWNER_COLOURS) - 1}, got {colours.min()}..{colours.max()}")
-    require_heading(title)
-    require_words("xlabel", xlabel)
-    require_words("ylabel", ylabel)
+    title = heading(title)
+    xlabel = words("xlabel", xlabel)
+    ylabel = words("ylabel", ylabel)
     require_count("digits", digits)
     num_rows, num_columns = table.shape
     if ax is None:
@@ -370,7 +369,7 @@ def number_grid(
     ax.set_yticks(np.arange(num_rows + 1) - 0.5, minor=True)
     ax.grid(which="minor", color=style.ON_DARK, linewidth=1.5)
     ax.tick_params(which="minor", length=0)
-    ax.set(xticks=range(num_columns), yticks=range(num_rows), title=title or "", xlabel=xlabel, ylabel=ylabel)
+    ax.set(xticks=range(num_columns), yticks=range(num_rows), title=title, xlabel=xlabel, ylabel=ylabel)
     return ax
 
 

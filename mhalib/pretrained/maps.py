@@ -167,7 +167,7 @@ def write_maps(path: str | Path, readings: Sequence[Reading], about: About) -> N
             entry.compress_type = zipfile.ZIP_LZMA
             with archive.open(entry, "w") as file:
                 np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
-    path.with_suffix(".npz").write_bytes(content.getvalue())
+    write_whole(path.with_suffix(".npz"), content.getvalue())
     texts = [{"text": one.text, "tokens": " ".join(one.tokens), "ids": " ".join(map(str, one.ids))} for one in readings]
     told = {
         "model": about.model,

@@ -81,18 +81,21 @@ def call(
     return Outcome("returned", value, changed=changed)
 
 
-def gradients(function: Callable[..., Any], case: dict[str, Any], seconds: float | None) -> dict[str, torch.Tensor]:
-    """Of the sum of all that `function` returns, with respect to its floating-point arguments, as far as there are any.
+def gradients(
+    function: Callable[..., Any], case: dict[str, Any], towards: list[torch.Tensor], seconds: float | None
+) -> dict[str, torch.Tensor]:
+    """Of the sum of all that `function` returns, each number times its weight in `towards`, with respect to its
+    floating-point arguments, as far as there are any.
 
-    A function that runs elsewhere has a method of this name, which takes the arguments. What is raised is not told: the
-    forward pass has been looked at before.
+    A function that runs elsewhere has a method of this name, which takes `towards` and the arguments. What is raised is
+    not told: the forward pass has been looked at before.
     """
     given = {name: _copied(value) for name, value in case.items()}
     elsewhere = getattr(function, "gradients", None)
     work = elsewhere or functools.partial(gradients_here, function)
     try:
         with _silence():
-            found = _within(seconds, work, *given.values())
+            found = _within(seconds, work, towards, *given.values())
     except KeyboardInterrupt:
         raise
     except BaseException as error:

@@ -140,12 +140,12 @@ class Exercise:
             return Finding(False, "type", None, f"hand in the function itself, not {show_value(submission)}")
         function = (lambda: submission) if self.is_value else submission
         with _float32():
-            finding = self._examined(function, list(self.cases(random.Random(f"{self.name}:{seed}"))))
+            finding = self._examined(function, list(self.cases(random.Random(f"{self.name}:{seed}"))), seed)
         if self.given is None or finding.mistake != self.given:
             return finding
         return self._of_the_given(finding, is_untouched(self.name, submission, cells), tell)
 
-    def _examined(self, function: Callable[..., Any], drawn: list[Case]) -> Finding:
+    def _examined(self, function: Callable[..., Any], drawn: list[Case], seed: int | str) -> Finding:
         outcomes: list[Outcome] = []
         for case in drawn:
             outcomes.append(call(function, case, self.seconds, predicts=self.is_prediction))
@@ -159,16 +159,34 @@ class Exercise:
         again = call(function, drawn[-1], self.seconds, predicts=self.is_prediction)
         if again.error or compare(outcomes[-1].value, again.value) is not None:
             return Finding(False, "unsteady", None, "the same input gave two results; draw no random numbers here")
-        for case in drawn if self.has_gradients else ():
-            for name, gradient in gradients(function, case, self.seconds).items():
-                if bool(gradient.isnan().any()):
-                    text = (
-                        f"the result is right, but its gradient with respect to {name} holds NaN, and in training it "
-                        "would spread to all weights. Somewhere a NaN was made and then replaced; make none: choose "
-                        f"what is divided, or what the softmax reads, before, not after.\n{self._shown(case)}"
-                    )
-                    return Finding(False, "gradient", None, text)
+        if self.has_gradients:
+            chance = torch.Generator().manual_seed(random.Random(f"{self.name}:{seed}:gradients").getrandbits(60))
+            for case, outcome in zip(drawn, right, strict=True):
+                text = self._of_gradients(function, case, outcome.value, chance)
+                if text:
+                    return Finding(False, "gradient", None, f"the result is right, but {text}\n{self._shown(case)}")
         return Finding(True, "solved", None, f"Verified: {self.verified}")
+
+    def _of_gradients(self, function: Callable[..., Any], case: Case, value: Any, chance: torch.Generator) -> str:
+        """What is wrong with the gradients, as far as there are any. They are compared, so that nobody's torch can just
+        say that all is well; and weighted, since of a softmax's sum they are 0."""
+        parts = value if isinstance(value, tuple) else (value,)
+        towards = [torch.randn(part.shape, generator=chance) for part in parts]
+        found = gradients(function, case, towards, self.seconds)
+        for name, expected in gradients(self.reference, case, towards, None).items():
+            gradient = found.get(name, expected)  # without torch there is none
+            if bool(gradient.isnan().any()):
+                return (
+                    f"its gradient with respect to {name} holds NaN, and in training it would spread to all weights. "
+                    "Somewhere a NaN was made and then replaced; make none: choose what is divided, or what the "
+                    "softmax reads, before, not after."
+                )
+            if compare(expected, gradient) is not None:
+                return (
+                    f"its gradient with respect to {name} is not, and training would learn something else. Is a part "
+                    "of it taken out of torch's sight, by detach, no_grad or NumPy?"
+                )
+        return ""
 
     def _judge(self, number: int, drawn: list[Case], outcomes: list[Outcome], right: list[Outcome]) -> Finding | None:
         """What is wrong in this case, or `None`."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from mhalib._write import write_whole
+from mhalib._write import remove_parts, write_whole
 
 from . import _late, _local, _submissions
 from ._feedback import hand_back
@@ -101,37 +101,38 @@ def grade_class(
     if not any(task.exercises for task in tasks):
         raise ValueError("no checker is called in these notebooks; name the chapters")
     journal = Journal(out.with_name(out.name + ".progress"), seed, limits, retry=retry)
-    if journal.is_of_another:
-        tqdm.write("mhalib has changed since the last run: every notebook is graded anew", file=sys.stderr)
-    rows = {task.submission.path: done for task in tasks if (done := _done_before(task, journal)) is not None}
-    left = [task for task in tasks if task.submission.path not in rows]
-    how = _How(seed, launcher, limits)
-    with (
-        contextlib.closing(journal),
-        Progress(len(tasks), done=len(rows), shown=progress) as shown,
-        contextlib.closing(_graded(left, how, jobs, scheduler)) as arriving,
-    ):
-        try:
-            for task, found in arriving if left else ():
-                if task.submission.path in rows:  # what comes from a cluster may come twice
-                    continue
-                journal.keep(task, found)
-                rows[task.submission.path] = found
-                shown.one_more()
-        except KeyboardInterrupt:
-            tqdm.write("Stopping. The same command goes on from here.", file=sys.stderr)
-            raise
-    ordered = [_weighed(row, points or {}) for one in submissions for row in rows[one.path]]
-    told: list[str] = []
-    if deadlines is not None:
-        ordered, told = _late.judged(ordered, submissions, folder, deadlines, noted)
-    told += _doubts(submissions, folder) if pattern is None else _unnamed(submissions, folder, pattern)
-    told += alike(one.student for one in submissions)
-    out_of = asked(chapters, points or {})
-    write_whole(out, as_csv(COLUMNS, [asdict(row).values() for row in ordered]))
-    write_whole(out.with_name(out.name + ".students.csv"), gradebook(counted(ordered, last=last), out_of))
-    if feedback:
-        hand_back(out.with_name(out.name + ".feedback"), submissions, ordered, last=last, out_of=out_of)
+    with contextlib.closing(journal):  # until all is written: nobody else writes these tables
+        if journal.is_of_another:
+            tqdm.write("mhalib has changed since the last run: every notebook is graded anew", file=sys.stderr)
+        rows = {task.submission.path: done for task in tasks if (done := _done_before(task, journal)) is not None}
+        left = [task for task in tasks if task.submission.path not in rows]
+        how = _How(seed, launcher, limits)
+        with (
+            Progress(len(tasks), done=len(rows), shown=progress) as shown,
+            contextlib.closing(_graded(left, how, jobs, scheduler)) as arriving,
+        ):
+            try:
+                for task, found in arriving if left else ():
+                    if task.submission.path in rows:  # what comes from a cluster may come twice
+                        continue
+                    journal.keep(task, found)
+                    rows[task.submission.path] = found
+                    shown.one_more()
+            except KeyboardInterrupt:
+                tqdm.write("Stopping. The same command goes on from here.", file=sys.stderr)
+                raise
+        ordered = [_weighed(row, points or {}) for one in submissions for row in rows[one.path]]
+        told: list[str] = []
+        if deadlines is not None:
+            ordered, told = _late.judged(ordered, submissions, folder, deadlines, noted)
+        told += _doubts(submissions, folder) if pattern is None else _unnamed(submissions, folder, pattern)
+        told += alike(one.student for one in submissions)
+        out_of = asked(chapters, points or {})
+        remove_parts(out.parent, out.name)
+        write_whole(out, as_csv(COLUMNS, [asdict(row).values() for row in ordered]))
+        write_whole(out.with_name(out.name + ".students.csv"), gradebook(counted(ordered, last=last), out_of))
+        if feedback:
+            hand_back(out.with_name(out.name + ".feedback"), submissions, ordered, last=last, out_of=out_of)
     for text in _left_out(others, folder, out, noted):
         tqdm.write(text, file=sys.stderr)
     for text in without_points(ordered):

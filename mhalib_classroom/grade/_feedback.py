@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from mhalib._write import write_whole
+from mhalib._write import remove_parts, write_whole
 
 from ..checks import EXERCISES
 from ._submissions import Submission, content, parsed
@@ -66,6 +66,7 @@ def hand_back(
     places = _apart({student: student for student in own})
     for student, place in places.items():
         (folder / place).mkdir(exist_ok=True)
+        remove_parts(folder / place)
         for old in (folder / place).glob("*.ipynb"):
             old.unlink()
         write_whole(folder / place / "feedback.html", page(student, own[student], last=last, out_of=out_of))

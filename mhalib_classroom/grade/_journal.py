@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO
 
-from mhalib._write import write_whole
+from mhalib._write import remove_parts, write_whole
 
 from ._launch import Limits
 from ._stamp import stamp
@@ -40,6 +40,7 @@ class Journal:
         self._lock = open(folder / "lock", "ab")  # noqa: SIM115 - until `close`
         try:
             _lock(self._lock)
+            remove_parts(folder)
             self.is_of_another = self._note()
         except BlockingIOError:
             self.close()

@@ -280,9 +280,9 @@ class _Remote:
         """Its result without torch and its like, there."""
         return self._sandbox._call(self._name, self._place, arguments, "predict")
 
-    def gradients(self, *arguments: Any) -> Any:
+    def gradients(self, towards: Any, *arguments: Any) -> Any:
         """As `gradients_here`, there."""
-        return self._sandbox._call(self._name, self._place, arguments, "gradients")
+        return self._sandbox._call(self._name, self._place, (towards, *arguments), "gradients")
 
 
 def _student_error(name: str, text: str) -> BaseException:

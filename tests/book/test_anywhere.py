@@ -34,7 +34,10 @@ def test_binder_and_the_image_take_a_python_that_ci_tests_with_every_pin() -> No
     assert found, "repo2docker reads one line, python-X.Y; without it, it takes a Python of its own"
     tests = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text(encoding="utf-8"))
     assert found[1] in tests["jobs"]["book"]["strategy"]["matrix"]["python"]  # where make installs requirements.txt
-    assert f"\nARG PYTHON={found[1]}\n" in (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    images = re.findall(r"^FROM (\S+)", (ROOT / "Dockerfile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert len(images) == 2
+    for image in images:  # by what it holds: a name can be given to another image
+        assert re.fullmatch(rf"python:{re.escape(found[1])}-slim-bookworm@sha256:[0-9a-f]{{64}}", image)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from mhalib_classroom import checks
+from tools.notebooks import notebooks
 from tools.teaching import mutants
 from tools.teaching.mutate import Mutant
 from tools.teaching.mutate import mutants as made
@@ -110,6 +111,34 @@ def test_a_better_checker_leaves_none() -> None:
     assert mutants.judge(exercise, {}, "raise ValueError", 1) == (mutants.RAISED, "ValueError")
 
 
+def test_what_is_right_on_most_seeds_is_found_on_many() -> None:
+    """As `first_wrong_step` was, where an answer that looks at the last axis alone was right on 236 of 300 seeds."""
+    exercise = weak(seen=True)
+
+    def rare(rng: Random) -> Iterator[dict[str, Any]]:
+        yield {"weights": torch.ones(4, 4), "offset": 0 if rng.random() < 0.03 else 5}
+
+    exercise.cases = rare
+    wrong = PLAIN.replace("offset + len(weights)", "9 if offset else -1")
+    found = [mutants.judge(exercise, {"torch": torch}, wrong.replace("-1", "4"), seeds) for seeds in (1, 300)]
+    assert found == [(mutants.SURVIVED, "0")] * 2  # it is right
+    wrong = PLAIN.replace("offset + len(weights)", "4 if offset == 0 else 8")
+    few, many = (mutants.judge(exercise, {"torch": torch}, wrong, seeds) for seeds in (3, 300))
+    assert few[0] != mutants.SURVIVED
+    assert many[0] == mutants.SURVIVED
+
+
+def test_a_mistake_that_a_checker_knows_is_among_the_mutants() -> None:
+    (chapter,) = notebooks.CHAPTERS.glob("01_*.ipynb")
+    for task in mutants.tasks(chapter):
+        known = [one for one in task.mutants if one.change.startswith("the mistake ")]
+        assert len(known) == len(checks.EXERCISES[task.name].mistakes)
+        setup: dict[str, Any] = {}
+        exec(task.setup, setup)
+        verdicts = {mutants.judge(checks.EXERCISES[task.name], setup, one.source, 20)[0] for one in known}
+        assert verdicts <= {mutants.NAMED, mutants.RELATED, mutants.COMPARED, mutants.RAISED}
+
+
 def test_a_named_mistake_is_told_from_a_wrong_result() -> None:
     exercise = checks.EXERCISES["row_of_fold"]
     code = "def row_of_fold(row, num_heads):\n    return "
@@ -125,6 +154,14 @@ def test_a_named_mistake_is_told_from_a_wrong_result() -> None:
 def test_what_is_listed_as_equivalent_belongs_to_an_exercise_and_has_a_reason() -> None:
     listed = mutants.equivalents()
     assert set(listed) <= set(checks.EXERCISES)
+    there = {
+        (task.name, mutant.key)
+        for path in notebooks.CHAPTERS.glob("[0-9][0-9]_*.ipynb")
+        for task in mutants.tasks(path)
+        for mutant in task.mutants
+    }
+    gone = [(name, key) for name, keys in listed.items() for key in keys if (name, key) not in there]
+    assert gone == []  # the solution has changed since
     for name, reasons in listed.items():
         assert reasons, name
         for key, why in reasons.items():

@@ -196,7 +196,8 @@ def test_ci_and_the_hooks_run_what_make_lint_runs() -> None:
 
 def test_dependabot_looks_at_all_that_is_pinned() -> None:
     updates = yaml.safe_load(read(".github/dependabot.yml"))["updates"]
-    assert {one["package-ecosystem"] for one in updates} == {"pip", "npm", "github-actions"}
+    assert {one["package-ecosystem"] for one in updates} == {"pip", "npm", "github-actions", "docker"}
+    assert all(one["cooldown"]["default-days"] >= 7 for one in updates)  # time to find out that one was tampered with
     assert {one["directory"] for one in updates} == {"/"}
 
 
@@ -213,7 +214,9 @@ def test_a_release_is_checked_before_it_is_made() -> None:
     workflow = yaml.safe_load(read(".github/workflows/release.yml"))
     assert workflow[True]["push"]["tags"] == ["v*"]
     jobs = workflow["jobs"]
-    assert jobs["release"]["needs"] == "build"
+    assert [jobs[name]["needs"] for name in ("attest", "release")] == ["build", "attest"]
+    signed = [step["with"] for step in jobs["attest"]["steps"] if "attest@" in step["uses"]]
+    assert signed == [{"subject-path": "dist/*"}, {"subject-path": "dist/*.whl", "sbom-path": "sbom.json"}]
     runs = [step["run"] for name in ("build", "release") for step in jobs[name]["steps"] if "run" in step]
     words = ("tools.editions.release", "-m build", "twine check --strict", "gh release")
     places = [next(i for i, run in enumerate(runs) if word in run) for word in words]
@@ -255,15 +258,12 @@ def test_what_runs_others_code_may_change_nothing(name: str) -> None:
 @pytest.mark.parametrize("name", WORKFLOWS)
 def test_actions_run_on_a_node_that_github_still_has(name: str) -> None:
     """Node 24, by the majors of November 2026. An action is named by its commit, which nobody can move as a tag."""
-    lowest = {"checkout": 6, "setup-python": 6, "upload-artifact": 7, "download-artifact": 7}
-    lowest |= {"configure-pages": 6, "upload-pages-artifact": 5, "deploy-pages": 5}
+    lowest = {"checkout": 7, "setup-python": 7, "upload-artifact": 7, "download-artifact": 8}
+    lowest |= {"configure-pages": 6, "upload-pages-artifact": 5, "deploy-pages": 5, "attest": 4}
     text = read(f".github/workflows/{name}")
-    found = re.findall(r"uses: actions/([\w-]+)@(?:[0-9a-f]{40} # )?v(\d+)", text)
+    found = re.findall(r"uses: actions/([\w-]+)@[0-9a-f]{40} # v(\d+)", text)
     assert len(found) == len(re.findall(r"uses: *actions/", text))
-    assert set(re.findall(r"uses: *([\w./-]+)@(?![0-9a-f]{40} # v)", text)) <= {
-        "actions/configure-pages",  # the commit of its newest version is in no mirror that we could read
-        "pypa/gh-action-pypi-publish",
-    }
+    assert re.findall(r"uses: *([\w./-]+)@(?![0-9a-f]{40} # v)", text) == []
     assert [(action, major) for action, major in found if int(major) < lowest[action]] == []
 
 

@@ -27,7 +27,7 @@ import mhalib_classroom
 from mhalib import parallel
 from mhalib_classroom import checks
 from mhalib_classroom.checks import EXERCISES, CheckFailed, Exercise, Finding, Mistake, _call, _chapters, _inputs
-from mhalib_classroom.checks._call import call
+from mhalib_classroom.checks._call import call, gradients
 from mhalib_classroom.checks._inputs import apart
 
 pytestmark = pytest.mark.package
@@ -2744,6 +2744,35 @@ def test_gradients_that_are_nan_are_seen_behind_a_right_result(function):
     finding = EXERCISES["masked_softmax"].examine(function)
     assert (finding.kind, finding.solved) == ("gradient", False)
     assert "its gradient with respect to scores holds NaN" in finding.message
+
+
+def half_detached(q, k, v, mask):
+    """Right, and the weights' own gradient goes through the queries alone."""
+    scores = (q @ k.detach().mT / math.sqrt(q.shape[-1])).masked_fill(~mask, -math.inf)
+    weights = scores.softmax(-1)
+    return (weights + 0 * (q @ k.mT)) @ v, weights
+
+
+def test_a_gradient_that_is_another_is_seen_behind_a_right_result():
+    finding = EXERCISES["attend"].examine(half_detached)
+    assert (finding.kind, finding.solved) == ("gradient", False)
+    assert "its gradient with respect to k is not" in finding.message
+
+
+def test_references_have_gradients_to_compare_with():
+    for name in ("masked_softmax", "attend"):
+        exercise = EXERCISES[name]
+        assert exercise.has_gradients
+        for seed in SEEDS:
+            largest = []
+            for case in cases_of(exercise, seed):
+                right = exercise.reference(*case.values())
+                parts = right if isinstance(right, tuple) else (right,)
+                found = gradients(exercise.reference, case, [torch.randn_like(one) for one in parts], None)
+                assert found
+                assert all(one.isfinite().all() for one in found.values())
+                largest.append(max(one.abs().max() for one in found.values()))
+            assert max(largest) > 1e-2, (name, seed)  # where scores are large, it may be nearly 0
 
 
 def test_what_has_no_gradients_is_asked_for_none():

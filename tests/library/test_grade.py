@@ -1112,14 +1112,19 @@ def test_what_torch_says_in_the_sandbox_is_not_believed(sandboxed, tmp_path):
     """A notebook that makes torch say that nothing was changed, and that no gradient is NaN."""
     lies = "import torch\ntorch.equal = torch.allclose = lambda *a, **k: True"
     no_nan = "torch.autograd.grad = lambda *a, **k: [torch.zeros(1)] * 9"
+    below = (
+        "import torch.autograd\n"
+        "torch.autograd._engine_run_backward = lambda *a, **k: tuple(torch.zeros_like(x) for x in a[4])"
+    )
     changes = "def scores(q, k):\n    return q.div_(q.shape[-1] ** 0.5) @ k.mT"
     work = {
         "a": [lies, changes, "checks.scores(scores)"],
         "b": [lies, no_nan, NO_GRADIENT, "checks.masked_softmax(masked_softmax)"],
+        "c": [lies, below, NO_GRADIENT, "checks.masked_softmax(masked_softmax)"],
     }
     rows = grade(hand_in(tmp_path / "s", work), tmp_path / "grades.csv")
     found = {row.student: row.kind for row in rows if row.exercise in ("scores", "masked_softmax")}
-    assert found == {"a": "input changed", "b": "gradient"}
+    assert found == {"a": "input changed", "b": "gradient", "c": "gradient"}
 
 
 def test_two_graders_that_write_one_table_do_not_meet(tmp_path):

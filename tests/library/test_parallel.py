@@ -260,7 +260,7 @@ def test_a_killed_process_ends_all_with_a_message(tmp_path):
     assert result.returncode != 0
     assert "Signal 9 (SIGKILL)" in result.stderr  # of torchrun
     assert "ConnectionError: process 0 of 2 stops: another one has ended" in result.stderr
-    assert (tmp_path / "killed" / "own.pt").exists()
+    assert (tmp_path / "killed" / "own.safetensors").exists()
 
 
 def test_places_of_heads_and_keys():
@@ -307,9 +307,9 @@ def test_a_folder_that_was_being_replaced_is_found_again(tmp_path):
         for end in left:
             at = path if end == "run" else path.with_name(f"run.{end}")
             at.mkdir()
-            (at / "own.pt").write_text(end)
+            (at / "own.safetensors").write_text(end)
         _distributed.settle(path)
-        assert (path / "own.pt").read_text() == expected
+        assert (path / "own.safetensors").read_text() == expected
         assert [each.name for each in tmp_path.iterdir()] == ["run"]
         _distributed.remove(path)
     half = Path(f"{path}.part")

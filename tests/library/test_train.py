@@ -13,10 +13,12 @@ import textwrap
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from mhalib import _distributed, _trainer
+from mhalib import _distributed, _plain, _trainer
 from mhalib.models import GPT
 from mhalib.train import fit
 
@@ -351,19 +353,19 @@ def test_an_interruption_in_the_middle_of_a_step_is_forgotten(place, tmp_path, m
 def test_an_interruption_while_saving_leaves_the_earlier_checkpoint(at, tmp_path, monkeypatch):
     whole, loss = _drawing()
     expected = fit(whole, loss, 9, seed=3)
-    original, calls = torch.save, []
+    original, calls = os.fsync, []
 
-    def broken(held, file):
+    def broken(number):
         calls.append(None)
         if len(calls) == at:
-            file.write(b"PK half of it")
+            os.ftruncate(number, 100)
             raise KeyboardInterrupt
-        original(held, file)
+        original(number)
 
     model, loss = _drawing()
     settings = {"seed": 3, "checkpoint": tmp_path / "run.pt", "checkpoint_every": 2}
     with monkeypatch.context() as patch:
-        patch.setattr(torch, "save", broken)
+        patch.setattr(os, "fsync", broken)
         with pytest.raises(KeyboardInterrupt):
             fit(model, loss, 9, **settings)
     assert len(calls) == at
@@ -391,16 +393,15 @@ KILLED = """
         return (model(torch.randn(11, 5)) - 1).square().mean()
 
     if place == "saving":
-        save = torch.save
+        written = os.fsync
 
-        def torch_save(held, file):
+        def fsync(number):
             if calls == 9:
-                file.write(b"PK half of it")
-                file.flush()
+                os.ftruncate(number, 100)
                 os.kill(os.getpid(), signal.SIGKILL)
-            save(held, file)
+            written(number)
 
-        torch.save = torch_save
+        os.fsync = fsync
     settings = {"checkpoint": path, "checkpoint_every": 3} if path else {}
     losses = fit(model, loss, 14, seed=1, **settings).losses
     torch.save({"losses": losses, "first step": 15 - calls, **model.state_dict()}, result)
@@ -702,6 +703,57 @@ def _saved_in_a_folder(path, lr=None):
     run.optimizer.param_groups[0]["lr"] = run.optimizer.param_groups[0]["lr"] if lr is None else lr
     path.mkdir()
     run.save(path)
+
+
+def test_a_checkpoint_is_no_pickle(tmp_path):
+    """As it was: torch's own file. Before torch 2.6, `weights_only=True` could be got round: CVE-2025-32434."""
+    path = _interrupted(tmp_path / "run.pt")
+    with safe_open(str(path), "pt") as file:
+        assert len(list(file.keys())) > 5
+    _saved_in_a_folder(tmp_path / "saved")
+    with safe_open(str(tmp_path / "saved" / _distributed.OWN), "pt") as file:
+        assert list(file.keys())
+
+
+def test_plain_values_come_back_as_they_were():
+    x = torch.arange(6.0).view(2, 3)
+    value = {
+        "a": [1, 2.5, math.inf, "é", None, True],
+        3: (x.shape, (1, -1)),
+        "t": [x, x.T, torch.tensor(7), x[:0]],
+        "u": x,
+    }
+    again = _plain.unpacked(_plain.packed(value))
+    assert again["a"] == value["a"]
+    assert again[3] == value[3]
+    assert type(again[3][0]) is torch.Size
+    assert all(map(torch.equal, [*again["t"], again["u"]], [*value["t"], value["u"]]))
+    assert again["u"] is again["t"][0]  # stored once
+    x += 1
+    assert again["u"][0, 0] == 0
+
+
+@pytest.mark.parametrize("value", [{1, 2}, np.float64(1), b"x", torch.float32])
+def test_what_is_not_plain_is_not_stored(value):
+    with pytest.raises(TypeError, match="cannot be stored without a pickle"):
+        _plain.packed({"a": [value]})
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "[" * 100_000,
+        '{"dict": ' * 60 + "1" + "}" * 60,
+        '{"os.system": ["true"]}',
+        '{"tensor": "7"}',
+        '{"dict": [1], "list": []}',
+        "[1]",
+        '{"dict": [[{"list": []}, 1]]}',
+    ],
+)
+def test_a_forged_file_of_plain_values_is_refused(told):
+    with pytest.raises((ValueError, KeyError, TypeError, RecursionError)):
+        _plain.unpacked(save({"0": torch.ones(1)}, {_plain.KEY: told}))
 
 
 def test_one_process_goes_on_from_a_folder(tmp_path):
