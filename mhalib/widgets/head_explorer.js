@@ -329,7 +329,7 @@ export function HeadExplorer({ model, el }) {
     el.style.setProperty("--cell-width", "0px");
     canvas.style.width = "0";
     const room = el.clientWidth - 8 - grid.offsetWidth; // beside names and sums, in a frame with its padding
-    const wide = el.clientWidth ? Math.max(11, Math.min(side, Math.floor(room / count))) : side;
+    const wide = el.clientWidth ? Math.max(10, Math.min(side, Math.floor(room / count))) : side;
     el.style.setProperty("--cell-width", `${wide}px`);
     canvas.style.width = `${wide * count}px`;
   }
