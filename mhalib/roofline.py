@@ -4,8 +4,8 @@ Williams, Waterman and Patterson 2009: a step with F additions and multiplicatio
 max(F / peak, M / bandwidth) seconds. Which of the two is larger depends on F / M, the step's arithmetic intensity.
 
 Counted are the products and the softmax of self-attention without biases, each of which reads its inputs once and
-writes its result once; or, with a fused kernel, what that reads and writes. What a layer does beside them, such as copies that lay heads side by side, depends on how it
-is written: the ledger of `mhalib.shapes` shows it.
+writes its result once; or, with a fused kernel, what that reads and writes. What a layer does beside them, such as
+copies that lay heads side by side, depends on how it is written: the ledger of `mhalib.shapes` shows it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ CHIPS = {
             4800e9,
             141e9,
             1979e12,
-            source=f"bandwidth and memory: NVIDIA's TensorRT-LLM documentation (H200launch.md), read; the rest {_TABLES}",
+            source=f"memory and its bandwidth: NVIDIA's TensorRT-LLM (H200launch.md), read; the rest {_TABLES}",
         ),
         Chip("NVIDIA B200", 2250e12, 8000e9, 180e9, 4500e12, 9000e12, f"{_NEMO}; the rest {_TABLES}"),
         Chip(
@@ -101,8 +101,8 @@ CHIPS = {
             10.4e12,
             400e9,
             64e9,
-            source="Apple's announcements of 2020 and 2021 as newspapers quote them: 2.6 trillion FLOPs for M1, four times "
-            "as fast a GPU, 400 GB/s; for 32-bit numbers. Apple states no peak for later chips",
+            source="Apple's announcements of 2020 and 2021 as newspapers quote them: 2.6 trillion FLOPs for M1, a GPU "
+            "four times as fast, 400 GB/s; for 32-bit numbers. Of later chips no peak was found",
         ),
     )
 }

@@ -1,13 +1,13 @@
 """What a whole language model takes: weights, cache, time to the first token, time for each token, and what of a peak.
 
-Everything is a least: a machine that reaches both of its limits, and does nothing beside products and attention. Weights
-are read once for each pass; what goes between the products is not counted. Multiplications with norms' gains and biases
-are counted as those with weights, which is 0.01 % of a large model.
+Everything is a least: a machine that reaches both of its limits, and does nothing beside products and attention.
+Weights are read once for each pass; what goes between the products is not counted. Gains of norms and biases are
+counted as if they were weights of products, which is less than 0.1 % of these models.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ._validate import require_choice, require_count, require_kind, require_positive
 from .costs import Sizes
@@ -98,9 +98,9 @@ class LanguageModel(NamedTuple):
             TypeError, ValueError: as `mhalib.roofline.step_costs`.
         """
         run = (phase, num_tokens, batch_size, 2)
-        how = {"kernel": kernel, "causal": True, "cache_bytes": cache_bytes}
+        how: dict[str, Any] = {"kernel": kernel, "causal": True, "cache_bytes": cache_bytes}
         if self.latent_size:
-            choice = {"name": "latent", "positions": "rotary", "absorbed": phase == "decoding"}
+            choice: dict[str, Any] = {"name": "latent", "positions": "rotary", "absorbed": phase == "decoding"}
             choice |= {"head_dim": self.head_dim, "value_dim": self.head_dim, "latent_size": self.latent_size}
             choice |= {"rotary_size": self.rotary_size, "query_latent_size": self.query_latent_size or None}
             found = latent_step_costs(choice, self.num_hiddens, self.num_heads, *run, **how)
@@ -159,12 +159,20 @@ MODELS = {
         LanguageModel("Qwen3-8B", 4096, 36, 32, 8, 128, 151_936, 8_190_735_360),
         LanguageModel(
             *("gpt-oss-20b", 2880, 24, 64, 8, 64, 201_088, 20_914_757_184, False),
-            **{"experts": 19_116_933_120, "num_experts": 32, "num_chosen": 4, "num_windowed": 12, "window": 128},
+            experts=19_116_933_120,
+            num_experts=32,
+            num_chosen=4,
+            num_windowed=12,
+            window=128,
         ),
         LanguageModel(
             *("DeepSeek-V3", 7168, 61, 128, 128, 128, 129_280, 671_026_404_352, False),
-            **{"experts": 653_908_770_816, "num_experts": 256, "num_chosen": 8},
-            **{"latent_size": 512, "rotary_size": 64, "query_latent_size": 1536},
+            experts=653_908_770_816,
+            num_experts=256,
+            num_chosen=8,
+            latent_size=512,
+            rotary_size=64,
+            query_latent_size=1536,
         ),
     )
 }
@@ -172,7 +180,7 @@ MODELS = {
 
 
 class Precision(NamedTuple):
-    """How numbers are stored: bytes of a weight and of a number in the cache; and in how wide numbers weights multiply."""
+    """Bytes of a weight and of a number in the cache, and bits of the numbers in which weights are multiplied."""
 
     weight_bytes: float
     cache_bytes: int
@@ -229,8 +237,8 @@ def serving_costs(
 ) -> ServingCosts:
     """The least time and memory of a model on a machine.
 
-    A pass takes max(FLOPs / peak, bytes / bandwidth) for its products with weights, and as much for attention, one after
-    the other. Of a prompt, only the last token is read out.
+    A pass takes max(FLOPs / peak, bytes / bandwidth) for its products with weights, and then for attention. Of a
+    prompt, only the last token is read out.
 
     Args:
         model: one of `MODELS`, or another.
@@ -262,11 +270,19 @@ def serving_costs(
         attending[phase] = sum(count * max(limit) for count, *limit in limits) / G
         seconds[phase] = max(own / how.peak(chip), read / chip.bandwidth) / G + attending[phase]
     cache, weights = model.cache_bytes(N, B, how.cache_bytes), how.weight_bytes * model.parameters
+    shares = {phase: flops[phase] / (seconds[phase] * G * how.peak(chip)) for phase in products}
     return ServingCosts(
-        *(weights, cache, weights + cache <= G * chip.memory),
-        *(flops["prefill"], seconds["prefill"], flops["decoding"], seconds["decoding"], B / seconds["decoding"]),
-        *(flops[phase] / (seconds[phase] * G * how.peak(chip)) for phase in products),
-        attending["decoding"] / seconds["decoding"],
+        weight_bytes=weights,
+        cache_bytes=cache,
+        fits=weights + cache <= G * chip.memory,
+        prompt_flops=flops["prefill"],
+        first_token=seconds["prefill"],
+        step_flops=flops["decoding"],
+        step=seconds["decoding"],
+        tokens_per_second=B / seconds["decoding"],
+        prompt_share=shares["prefill"],
+        step_share=shares["decoding"],
+        attending_share=attending["decoding"] / seconds["decoding"],
     )
 
 

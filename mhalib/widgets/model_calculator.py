@@ -23,8 +23,13 @@ CHOICES = {
 }
 """What can be chosen by name."""
 DEFAULTS: dict[str, Any] = {
-    **{"model": "LLaMA-3 8B", "machine": "NVIDIA H100 SXM", "precision": "16 bits", "kernel": "fused"},
-    **{"num_chips": 1, "batch_size": 1, "num_tokens": 8192},
+    "model": "LLaMA-3 8B",
+    "machine": "NVIDIA H100 SXM",
+    "precision": "16 bits",
+    "kernel": "fused",
+    "num_chips": 1,
+    "batch_size": 1,
+    "num_tokens": 8192,
 }
 ROWS = (
     ("parameters", "P"),
@@ -50,10 +55,11 @@ class ModelCalculator(Instrument):
     The numbers are those of `mhalib.serving.serving_costs`: the least that the machine's limits allow.
 
     Args:
-        first, second: what is chosen at the beginning; what is not named is that of `DEFAULTS`, and in the second that
-            of the first; without `second`, 64 texts at once. model: a name in `mhalib.serving.MODELS`. machine: a name in `mhalib.roofline.CHIPS`.
-            precision: a name in `mhalib.serving.PRECISIONS`. kernel: "stored" or "fused". num_chips: as many of the
-            machine. batch_size: B texts at once. num_tokens: N, of each prompt, and then in the cache.
+        first, second: what is chosen at the beginning. What is not named is that of `DEFAULTS`, and in the second that
+            of the first; without `second`, 64 texts at once. model: a name in `mhalib.serving.MODELS`. machine: a name
+            in `mhalib.roofline.CHIPS`. precision: a name in `mhalib.serving.PRECISIONS`. kernel: "stored" or "fused".
+            num_chips: as many of the machine. batch_size: B texts at once. num_tokens: N, of each prompt, and then in
+            the cache.
 
     Raises:
         TypeError, ValueError: a choice is no mapping, or names something else, a name that is not known, or a size that

@@ -69,7 +69,8 @@ class Roofline(Instrument):
 
     Raises:
         TypeError, ValueError: a size is no integer, not positive, above its bound, or does not divide; there is no such
-            machine, variant, phase or kernel, or the layer has no such step; `causal` is no bool; a limit of the machine is no positive number.
+            machine, variant, phase or kernel, or the layer has no such step; `causal` is no bool; a limit of the
+            machine is no positive number.
     """
 
     script = "Roofline"

@@ -169,7 +169,11 @@ fused_causal = exercise("fused_causal", reference=lambda *given: _fused(*given),
 
 def _trainings(rng: random.Random) -> Iterator[Case]:
     yield {
-        **{"tokens_per_second": 100.0, "num_weights": 1000, "num_layers": 2, "width": 8, "num_tokens": 15},
+        "tokens_per_second": 100.0,
+        "num_weights": 1000,
+        "num_layers": 2,
+        "width": 8,
+        "num_tokens": 15,
         "peak": 1e6,
     }
     for long, (num_layers, width, words) in zip((1, 3, 20), apart(rng, 3, smallest=5, largest=60), strict=True):
@@ -178,8 +182,12 @@ def _trainings(rng: random.Random) -> Iterator[Case]:
         tokens_per_second = float(rng.randint(1000, 9000))
         needed = tokens_per_second * 6 * (num_weights + num_layers * width * (num_tokens + 1))
         yield {
-            **{"tokens_per_second": tokens_per_second, "num_weights": num_weights, "num_layers": num_layers},
-            **{"width": width, "num_tokens": num_tokens, "peak": float(round(needed * rng.uniform(1.6, 4)))},
+            "tokens_per_second": tokens_per_second,
+            "num_weights": num_weights,
+            "num_layers": num_layers,
+            "width": width,
+            "num_tokens": num_tokens,
+            "peak": float(round(needed * rng.uniform(1.6, 4))),
         }
 
 

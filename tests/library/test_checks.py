@@ -795,9 +795,7 @@ def fused_causal_by_looking(num_tokens, h, g, d, bytes_per_number):
 
 def fused_causal_of_the_library(num_tokens, h, g, d, bytes_per_number):
     sizes = mhalib.costs.Sizes(h * d, h, g)
-    steps = mhalib.roofline.step_costs(
-        sizes, "prefill", num_tokens, 1, bytes_per_number, kernel="fused", causal=True
-    )
+    steps = mhalib.roofline.step_costs(sizes, "prefill", num_tokens, 1, bytes_per_number, kernel="fused", causal=True)
     return steps[3].flops, steps[3].moved
 
 

@@ -275,12 +275,20 @@ PLACES = {
         _on_all_axes(mhalib.layer_drawing),
         lambda: {"lit": ["scores", "softmax"], "maps": torch.rand(4, 3, 3), "sizes": False},
     ),
-    "roofline.step_costs": (mhalib.roofline.step_costs, lambda: {"sizes": mhalib.costs.Sizes(12, 3), **_run(), **_kernel(), "window": 3}),
+    "roofline.step_costs": (
+        mhalib.roofline.step_costs,
+        lambda: {"sizes": mhalib.costs.Sizes(12, 3), **_run(), **_kernel(), "window": 3},
+    ),
     "serving.serving_costs": (
         mhalib.serving.serving_costs,
         lambda: {
-            **{"model": mhalib.serving.MODELS["LLaMA-3 8B"], "chip": mhalib.roofline.CHIPS["NVIDIA T4"]},
-            **{"num_tokens": 7, "batch_size": 2, "precision": "8 bits", "kernel": "fused", "num_chips": 2},
+            "model": mhalib.serving.MODELS["LLaMA-3 8B"],
+            "chip": mhalib.roofline.CHIPS["NVIDIA T4"],
+            "num_tokens": 7,
+            "batch_size": 2,
+            "precision": "8 bits",
+            "kernel": "fused",
+            "num_chips": 2,
         },
     ),
     "serving.cache_bytes": (

@@ -121,7 +121,13 @@ def test_times_have_three_digits(seconds, said):
 
 def test_a_trait_set_later_is_checked_too():
     roof = Roofline(num_hiddens=96, num_heads=12)
-    for name, value in [("num_heads", 0), ("num_tokens", 10**9), ("phase", "writing"), ("machine", "abacus"), ("kernel", "flash")]:
+    for name, value in [
+        ("num_heads", 0),
+        ("num_tokens", 10**9),
+        ("phase", "writing"),
+        ("machine", "abacus"),
+        ("kernel", "flash"),
+    ]:
         with pytest.raises(ValueError, match=f"{name}={value!r}"):
             setattr(roof, name, value)
     with pytest.raises(ValueError, match="machines come too late"):
