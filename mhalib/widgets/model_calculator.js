@@ -74,7 +74,7 @@ export function ModelCalculator({ model, el }) {
   }
 
   const cells = ROWS.map(() => [1, 2].map(() => make("td", { class: "mhalib-number" })));
-  const table = sheet("What a model takes on a machine, at least", ["first", "second"], []);
+  const table = sheet("What a model takes on a machine, at least. W: weights that a token is multiplied by; W': those that a pass reads; V: tokens that it knows", ["first", "second"], []);
   table.tBodies[0].remove();
   for (const [i, [title, formula]] of ROWS.entries()) {
     const head = make("th", { scope: "rowgroup", colspan: 2, text: title }, make("div", { class: "mhalib-formula", text: formula }));

@@ -45,7 +45,11 @@ ROWS = (
     ("of it, scores and average", "their max(FLOPs / peak, cache / bandwidth)"),
     ("tokens per second, of all texts", "B / time for each token"),
 )
-"""What is said, and by which formula. W: weights that a token is multiplied by; W': those that a pass reads."""
+"""What is said, and by which formula."""
+CAPTION = (
+    "What a model takes on a machine, at least. W: weights that a token is multiplied by; W': those that a pass reads; "
+    "V: tokens that it knows"
+)
 
 
 class ModelCalculator(Instrument):
@@ -138,7 +142,7 @@ class ModelCalculator(Instrument):
             names.append(f"{chosen['model']}, {chips}, {chosen['precision']}, {chosen['kernel']}, {texts}")
         both = zip(in_cells(self.numbers(1)), in_cells(self.numbers(2)), strict=True)
         rows = [(*row, *cells) for row, cells in zip(ROWS, both, strict=True)]
-        return "What a model takes on a machine, at least", names, rows
+        return CAPTION, names, rows
 
 
 def in_cells(numbers: Sequence[float]) -> list[str]:

@@ -179,8 +179,8 @@ export function Roofline({ model, el }) {
     chooser("machine", "machine", model.get("machines").map(([name]) => twice(name))),
     chooser("phase", "phase", PHASES),
     chooser("variant", "variant", VARIANTS.map(twice)),
-    chooser("kernel", "kernel", [["stored", "stored scores"], ["fused", "fused: scores are never written"]]),
-    chooser("causal", "pairs", [[0, "all"], [1, "causal: of a token and those before"]], (value) => value === "1"),
+    chooser("kernel", "kernel", [["stored", "stored scores"], ["fused", "fused"]]),
+    chooser("causal", "pairs", [[0, "all"], [1, "causal"]], (value) => value === "1"),
     ...FIELDS.map(([name, label, min, max, variant]) => {
       const { row, refresh } = field(name, label, min, max);
       return { row, refresh: () => [refresh(), row.toggleAttribute("hidden", Boolean(variant && variant !== model.get("variant")))] };

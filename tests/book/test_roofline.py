@@ -285,9 +285,9 @@ def test_fits_and_is_accessible(show: Callable, width: int, scheme: str) -> None
 
 
 @pytest.mark.parametrize("width", [350, 390])
-@pytest.mark.parametrize("variant", ["multi-head", "latent"])
-def test_on_a_phone_the_table_is_as_wide_as_the_page(show: Callable, variant: str, width: int) -> None:
-    page = show(Roofline(variant=variant), width=width).page
+@pytest.mark.parametrize(("variant", "kernel"), [("multi-head", "stored"), ("grouped", "fused"), ("latent", "stored")])
+def test_on_a_phone_the_table_is_as_wide_as_the_page(show: Callable, variant: str, kernel: str, width: int) -> None:
+    page = show(Roofline("NVIDIA H100 SXM", variant=variant, kernel=kernel), width=width).page
     frame = page.get_by_role("region", name="steps")
     for phase in PHASES:
         page.locator("select[data-name=phase]").select_option(phase)
