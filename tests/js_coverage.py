@@ -23,6 +23,7 @@ TESTS = (
     "head_wall",
     "live_model",
     "live_moments",
+    "model_calculator",
     "playground_planes",
     "reshape_stepper",
     "roofline",

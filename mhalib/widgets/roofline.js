@@ -27,6 +27,7 @@ export function Roofline({ model, el }) {
   const limits = () => /** @type {[string, number, number, number]} */ (model.get("machines").find(([name]) => name === model.get("machine")));
   const isLatent = () => model.get("variant") === "latent";
   const isAbsorbed = () => isLatent() && model.get("phase") === "decoding";
+  const isFused = () => model.get("kernel") === "fused";
   const shared = () => ({ "multi-head": number("num_heads"), grouped: number("num_kv_heads"), latent: isAbsorbed() ? 1 : number("num_heads") })[model.get("variant")] ?? 1;
 
   /** FLOPs and bytes of each step, as in mhalib.roofline. @type {() => StepOnRoof[]} */
@@ -36,27 +37,33 @@ export function Roofline({ model, el }) {
     const g = BigInt(shared());
     const d = D / h;
     const fresh = model.get("phase") === "decoding" ? 1n : N;
-    const passes = model.get("phase") === "training" ? 3n : 1n;
-    const [rows, stacked] = [B * fresh, (fresh * h) / g];
+    const training = model.get("phase") === "training";
+    const rows = B * fresh;
+    const pairs = B * h * (model.get("causal") && fresh > 1n ? (N * (N + 1n)) / 2n : fresh * N);
     const [latent, absorbed] = [isLatent(), isAbsorbed()];
     const turned = latent ? r : 0n;
-    /** A product of matrices (n, k) and (k, m), `count` times; the softmax is none. */
-    const step = (/** @type {string} */ name, /** @type {bigint[]} */ ...product) => ({ name, product });
-    const attending = [step("scores", B * g, stacked, absorbed ? c + r : d + turned, N), step("softmax"), step("average", B * g, stacked, N, absorbed ? c : d)];
-    const narrow = [step("W_down", 1n, rows, D, c), ...(r ? [step("W_rotary", 1n, rows, D, r)] : [])];
+    const [wide, tall] = absorbed ? [c + r, c] : [d + turned, d]; // of a key and of a value
+    const [queries, found, keys, values] = [rows * h * wide, rows * h * tall, B * g * N * wide, B * g * N * tall];
+    /** FLOPs and numbers; in training three times as much, or as said. @type {(name: string, flops: bigint, numbers: bigint, trained?: bigint[]) => [string, bigint, bigint]} */
+    const step = (name, flops, numbers, trained = [3n * flops, 3n * numbers]) => (training ? [name, trained[0], trained[1]] : [name, flops, numbers]);
+    /** `count` products of (n, k) with (k, m). */
+    const product = (/** @type {string} */ name, /** @type {bigint} */ n, /** @type {bigint} */ k, /** @type {bigint} */ m, count = 1n) => step(name, 2n * count * n * k * m, count * (n * k + k * m + n * m));
+    const once = queries + found + keys + (absorbed ? 0n : values); // a latent is key and value
+    const attending = isFused()
+      ? [step("fused", 2n * pairs * (wide + tall), once, [2n * pairs * (4n * wide + 3n * tall), 3n * once])]
+      : [step("scores", 2n * pairs * wide, queries + keys + pairs), step("softmax", 0n, 2n * pairs, [0n, 5n * pairs]), step("average", 2n * pairs * tall, pairs + values + found)];
+    const narrow = [product("W_down", rows, D, c), ...(r ? [product("W_rotary", rows, D, r)] : [])];
     const inner = absorbed
-      ? [...narrow, step("W_up_k", h, rows, d, c), ...attending, step("W_up_v", h, rows, c, d)]
-      : [...(latent ? [...narrow, step("W_up_k", 1n, rows, c, D), step("W_up_v", 1n, rows, c, D)] : ["W_k", "W_v"].map((name) => step(name, 1n, rows, D, g * d))), ...attending];
-    return [step("W_q", 1n, rows, D, D + h * turned), ...inner, step("W_o", 1n, rows, D, D)].map(({ name, product: [count = 0n, n = 0n, k = 0n, m = 0n] }) => {
-      const flops = passes * count * 2n * n * k * m;
-      const numbers = count ? passes * count * (n * k + k * m + n * m) : (passes === 3n ? 5n : 2n) * B * h * fresh * N;
+      ? [...narrow, product("W_up_k", rows, d, c, h), ...attending, product("W_up_v", rows, c, d, h)]
+      : [...(latent ? [...narrow, product("W_up_k", rows, c, D), product("W_up_v", rows, c, D)] : ["W_k", "W_v"].map((name) => product(name, rows, D, g * d))), ...attending];
+    return [product("W_q", rows, D, D + h * turned), ...inner, product("W_o", rows, D, D)].map(([name, flops, numbers]) => {
       const moved = numbers * BigInt(width);
       const [computing, moving] = [Number(flops) / peak, Number(moved) / bandwidth];
       return { name, flops, moved, intensity: Number(flops) / Number(moved), seconds: Math.max(computing, moving), bound: computing > moving ? "arithmetic" : "memory" };
     });
   }
-  /** The step that is spoken of: the one that was chosen, if this variant has it. @type {(steps: StepOnRoof[]) => StepOnRoof} */
-  const spoken = (steps) => steps.find(({ name }) => name === model.get("step")) ?? steps.find(({ name }) => name === "scores") ?? steps[0];
+  /** The step that is spoken of: the one that was chosen, if this layer has it. @type {(steps: StepOnRoof[]) => StepOnRoof} */
+  const spoken = (steps) => steps.find(({ name }) => name === model.get("step")) ?? steps.find(({ name }) => name === "scores" || name === "fused") ?? steps[0];
 
   /** What does not divide, or null. */
   function problem() {
@@ -172,6 +179,8 @@ export function Roofline({ model, el }) {
     chooser("machine", "machine", model.get("machines").map(([name]) => twice(name))),
     chooser("phase", "phase", PHASES),
     chooser("variant", "variant", VARIANTS.map(twice)),
+    chooser("kernel", "kernel", [["stored", "stored scores"], ["fused", "fused"]]),
+    chooser("causal", "pairs", [[0, "all"], [1, "causal"]], (value) => value === "1"),
     ...FIELDS.map(([name, label, min, max, variant]) => {
       const { row, refresh } = field(name, label, min, max);
       return { row, refresh: () => [refresh(), row.toggleAttribute("hidden", Boolean(variant && variant !== model.get("variant")))] };
@@ -187,7 +196,7 @@ export function Roofline({ model, el }) {
     for (const { refresh } of fields) refresh();
     draw();
   }
-  const stop = listen(model, ["machine", "phase", "variant", "step", ...FIELDS.map(([name]) => name)], follow);
+  const stop = listen(model, ["machine", "phase", "variant", "kernel", "causal", "step", ...FIELDS.map(([name]) => name)], follow);
   const controls = make("div", { class: "mhalib-controls", role: "group", "aria-label": "machine and sizes" }, ...fields.map(({ row }) => row));
   settle(el, "roofline", controls, said, drawing, frame);
   follow();

@@ -9,7 +9,14 @@ from typing import Any
 import traitlets
 
 from .. import roofline as formulas
-from .._validate import require_at_most, require_choice, require_count, require_divisible, require_kind
+from .._validate import (
+    require_at_most,
+    require_choice,
+    require_count,
+    require_divisible,
+    require_flag,
+    require_kind,
+)
 from ..bench import Machine
 from ..costs import Sizes
 from ._instrument import Instrument
@@ -30,8 +37,8 @@ SETTINGS_OF = {
     "latent": ("latent_size", "rotary_size"),
 }
 """The variants, and the settings that each has."""
-STEPS = (*formulas.STEPS[:3], *formulas.LATENT_STEPS[1:5], *formulas.STEPS[3:])
-"""The steps of all variants."""
+STEPS = (*formulas.STEPS[:3], *formulas.LATENT_STEPS[1:5], *formulas.STEPS[3:6], formulas.FUSED, "W_o")
+"""The steps of all variants, with both kernels."""
 
 
 class Roofline(Instrument):
@@ -40,7 +47,7 @@ class Roofline(Instrument):
 
     The numbers are those of `mhalib.roofline.step_costs` and `mhalib.roofline.latent_step_costs`. Latent attention
     makes keys and values of each head for a prompt and in training, and is absorbed when it writes a token. A machine
-    computes with numbers of its own width: 2 bytes on the GPUs of `mhalib.roofline.MACHINES`.
+    computes with numbers of its own width: 2 bytes on the chips of `mhalib.roofline.MACHINES`.
 
     Args:
         machine: the name of one of `MACHINES`, or a `Machine`, as `mhalib.bench.measure_machine` gives it, which then
@@ -55,12 +62,15 @@ class Roofline(Instrument):
         num_tokens: N.
         batch_size: B.
         phase: "prefill", "training" or "decoding", see `mhalib.roofline.PHASES`.
-        step: the one that is spoken of, of `mhalib.roofline.STEPS` or `LATENT_STEPS`. If the reader chooses a variant
-            without it, scores take its place.
+        kernel: "stored" or "fused", see `mhalib.roofline.KERNELS`.
+        causal: whether only pairs of a token and one before it, or itself, are computed.
+        step: the one that is spoken of, of `mhalib.roofline.STEPS` or `LATENT_STEPS`, or "fused". If the reader chooses
+            a variant or a kernel without it, scores take its place, or "fused". `None` means one of these two.
 
     Raises:
         TypeError, ValueError: a size is no integer, not positive, above its bound, or does not divide; there is no such
-            machine, variant or phase, or the variant has no such step; a limit of the machine is no positive number.
+            machine, variant, phase or kernel, or the layer has no such step; `causal` is no bool; a limit of the
+            machine is no positive number.
     """
 
     script = "Roofline"
@@ -76,6 +86,8 @@ class Roofline(Instrument):
     num_tokens = traitlets.Int(2048).tag(sync=True)
     batch_size = traitlets.Int(1).tag(sync=True)
     phase = traitlets.Unicode("prefill").tag(sync=True)
+    kernel = traitlets.Unicode("stored").tag(sync=True)
+    causal = traitlets.Bool(False).tag(sync=True)
     step = traitlets.Unicode("scores").tag(sync=True)
 
     def __init__(
@@ -91,7 +103,9 @@ class Roofline(Instrument):
         num_tokens: int = 2048,
         batch_size: int = 1,
         phase: str = "prefill",
-        step: str = "scores",
+        kernel: str = "stored",
+        causal: bool = False,
+        step: str | None = None,
         **kwargs: Any,
     ) -> None:
         known = dict(formulas.MACHINES)
@@ -118,10 +132,14 @@ class Roofline(Instrument):
         for name, size in sizes.items():
             _require_size(name, size)
         self._known = known
-        choices = {"machine": machine, "variant": variant, "phase": phase, "step": step}
+        require_flag("causal", causal)
+        require_choice("kernel", kernel, formulas.KERNELS)
+        if step is None:
+            step = formulas.FUSED if kernel == formulas.FUSED else "scores"
+        choices = {"machine": machine, "variant": variant, "phase": phase, "kernel": kernel, "step": step}
         for name, value in choices.items():
             self._require_known(name, value)
-        super().__init__(machines=[list(one) for one in known.values()], **sizes, **choices, **kwargs)
+        super().__init__(machines=[list(one) for one in known.values()], causal=causal, **sizes, **choices, **kwargs)
         require_choice("step", step, tuple(one.name for one in self.costs()))  # sizes that do not fit are refused here
 
     @traitlets.validate(*BOUNDS)
@@ -130,13 +148,14 @@ class Roofline(Instrument):
         _require_size(proposal["trait"].name, proposal["value"])
         return int(proposal["value"])
 
-    @traitlets.validate("machine", "variant", "phase", "step")
+    @traitlets.validate("machine", "variant", "phase", "kernel", "step")
     def _check_choice(self, proposal: traitlets.Bunch) -> str:
         self._require_known(proposal["trait"].name, proposal["value"])
         return str(proposal["value"])
 
     def _require_known(self, name: str, value: str) -> None:
-        known = {"machine": tuple(self._known), "variant": tuple(SETTINGS_OF), "phase": formulas.PHASES, "step": STEPS}
+        known = {"machine": tuple(self._known), "variant": tuple(SETTINGS_OF), "phase": formulas.PHASES}
+        known |= {"kernel": formulas.KERNELS, "step": STEPS}
         require_choice(name, value, known[name])
 
     @traitlets.validate("machines")
@@ -156,12 +175,13 @@ class Roofline(Instrument):
             ValueError: the sizes do not divide, as while one is being changed before the other.
         """
         run = (self.phase, self.num_tokens, self.batch_size, self.limits().bytes_per_number)
+        how: dict[str, Any] = {"kernel": self.kernel, "causal": self.causal}
         if self.variant == "latent":
             turned = {"positions": "rotary", "rotary_size": self.rotary_size} if self.rotary_size else {}
             choice = {"name": "latent", "latent_size": self.latent_size, "absorbed": self._absorbed(), **turned}
-            return formulas.latent_step_costs(choice, self.num_hiddens, self.num_heads, *run)
+            return formulas.latent_step_costs(choice, self.num_hiddens, self.num_heads, *run, **how)
         shared = {"multi-head": self.num_heads, "grouped": self.num_kv_heads, "multi-query": 1}[self.variant]
-        return formulas.step_costs(Sizes(self.num_hiddens, self.num_heads, shared), *run)
+        return formulas.step_costs(Sizes(self.num_hiddens, self.num_heads, shared), *run, **how)
 
     def _absorbed(self) -> bool:
         """Whether heads share latents as keys and values."""
@@ -171,7 +191,8 @@ class Roofline(Instrument):
         names = ("num_hiddens", "num_heads", *SETTINGS_OF[self.variant], "num_tokens", "batch_size")
         sizes = ", ".join(f"{name}={getattr(self, name)}" for name in names)
         kind = f"absorbed {self.variant}" if self._absorbed() else self.variant
-        caption = f"Steps of {kind} attention, {self.phase}, on {self.machine}, at {sizes}"
+        way = f"{self.kernel}{', causal' if self.causal else ''}"
+        caption = f"Steps of {kind} attention, {self.phase}, {way}, on {self.machine}, at {sizes}"
         header = ("step", "FLOPs", "bytes", "FLOPs/byte", "bound by", "at least")
         try:
             costs = self.costs()
@@ -191,9 +212,13 @@ class Roofline(Instrument):
 def in_time(seconds: float) -> str:
     """To three digits, in s, ms, µs or ns; not 0."""
     unit, factor = next((pair for pair in (("s", 1), ("ms", 1e3), ("µs", 1e6)) if seconds * pair[1] >= 1), ("ns", 1e9))
-    value = seconds * factor
+    return f"{digits(seconds * factor)} {unit}"
+
+
+def digits(value: float) -> str:
+    """A number above 0 to three digits."""
     places = 2 - math.floor(math.log10(value))
-    return f"{round(value, places):,.{max(0, places)}f} {unit}"
+    return f"{round(value, places):,.{max(0, places)}f}"
 
 
 def _require_size(name: str, size: int) -> None:

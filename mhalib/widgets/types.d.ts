@@ -117,6 +117,26 @@ export type Setting = [string, keyof Costs, string, number, number] | [string, k
 export type Row = [string, string, string, string];
 export type Ratio = (one: bigint, all: bigint) => string;
 
+/** Two choices, and the rows of numbers that they choose from. */
+export interface Served {
+  models: [string, ...(number | boolean)[]][];
+  chips: [string, ...(number | null)[]][];
+  model_1: string;
+  machine_1: string;
+  precision_1: string;
+  kernel_1: string;
+  num_chips_1: number;
+  batch_size_1: number;
+  num_tokens_1: number;
+  model_2: string;
+  machine_2: string;
+  precision_2: string;
+  kernel_2: string;
+  num_chips_2: number;
+  batch_size_2: number;
+  num_tokens_2: number;
+}
+
 /** A cell of a table that can be sorted. */
 export type Value = number | string | null;
 export interface Sortable {
@@ -143,6 +163,8 @@ export interface Roof {
   num_tokens: number;
   batch_size: number;
   phase: string;
+  kernel: string;
+  causal: boolean;
   step: string;
 }
 /** A step of the layer, counted, with the least time it takes and what decides that. */

@@ -10,7 +10,14 @@ from ._report import keep_going, report
 from .all_targets_at_once import shifted, target_loss
 from .are_heads_different import head_cosines, js_divergence
 from .bake_off import choose_rates, equal_width, holm, not_dominated, paired_interval
-from .counting import batch_to_fill, decoding_scores, least_seconds, product_intensity
+from .counting import (
+    batch_to_fill,
+    decoding_scores,
+    fused_causal,
+    least_seconds,
+    product_intensity,
+    utilisation,
+)
 from .four_frameworks import mended_kernels, mended_rows, named_bug, ported_layer
 from .heads_composed_anew import composed_scores, composed_weights, differential_weights, gated_output, second_weight
 from .heads_that_are_chosen import balance_loss, mended_router, span_shares, sparsemax_gradient, window_mask
@@ -82,6 +89,7 @@ __all__ = [
     "first_wrong_step",
     "fold_heads",
     "folded_lens",
+    "fused_causal",
     "gated_output",
     "grown",
     "hard_gate",
@@ -175,6 +183,7 @@ __all__ = [
     "tokens_that_fit",
     "two_heads",
     "updated",
+    "utilisation",
     "weight_on_the_left",
     "weight_on_the_symbol",
     "weighted_average",

@@ -137,3 +137,76 @@ batch_to_fill = exercise(
     reference=lambda num_hiddens, bytes_per_number, ridge: _up(_batch(num_hiddens, bytes_per_number * ridge)),
     cases=_machines,
 )
+
+
+def _texts(rng: random.Random) -> Iterator[Case]:
+    yield {"num_tokens": 5, "h": 6, "g": 2, "d": 3, "bytes_per_number": 2}
+    drawn = apart(rng, 4, smallest=5, largest=30, of=lambda g, shared, d, N: [g, shared, d, N, g * shared])
+    for width, (g, shared, d, num_tokens) in zip((2, 4, 8), drawn, strict=True):
+        yield {"num_tokens": num_tokens, "h": g * shared, "g": g, "d": d, "bytes_per_number": width}
+
+
+def _fused(
+    num_tokens: int,
+    h: int,
+    g: int,
+    d: int,
+    bytes_per_number: int,
+    *,
+    pairs: float | None = None,
+    q: int = 2,
+    k: float = 2,
+    s: int = 0,
+) -> tuple[int, int]:
+    """FLOPs and bytes; q, k and s: how often arrays as large as queries, keys and scores are moved."""
+    causal = num_tokens * (num_tokens + 1) // 2
+    numbers = num_tokens * d * (q * h + k * g) + s * h * causal
+    return round(4 * h * d * (causal if pairs is None else pairs)), round(bytes_per_number * numbers)
+
+
+fused_causal = exercise("fused_causal", reference=lambda *given: _fused(*given), cases=_texts, switches=_fused)
+
+
+def _trainings(rng: random.Random) -> Iterator[Case]:
+    yield {
+        "tokens_per_second": 100.0,
+        "num_weights": 1000,
+        "num_layers": 2,
+        "width": 8,
+        "num_tokens": 15,
+        "peak": 1e6,
+    }
+    for long, (num_layers, width, words) in zip((1, 3, 20), apart(rng, 3, smallest=5, largest=60), strict=True):
+        num_tokens = long * words
+        num_weights = num_layers * width * rng.randint(400, 900)
+        tokens_per_second = float(rng.randint(1000, 9000))
+        needed = tokens_per_second * 6 * (num_weights + num_layers * width * (num_tokens + 1))
+        yield {
+            "tokens_per_second": tokens_per_second,
+            "num_weights": num_weights,
+            "num_layers": num_layers,
+            "width": width,
+            "num_tokens": num_tokens,
+            "peak": float(round(needed * rng.uniform(1.6, 4))),
+        }
+
+
+def _used(
+    tokens_per_second: float,
+    num_weights: float,
+    num_layers: int,
+    width: int,
+    num_tokens: int,
+    peak: float,
+    *,
+    back: int = 2,
+    layers: float | None = None,
+    keys: float | None = None,
+) -> float:
+    """`back`: how much the way back takes, of the way forward. `keys`: that a token meets, on average."""
+    met = (num_tokens + 1) / 2 if keys is None else keys
+    attention = 2 * (num_layers if layers is None else layers) * width * met
+    return tokens_per_second * (1 + back) * 2 * (num_weights + attention) / peak
+
+
+utilisation = exercise("utilisation", reference=lambda *given: _used(*given), cases=_trainings, switches=_used)

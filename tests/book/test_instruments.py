@@ -43,11 +43,12 @@ PAGES = {path.stem: found for path in sorted(notebooks.CHAPTERS.glob("*.ipynb"))
 
 
 def test_scripts_are_small_and_plain() -> None:
-    """All pages load the seven together; 90 kB did, until the wall of heads and the planes came. A page with a live
-    model loads its script, too: the engine and the instrument, and once more what all share."""
-    seven = [script_file(script) for script in Instrument.known if not Instrument.needed[script]]
-    assert len(seven) == 7
-    assert sum(len(file.read_bytes()) for file in seven) < 130_000
+    """All pages load the eight together; 90 kB did, until the wall of heads and the planes came, and 130 until whole
+    models did. A page with a live model loads its script, too: the engine and the instrument, and once more what all
+    share."""
+    eight = [script_file(script) for script in Instrument.known if not Instrument.needed[script]]
+    assert len(eight) == 8
+    assert sum(len(file.read_bytes()) for file in eight) < 138_500
     live = [joinable(file) for file in scripts("LiveModel")[1:-1]]
     assert sum(len(text.encode()) for text in live) < 92_000  # with mixing matrices
     text = page_script() + page_script("LiveModel")

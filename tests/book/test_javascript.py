@@ -20,6 +20,7 @@ STATES = {
     "HeadExplorer": "Explorer",
     "HeadWall": "Wall",
     "LiveModel": "Live",
+    "ModelCalculator": "Served",
     "ReshapeStepper": "Stepper",
     "Roofline": "Roof",
     "SortableTable": "Sortable",

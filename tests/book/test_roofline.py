@@ -44,8 +44,11 @@ def expected(roof: Roofline) -> list[tuple[str, int, int, str, str]]:
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("variant", SETTINGS_OF)
 def test_counts_what_python_counts(show: Callable, phase: str, variant: str) -> None:
-    for machine in (MINE, "NVIDIA H100 SXM"):
-        roof = Roofline(machine, 96, 12, variant=variant, num_tokens=50, batch_size=5, phase=phase)
+    for machine, kernel, causal in zip(
+        (MINE, "NVIDIA H100 SXM") * 2, ("stored", "stored", "fused", "fused"), (False, True) * 2, strict=True
+    ):
+        how = {"phase": phase, "kernel": kernel, "causal": causal}
+        roof = Roofline(machine, 96, 12, variant=variant, num_tokens=50, batch_size=5, **how)
         shown = show(roof)
         assert shown_rows(shown.page) == expected(roof)
         assert shown.errors == []
@@ -54,7 +57,8 @@ def test_counts_what_python_counts(show: Callable, phase: str, variant: str) -> 
 @pytest.mark.parametrize("variant", ["multi-head", "latent"])
 def test_counts_stay_exact_beyond_doubles(show: Callable, variant: str) -> None:
     sizes = {"num_hiddens": 65_536, "num_heads": 1024, "num_tokens": 10_000_000, "batch_size": 999_999}
-    roof = Roofline(**sizes, phase="training", variant=variant, step="scores")
+    kernel = "fused" if variant == "latent" else "stored"
+    roof = Roofline(**sizes, phase="training", variant=variant, kernel=kernel, causal=True)
     assert shown_rows(show(roof).page) == expected(roof)
 
 
@@ -76,6 +80,14 @@ def test_every_control_changes_what_it_says(show: Callable) -> None:
         assert shown_rows(page) == expected(Roofline(machine, **now, num_kv_heads=4))
     for name in ("latent_size", "rotary_size"):
         expect(page.locator(f"input[data-name={name}]")).to_be_hidden()
+    page.locator("select[data-name=phase]").select_option("prefill")
+    for name, value, made in (("kernel", "fused", "fused"), ("causal", "1", True)):
+        page.locator(f"select[data-name={name}]").select_option(value)
+        now |= {"phase": "prefill", name: made}
+        assert shown_rows(page) == expected(Roofline(machine, **now, num_kv_heads=4)), name
+    for name, value in (("kernel", "stored"), ("causal", "0")):
+        page.locator(f"select[data-name={name}]").select_option(value)
+        del now[name]
     page.locator("select[data-name=variant]").select_option("latent")
     expect(page.locator("input[data-name=num_kv_heads]")).to_be_hidden()
     now |= {"variant": "latent", "latent_size": 32, "rotary_size": 4}  # of d = 8, with which the page began
@@ -91,7 +103,7 @@ def test_every_control_changes_what_it_says(show: Callable) -> None:
     expect(page.locator("tr[data-step]").first).to_be_hidden()
     page.locator("input[data-name=rotary_size]").fill("4")
     expect(page.locator(".mhalib caption")).to_have_text(
-        re.compile("^NVIDIA H200 SXM: 990 TFLOP/s, 4.80 TB/s, numbers of 2 bytes")
+        re.compile("^Apple M1 Max: 10.4 TFLOP/s, 400 GB/s, numbers of 2 bytes")
     )
 
 
@@ -192,6 +204,25 @@ def test_a_variant_has_its_own_steps_to_speak_of(show: Callable) -> None:
     expect(page.locator(".mhalib caption")).to_have_text(re.compile("FLOPs for each byte\\.$"))
 
 
+def test_a_fused_kernel_is_a_step_and_turns_the_verdict(show: Callable) -> None:
+    page = show(Roofline("NVIDIA H100 SXM", num_tokens=8192)).page
+    said, kernel = page.get_by_role("status"), page.get_by_label("kernel")
+    expect(said).to_have_text(re.compile("^scores is bound by memory"))
+    assert "Bound by memory: scores, softmax, average." in str(page.locator("svg").get_attribute("aria-label"))
+    kernel.focus()
+    page.keyboard.press("ArrowDown")
+    expect(said).to_have_text(re.compile("^fused is bound by arithmetic"))
+    expect(page.locator("tr[aria-current]")).to_have_attribute("data-step", "fused")
+    assert page.locator("tr[data-step] th").all_inner_texts() == ["W_q", "W_k", "W_v", "fused", "W_o"]
+    assert "Bound by memory: none." in str(page.locator("svg").get_attribute("aria-label"))
+    page.get_by_label("pairs").focus()
+    page.keyboard.press("ArrowDown")
+    roof = Roofline("NVIDIA H100 SXM", num_tokens=8192, kernel="fused", causal=True)
+    assert shown_rows(page) == expected(roof)
+    caption = show(roof, java_script_enabled=False).page.locator("caption").inner_text()
+    assert caption.startswith("Steps of multi-head attention, prefill, fused, causal, on NVIDIA H100 SXM, at")
+
+
 def test_a_click_on_a_dot_of_several_steps_speaks_of_the_first(show: Callable) -> None:
     page = show(Roofline()).page
     several = page.locator("circle[data-steps*=' ']").first
@@ -243,8 +274,9 @@ def test_explains_what_does_not_divide(show: Callable) -> None:
 @pytest.mark.parametrize("width", [390, 1280])
 def test_fits_and_is_accessible(show: Callable, width: int, scheme: str) -> None:
     shown = show(Roofline(MINE), width=width, color_scheme=scheme)
-    for variant in ("grouped", "latent"):
+    for variant, kernel in (("grouped", "fused"), ("latent", "stored")):
         shown.page.locator("select[data-name=variant]").select_option(variant)
+        shown.page.locator("select[data-name=kernel]").select_option(kernel)
         for phase in PHASES:
             shown.page.locator("select[data-name=phase]").select_option(phase)
             assert shown.page.evaluate("document.documentElement.scrollWidth") <= width
@@ -253,9 +285,9 @@ def test_fits_and_is_accessible(show: Callable, width: int, scheme: str) -> None
 
 
 @pytest.mark.parametrize("width", [350, 390])
-@pytest.mark.parametrize("variant", ["multi-head", "latent"])
-def test_on_a_phone_the_table_is_as_wide_as_the_page(show: Callable, variant: str, width: int) -> None:
-    page = show(Roofline(variant=variant), width=width).page
+@pytest.mark.parametrize(("variant", "kernel"), [("multi-head", "stored"), ("grouped", "fused"), ("latent", "stored")])
+def test_on_a_phone_the_table_is_as_wide_as_the_page(show: Callable, variant: str, kernel: str, width: int) -> None:
+    page = show(Roofline("NVIDIA H100 SXM", variant=variant, kernel=kernel), width=width).page
     frame = page.get_by_role("region", name="steps")
     for phase in PHASES:
         page.locator("select[data-name=phase]").select_option(phase)
@@ -267,10 +299,13 @@ def test_on_a_phone_the_table_is_as_wide_as_the_page(show: Callable, variant: st
 
 
 @pytest.mark.parametrize("phase", PHASES)
-@pytest.mark.parametrize("machine", ["NVIDIA T4", "NVIDIA H100 SXM"])
+@pytest.mark.parametrize(
+    ("machine", "kernel"),
+    [("NVIDIA T4", "stored"), ("NVIDIA H100 SXM", "stored"), ("NVIDIA H100 SXM", "fused"), ("Apple M1 Max", "fused")],
+)
 @pytest.mark.parametrize("variant", ["multi-head", "grouped", "latent"])
-def test_labels_of_dots_do_not_touch(show: Callable, machine: str, phase: str, variant: str) -> None:
-    page = show(Roofline(machine, phase=phase, variant=variant)).page
+def test_labels_of_dots_do_not_touch(show: Callable, machine: str, kernel: str, phase: str, variant: str) -> None:
+    page = show(Roofline(machine, phase=phase, variant=variant, kernel=kernel)).page
     boxes = page.locator("svg text").evaluate_all(
         "all => all.map((one) => one.getBoundingClientRect()).map((b) => [b.left, b.top, b.right, b.bottom])"
     )

@@ -788,6 +788,31 @@ def decoding_scores_of_the_library(batch_size, h, g, d, num_tokens, bytes_per_nu
     return steps[3].flops, steps[3].moved
 
 
+def fused_causal_by_looking(num_tokens, h, g, d, bytes_per_number):
+    """Pair by pair, and array by array."""
+    pairs = sum(k <= q for q in range(num_tokens) for k in range(num_tokens))
+    arrays = [torch.empty(heads, num_tokens, d).numel() for heads in (h, g, g, h)]
+    return h * pairs * (2 * d + 2 * d), bytes_per_number * sum(arrays)
+
+
+def fused_causal_of_the_library(num_tokens, h, g, d, bytes_per_number):
+    sizes = mhalib.costs.Sizes(h * d, h, g)
+    steps = mhalib.roofline.step_costs(sizes, "prefill", num_tokens, 1, bytes_per_number, kernel="fused", causal=True)
+    return steps[3].flops, steps[3].moved
+
+
+def utilisation_of_the_library(tokens_per_second, num_weights, num_layers, width, num_tokens, peak):
+    model = mhalib.serving.LanguageModel("one head", 1, num_layers, 1, 1, width, 1, num_weights, tied=True)
+    return model.utilisation(tokens_per_second, num_tokens, peak)
+
+
+def utilisation_by_text(tokens_per_second, num_weights, num_layers, width, num_tokens, peak):
+    """Of a whole text: forward, and twice as much back."""
+    pairs = sum(range(1, num_tokens + 1))
+    forward = 2 * num_weights * num_tokens + num_layers * 4 * width * pairs
+    return 3 * forward / (num_tokens / tokens_per_second) / peak
+
+
 def batch_by_trying(num_hiddens, bytes_per_number, ridge):
     """One more example at a time, until there are so many that one more would make no difference."""
     batch = 1
@@ -1419,6 +1444,16 @@ VARIANTS = {
             batch_size * (h * d + num_tokens * (g * d + h)) * bytes_per_number,
         ],
         decoding_scores_of_the_library,
+    ],
+    "fused_causal": [
+        fused_causal_by_looking,
+        fused_causal_of_the_library,
+        lambda n, h, g, d, size: [2 * n * (n + 1) * h * d, (h + g) * 2 * n * d * size],
+    ],
+    "utilisation": [
+        utilisation_of_the_library,
+        utilisation_by_text,
+        lambda speed, w, layers, width, n, peak: (w + (n + 1) * layers * width) * 6 / peak * speed,
     ],
     "batch_to_fill": [
         batch_by_trying,

@@ -135,6 +135,10 @@ def _run():
     return {"phase": "decoding", "num_tokens": 5, "batch_size": 2, "bytes_per_number": 4}
 
 
+def _kernel():
+    return {"kernel": "fused", "causal": True, "weight_bytes": 1, "cache_bytes": 1}
+
+
 def _layer():
     return A.MultiHeadAttention(12, 3)
 
@@ -273,10 +277,42 @@ PLACES = {
         _on_all_axes(mhalib.layer_drawing),
         lambda: {"lit": ["scores", "softmax"], "maps": torch.rand(4, 3, 3), "sizes": False},
     ),
-    "roofline.step_costs": (mhalib.roofline.step_costs, lambda: {"sizes": mhalib.costs.Sizes(12, 3), **_run()}),
+    "roofline.step_costs": (
+        mhalib.roofline.step_costs,
+        lambda: {"sizes": mhalib.costs.Sizes(12, 3), **_run(), **_kernel(), "window": 3},
+    ),
+    "serving.serving_costs": (
+        mhalib.serving.serving_costs,
+        lambda: {
+            "model": mhalib.serving.MODELS["LLaMA-3 8B"],
+            "chip": mhalib.roofline.CHIPS["NVIDIA T4"],
+            "num_tokens": 7,
+            "batch_size": 2,
+            "precision": "8 bits",
+            "kernel": "fused",
+            "num_chips": 2,
+        },
+    ),
+    "serving.cache_bytes": (
+        mhalib.serving.MODELS["LLaMA-3 8B"].cache_bytes,
+        lambda: {"num_tokens": 7, "batch_size": 2, "bytes_per_number": 2},
+    ),
+    "serving.weights_read": (mhalib.serving.MODELS["gpt-oss-20b"].weights_read, lambda: {"num_tokens": 7}),
+    "serving.training_flops": (
+        mhalib.serving.MODELS["gpt-oss-20b"].training_flops,
+        lambda: {"num_tokens": 7, "batch_size": 2},
+    ),
+    "serving.utilisation": (
+        mhalib.serving.MODELS["LLaMA-3 8B"].utilisation,
+        lambda: {"tokens_per_second": 7.0, "num_tokens": 9, "peak": 1e15},
+    ),
+    "serving.attending": (
+        mhalib.serving.MODELS["DeepSeek-V3"].attending,
+        lambda: {"phase": "decoding", "num_tokens": 7, "batch_size": 2, "kernel": "fused", "cache_bytes": 1},
+    ),
     "roofline.latent_step_costs": (
         mhalib.roofline.latent_step_costs,
-        lambda: {"choice": "latent", "num_hiddens": 12, "num_heads": 3, **_run()},
+        lambda: {"choice": "latent", "num_hiddens": 12, "num_heads": 3, **_run(), **_kernel()},
     ),
     "roofline.counted_step_costs": (
         mhalib.roofline.counted_step_costs,
@@ -1134,7 +1170,7 @@ PLACES |= {
 }
 MODULES = (
     *("attention", "bench", "data", "decoding", "evaluation", "measures", "models", "plots", "pretrained"),
-    *("reference", "results", "roofline", "saved", "shapes", "tables", "train", "variants"),
+    *("reference", "results", "roofline", "saved", "serving", "shapes", "tables", "train", "variants"),
 )
 
 

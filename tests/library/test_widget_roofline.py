@@ -40,8 +40,22 @@ def test_counts_the_steps_of_the_latent_layer_which_is_absorbed_in_decoding(phas
     caption, _, rows = roof.table()
     kind = "absorbed latent" if phase == "decoding" else "latent"
     sizes = f"num_hiddens=96, num_heads=12, latent_size={used[0]}, rotary_size={used[1]}, num_tokens=50, batch_size=5"
-    assert caption == f"Steps of {kind} attention, {phase}, on this machine, at {sizes}"
+    assert caption == f"Steps of {kind} attention, {phase}, stored, on this machine, at {sizes}"
     assert [row[0] for row in rows] == names
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize(("kernel", "causal"), [("stored", True), ("fused", False), ("fused", True)])
+def test_counts_both_kernels(phase, kernel, causal):
+    how = {"phase": phase, "kernel": kernel, "causal": causal}
+    roof = Roofline(MINE, 96, 12, variant="grouped", num_tokens=50, batch_size=5, **how)
+    own = {"kernel": kernel, "causal": causal}
+    assert roof.costs() == step_costs(Sizes(96, 12, 3), phase, 50, 5, 4, **own)
+    assert roof.step == ("fused" if kernel == "fused" else "scores")
+    roof = Roofline(MINE, 96, 12, variant="latent", num_tokens=50, batch_size=5, **how)
+    choice = {"name": "latent", "latent_size": 32, "absorbed": phase == "decoding"}
+    choice |= {"positions": "rotary", "rotary_size": 4}
+    assert roof.costs() == latent_step_costs(choice, 96, 12, phase, 50, 5, 4, **own)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +121,13 @@ def test_times_have_three_digits(seconds, said):
 
 def test_a_trait_set_later_is_checked_too():
     roof = Roofline(num_hiddens=96, num_heads=12)
-    for name, value in [("num_heads", 0), ("num_tokens", 10**9), ("phase", "writing"), ("machine", "abacus")]:
+    for name, value in [
+        ("num_heads", 0),
+        ("num_tokens", 10**9),
+        ("phase", "writing"),
+        ("machine", "abacus"),
+        ("kernel", "flash"),
+    ]:
         with pytest.raises(ValueError, match=f"{name}={value!r}"):
             setattr(roof, name, value)
     with pytest.raises(ValueError, match="machines come too late"):
@@ -126,7 +146,7 @@ def test_a_trait_set_later_is_checked_too():
         ({"machine": "abacus"}, ValueError, "machine='abacus'"),
         ({"machine": 3}, TypeError, "machine must be"),
         ({"variant": []}, ValueError, "variant=[] must be one of"),
-        ({"step": None}, ValueError, "step=None must be one of"),
+        ({"step": []}, ValueError, "step=[] must be one of"),
         ({"num_hiddens": 100, "num_heads": 6}, ValueError, "num_hiddens=100 is not divisible by num_heads=6"),
         ({"variant": "grouped", "num_kv_heads": 5}, ValueError, "num_heads=32 is not divisible by num_kv_heads=5"),
         ({"num_tokens": 2.5}, TypeError, "num_tokens must be an integer"),
@@ -139,6 +159,10 @@ def test_a_trait_set_later_is_checked_too():
         ({"variant": "latent", "rotary_size": 0, "step": "W_rotary"}, ValueError, "step='W_rotary'"),
         ({"step": "W_down"}, ValueError, "step='W_down'"),
         ({"step": "merge"}, ValueError, "step='merge'"),
+        ({"step": "fused"}, ValueError, "step='fused'"),
+        ({"step": "scores", "kernel": "fused"}, ValueError, "step='scores'"),
+        ({"kernel": "flash"}, ValueError, "kernel='flash' must be one of"),
+        ({"causal": 1}, TypeError, "causal must be"),
     ],
 )
 def test_what_does_not_fit_is_refused(options, error, message):

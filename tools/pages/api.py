@@ -158,7 +158,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     "mhalib.widgets": {
         "01_weighted_average": "AttentionPlayground",
         "04_reshape_trick": "ReshapeStepper",
-        "25_counting": "Roofline",
+        "25_counting": "Roofline ModelCalculator",
         "26_token_by_token": "CostCalculator",
         "19_which_measure_is_right": "SortableTable",
         "instruments": (
@@ -193,8 +193,16 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "speed": "median_seconds=median seconds_by_round=round",
     },
     "mhalib.roofline": {
-        "25_counting": "step_costs StepCost=steps MACHINES=GPUs PHASES=phases STEPS=steps",
-        "instruments": "latent_step_costs LATENT_STEPS=latent counted_step_costs=steps",
+        "25_counting": (
+            "step_costs StepCost=steps latent_step_costs MACHINES=chips CHIPS Chip=chip PHASES=phases STEPS=steps "
+            "KERNELS=kernel FUSED=fused"
+        ),
+        "instruments": "LATENT_STEPS=latent counted_step_costs=steps",
+    },
+    "mhalib.serving": {
+        "25_counting": (
+            "serving_costs ServingCosts=costs MODELS LanguageModel=models PRECISIONS=precision Precision=precision"
+        )
     },
     "mhalib_classroom.checks": {
         "teaching": (
