@@ -188,6 +188,18 @@ def test_a_workflow_builds_each_language() -> None:
     assert workflow["jobs"]["build"]["strategy"]["matrix"]["language"] == catalogues.languages()
 
 
+def test_the_site_is_published_in_each_language() -> None:
+    """Built before the links are checked and the pages put beside those of other versions."""
+    workflow = yaml.safe_load((notebooks.ROOT / ".github/workflows/publish.yml").read_text(encoding="utf-8"))
+    runs = "\n".join(step.get("run", "") for step in workflow["jobs"]["build"]["steps"])
+    assert f"export BOOK_LANGUAGES={' '.join(catalogues.languages())}\n" in runs
+    places = [runs.index("export BOOK_LANGUAGES="), runs.index("make book\n")]
+    places += [runs.index(f"mv _build/html-{language} _build/html/{language}") for language in catalogues.languages()]
+    places += [runs.index("tools.development.links"), runs.index('tools.editions.versions "$SITE"')]
+    assert places == sorted(places)
+    assert all(f"make book LANGUAGE={language}\n" in runs for language in catalogues.languages())
+
+
 @pytest.mark.parametrize("language", catalogues.languages())
 def test_a_page_is_described_by_its_own_text(language: str) -> None:
     from tools.pages import book_language, book_online

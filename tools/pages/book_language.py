@@ -28,7 +28,9 @@ SUMMARY = re.compile(r"<summary>(?P<words>.+?)</summary>", re.DOTALL)
 BEFORE_SPHINX, AFTER_SPHINX = 5, 24  # Sphinx preserves messages at 10, translates at 20, and counts at 25
 STATEMENT = re.compile(r'<p class="statement .*?</p>', re.DOTALL)
 TRANSLATED = "Translated from the English text of {date}, version {version}: {now} of {all} passages are up to date."
-ENGLISH = "Code, what it prints and draws, the instruments and the other pages are in English."
+ENGLISH = (
+    "Code, what it prints and draws, and the instruments are in English; so is each page that is not translated yet."
+)
 UNTRANSLATED = "This page is not translated yet."
 STALE = "The English text above has changed since it was translated. This is the translation of what it said before."
 TITLE, STALE_TITLE = "Translation", "Stale translation"
