@@ -35,7 +35,7 @@ catalogues: $(READY) ## what there is to translate: LANGUAGE=fr, and BEGIN="02_s
 offline: book ## one zip of the pages and the notebooks that needs no network: _build/attention-head-by-head.zip
 	$(BIN)/python -m tools.editions.offline
 
-pdf: book ## print the whole book as one PDF, linked on the start page
+pdf: book ## print the book as PDF, in two volumes, linked on the start page
 	@echo "== PDF"
 	$(BIN)/python -m tools.editions.paper
 

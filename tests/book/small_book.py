@@ -1,4 +1,4 @@
-"""A book of three pages in the form that Sphinx builds, for the tests of what is made of built pages."""
+"""A book of five pages in the form that Sphinx builds, for the tests of what is made of built pages."""
 
 from __future__ import annotations
 
@@ -27,6 +27,13 @@ parts:
         title: 1 · A first chapter
       - file: chapters/02_second
         title: 2 · A second chapter
+  - caption: "Part IV · Go on"
+    chapters:
+      - file: chapters/03_third
+        title: 3 · A third chapter
+  - caption: The package
+    chapters:
+      - file: chapters/api
 """
 WIDE = "x = " + " + ".join(f"f(number_{place})" for place in range(12)) + "  # its end"
 SUM = " + ".join(f"w_{{{place}}} v_{{{place}}}" for place in range(40))
@@ -74,6 +81,15 @@ SECOND = """\
 <p>After <a href="01_first.html#figure-1-1">Figure 1.1</a> nothing is left.
 <a href="01_first.html#gone">Gone</a>.</p></section>
 """
+THIRD = """\
+<section id="a-third-chapter"><h1>A third chapter<a class="headerlink" href="#a-third-chapter">#</a></h1>
+<p>It is in a volume of its own; see <a href="01_first.html#sums">the sums</a>.</p>
+<details><summary><code>f</code> need not be a dot product</summary><p>But it may.</p></details></section>
+"""
+API = """\
+<section id="the-package"><h1>The package<a class="headerlink" href="#the-package">#</a></h1>
+<p>Look it up.</p></section>
+"""
 
 
 ONE_CHAPTER = """\
@@ -99,6 +115,9 @@ def sources(folder: Path, stem: str = "01_first", title: str = "First") -> Path:
     return pages
 
 
+PAGES = {"index": INDEX, "01_first": FIRST, "02_second": SECOND, "03_third": THIRD, "api": API}
+
+
 def write(folder: Path) -> Path:
     """Write the pages below `folder`, with the real book's styles; the folder of the built book."""
     html = folder / "html"
@@ -106,7 +125,7 @@ def write(folder: Path) -> Path:
     (html / "_images").mkdir()
     (html / "_static").symlink_to(HTML / "_static", target_is_directory=True)
     Image.new("RGB", (640, 480), "teal").save(html / "_images/one.png")  # the real book's figures are all SVG
-    for name, article in {"index": INDEX, "01_first": FIRST, "02_second": SECOND}.items():
+    for name, article in PAGES.items():
         (html / f"chapters/{name}.html").write_text(PAGE.format(title=name, article=article), encoding="utf-8")
     (folder / "_toc.yml").write_text(TOC, encoding="utf-8")
     return html

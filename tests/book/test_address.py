@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -229,6 +230,46 @@ def test_a_site_keeps_each_version_and_leads_to_the_newest_tag(tmp_path: Path) -
     assert 'url=stable/"' in (whole / "index.html").read_text()
     assert "content=\"default-src 'none'\"><title>" in (whole / "index.html").read_text().replace("\n", "")
     assert (whole / "sitemap.xml").read_text() == "<!-- v0.10.0 2 -->"
+
+
+def test_a_site_leads_to_the_pages_of_a_language_that_it_has(tmp_path: Path) -> None:
+    pages = build(tmp_path / "pages", "<title>The book</title>")
+    versions.put(tmp_path / "site", "latest", pages, "https://a.b/c/")
+    assert not (tmp_path / "site/fr").exists()
+    build(pages / "fr", "<title>Le livre</title>")
+    versions.put(tmp_path / "site", "latest", pages, "https://a.b/c/")
+    said = (tmp_path / "site/fr/index.html").read_text(encoding="utf-8")
+    assert 'url=../latest/fr/"' in said
+    assert 'href="https://a.b/c/latest/fr/"' in said
+    assert '<html lang="fr">' in said
+    assert "Le livre se trouve" in said
+
+
+def test_a_page_and_its_translation_lead_to_each_other() -> None:
+    assert book_online.same_page("chapters/x", "en", ["fr"]) == {"fr": "../fr/chapters/x.html"}
+    assert book_online.same_page("chapters/x", "fr", ["fr"]) == {"en": "../../chapters/x.html"}
+    assert book_online.same_page("search", "fr", ["fr"]) == {"en": "../search.html"}
+    assert book_online.same_page("chapters/x", "en", []) == {}
+
+
+@pytest.mark.parametrize(("language", "below"), [("en", ""), ("fr", "fr/")])
+def test_search_engines_are_told_the_page_in_each_language(
+    language: str, below: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOOK_LANGUAGES", "fr")
+    monkeypatch.setenv("BOOK_VERSION", "latest")
+    monkeypatch.setenv("BOOK_CANONICAL", "stable")
+    config = SimpleNamespace(language=language, html_baseurl="https://a.b/c/", html_theme_options={}, html_sidebars={})
+    app, context = SimpleNamespace(config=config), {}
+    book_online.choose_version(app, config)
+    book_online.offer_languages(app, config)
+    book_online.switch_languages(app, "chapters/x", "page.html", context, None)
+    assert config.html_baseurl == f"https://a.b/c/stable/{below}"
+    assert config.html_theme_options["article_header_end"][0] == "language-switch.html"
+    assert 'hreflang="en" href="https://a.b/c/stable/chapters/x.html"' in context["metatags"]
+    assert 'hreflang="fr" href="https://a.b/c/stable/fr/chapters/x.html"' in context["metatags"]
+    ((code, name, _),) = context["same_page"]
+    assert (code, name) == (("fr", "Français") if language == "en" else ("en", "English"))
 
 
 @pytest.mark.browser

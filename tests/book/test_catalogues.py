@@ -176,6 +176,32 @@ def test_a_page_shows_a_changed_passage_in_english_and_beside_it_what_was_its_tr
 
 
 @pytest.mark.tool
+def test_the_frames_of_a_page_in_markdown_are_no_words_and_its_parts_are(tmp_path: Path) -> None:
+    page = tmp_path / "index.md"
+    page.write_text(
+        f"---\na: b\n---\n\n# Weights\n\n::::{{grid}} 1\n:gutter: 3\n{OLD}\n::::\n\n```{{ways}}\n```\n",
+        encoding="utf-8",
+    )
+    page_words, *captions = catalogues.words_of(page)
+    assert not {"---", "grid", "gutter", "ways"} & set(page_words.replace("{", " ").replace(":", " ").split())
+    assert captions[0].startswith("Part I · ")
+
+
+@pytest.mark.tool
+@pytest.mark.parametrize(
+    ("html", "said"),
+    [
+        ("<details><summary>Answer</summary>", ["Answer"]),
+        ("<div><details class='way'><summary>An evening</summary>", []),
+    ],
+)
+def test_folds_of_the_texts_own_are_translated_and_not_those_of_tools(html: str, said: list[str]) -> None:
+    from tools.pages import book_language
+
+    assert book_language.Summary(nodes.raw("", html, format="html")).said() == said
+
+
+@pytest.mark.tool
 @pytest.mark.parametrize(("text", "needed"), [("`x.mT`", False), ("$\\text{softmax}(x)$", False), ("`x` of", True)])
 def test_formulas_and_code_alone_are_not_to_be_translated(text: str, needed: bool) -> None:
     assert catalogues.needs_words(text) == needed
@@ -186,6 +212,18 @@ def test_a_workflow_builds_each_language() -> None:
     runs = "\n".join(step.get("run", "") for step in workflow["jobs"]["build"]["steps"])
     assert "make book LANGUAGE=" in runs
     assert workflow["jobs"]["build"]["strategy"]["matrix"]["language"] == catalogues.languages()
+
+
+def test_the_site_is_published_in_each_language() -> None:
+    """Built before the links are checked and the pages put beside those of other versions."""
+    workflow = yaml.safe_load((notebooks.ROOT / ".github/workflows/publish.yml").read_text(encoding="utf-8"))
+    runs = "\n".join(step.get("run", "") for step in workflow["jobs"]["build"]["steps"])
+    assert f"export BOOK_LANGUAGES={' '.join(catalogues.languages())}\n" in runs
+    places = [runs.index("export BOOK_LANGUAGES="), runs.index("make book\n")]
+    places += [runs.index(f"mv _build/html-{language} _build/html/{language}") for language in catalogues.languages()]
+    places += [runs.index("tools.development.links"), runs.index('tools.editions.versions "$SITE"')]
+    assert places == sorted(places)
+    assert all(f"make book LANGUAGE={language}\n" in runs for language in catalogues.languages())
 
 
 @pytest.mark.parametrize("language", catalogues.languages())

@@ -15,7 +15,7 @@ import small_book
 from fontTools.ttLib import TTFont
 from test_paper import run
 
-from tools.editions import ebook
+from tools.editions import ebook, single_page
 from tools.pages import downloads
 
 pytestmark = [pytest.mark.browser, pytest.mark.tool]
@@ -62,10 +62,21 @@ def test_the_list_of_files_is_what_is_there(book: dict[str, bytes], trees: dict[
     assert set(fonts) <= {name for name, item in listed.items() if item.get("media-type") == "font/woff2"}
     assert all(ord("√") in TTFont(io.BytesIO(book[f"EPUB/{font}"])).getBestCmap() for font in fonts)
     order = [item.get("idref") for item in trees["EPUB/package.opf"].iter(f"{OPF}itemref")]
-    assert order == ["cover", "nav", "page-index", "page-01_first", "page-02_second"]
+    assert order == ["cover", "imprint", "nav", *(f"page-{page}" for page in small_book.PAGES)]
     facts = book["EPUB/package.opf"].decode()
     assert re.search(r'<meta property="dcterms:modified">\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ</meta>', facts)
     assert all(f"<dc:{name}" in facts for name in ("identifier", "title", "language", "creator"))
+
+
+def test_a_library_finds_publisher_day_and_licence(book: dict[str, bytes]) -> None:
+    facts, imprint = book["EPUB/package.opf"].decode(), book["EPUB/imprint.xhtml"].decode()
+    assert "<dc:publisher>The Head by Head authors</dc:publisher>" in facts
+    day = re.search(r"<dc:date>(\d{4}-\d\d-\d\d)</dc:date>", facts)
+    assert day is not None
+    assert f'<meta property="dcterms:modified">{day[1]}T' in facts
+    assert f"<dc:rights>{single_page.rights()}</dc:rights>" in facts
+    assert single_page.LICENCE in imprint
+    assert "Permission is hereby granted" in imprint
 
 
 def test_links_and_pictures_are_there(book: dict[str, bytes], trees: dict[str, ElementTree.Element]) -> None:

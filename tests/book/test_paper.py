@@ -16,9 +16,9 @@ from bs4 import BeautifulSoup
 from playwright.sync_api import Browser
 
 from conftest import NO_BROWSER
-from tools.editions import single_page
+from tools.editions import paper, single_page
 from tools.notebooks import notebooks
-from tools.pages import book_extension, chromium, downloads
+from tools.pages import book_extension, catalogues, chromium, downloads
 
 pytestmark = [pytest.mark.browser, pytest.mark.tool]
 
@@ -29,9 +29,14 @@ def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pdf(html: Path) -> pypdf.PdfReader:
+def volumes(html: Path) -> list[pypdf.PdfReader]:
     assert "wider than the page" not in run("paper", html)
-    return pypdf.PdfReader(html / downloads.PDF)
+    return [pypdf.PdfReader(html / volume.file) for volume in downloads.VOLUMES]
+
+
+@pytest.fixture(scope="module")
+def pdf(volumes: list[pypdf.PdfReader]) -> pypdf.PdfReader:
+    return volumes[0]
 
 
 def run(tool: str, html: Path) -> str:
@@ -50,8 +55,8 @@ def text_of(page: pypdf.PageObject) -> str:
 
 
 def place_of(pdf: pypdf.PdfReader, words: str) -> int:
-    """The number of the page with these words, from 1 on, past cover and contents."""
-    return next(number for number, page in enumerate(pdf.pages, 1) if number > 2 and words in text_of(page))
+    """The number of the page with these words, from 1 on, past cover, imprint and contents."""
+    return next(number for number, page in enumerate(pdf.pages, 1) if number > 3 and words in text_of(page))
 
 
 def titles(outline: list, depth: int = 0) -> list[tuple[int, str]]:
@@ -71,7 +76,7 @@ def test_the_outline_has_parts_chapters_and_sections(pdf: pypdf.PdfReader) -> No
 
 
 def test_the_contents_name_each_chapter_with_its_page(pdf: pypdf.PdfReader) -> None:
-    listed = dict(re.findall(r"\d (A \w+ chapter) (\d+)", text_of(pdf.pages[1])))
+    listed = dict(re.findall(r"\d (A \w+ chapter) (\d+)", text_of(pdf.pages[2])))
     first, second = place_of(pdf, "each head is narrow"), place_of(pdf, "nothing is left")
     assert listed == {"A first chapter": str(first), "A second chapter": str(second)}
     assert second > first + 1
@@ -84,10 +89,80 @@ def test_each_page_has_its_chapter_and_its_number_above(pdf: pypdf.PdfReader) ->
         if number == 1:
             assert said.startswith("Attention, Head by Head")
         else:
-            head = "Contents" if number == 2 else "2 · A second chapter" if number == second else ""
+            head = (
+                "MIT"
+                if number == 2
+                else "Contents"
+                if number == 3
+                else "2 · A second chapter"
+                if number == second
+                else ""
+            )
             head = head or ("A small book" if number < place_of(pdf, "each head is narrow") else "1 · A first chapter")
             assert head in said
             assert re.search(rf"\b{number}\b", said)
+
+
+def test_two_volumes_hold_what_is_read(volumes: list[pypdf.PdfReader]) -> None:
+    """And neither the pages of the package; a link to the other volume is its words."""
+    first, second = (" ".join(text_of(page) for page in volume.pages) for volume in volumes)
+    assert "It is in a volume of its own; see the sums." in second
+    assert "volume of its own" not in first
+    assert "nothing is left" not in second
+    assert "Look it up" not in first + second
+    assert "Volume 1: Parts I to III" in text_of(volumes[0].pages[0])
+    assert "Volume 2: Parts IV to VI, and reference" in text_of(volumes[1].pages[0])
+    assert [title for depth, title in titles(volumes[1].outline) if depth == 0] == ["Contents", "Part IV · Go on"]
+
+
+def test_every_page_of_the_real_book_is_in_one_volume_or_of_the_package() -> None:
+    printed = [
+        name for volume in downloads.VOLUMES for name in single_page.pages_of(notebooks.ROOT / "_toc.yml", volume.parts)
+    ]
+    left = {name for name, _, _ in single_page.listed(notebooks.ROOT / "_toc.yml")} - set(printed)
+    assert len(printed) == len(set(printed))
+    assert left
+    assert all(name.startswith("api") for name in left)
+
+
+def test_a_symbol_at_a_sentences_start_keeps_its_case(volumes: list[pypdf.PdfReader]) -> None:
+    whole = " ".join(text_of(page) for page in volumes[1].pages)
+    assert "f need not be a dot product" in whole
+    assert "F need" not in whole
+
+
+def test_the_imprint_says_version_day_licences_and_how_to_cite(
+    volumes: list[pypdf.PdfReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for volume in volumes:
+        said = text_of(volume.pages[1])
+        for words in (
+            f"Version {catalogues.version(notebooks.ROOT)}, made on ",
+            "creativecommons.org/licenses/by/4.0/",
+            "The above copyright notice and this permission notice shall be included",
+            "@book{headbyhead",
+        ):
+            assert words in said
+        assert not re.search(r"ISBN|doi", said, re.IGNORECASE)
+        assert "CC BY 4.0" in volume.xmp_metadata.dc_rights["x-default"]
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1796000000")
+    assert "made on 30 November 2026" in single_page.imprint()
+    monkeypatch.setattr(notebooks, "is_placeholder", lambda: True)
+    assert "github" not in single_page.imprint()
+
+
+def test_code_is_of_eight_and_a_half_points_and_longer_lines_are_smaller(pdf: pypdf.PdfReader) -> None:
+    sizes: dict[str, float] = {}
+
+    def note(text: str, page: list, matrix: list, _: dict, size: float) -> None:
+        for words in ("solve_it", "number_3"):
+            if words in text.replace("\xa0", " "):
+                sizes[words] = size * abs(matrix[0] * page[0])
+
+    for page in pdf.pages:
+        page.extract_text(visitor_text=note)
+    assert sizes["solve_it"] == pytest.approx(8.5, abs=0.1)
+    assert 0.75 * paper.LEAST - 0.1 <= sizes["number_3"] < 8.4
 
 
 def test_links_lead_somewhere(pdf: pypdf.PdfReader) -> None:
@@ -104,7 +179,7 @@ def test_links_lead_somewhere(pdf: pypdf.PdfReader) -> None:
     assert len(targets) >= 14  # contents 3, index 2, folds 5 there and 5 back, Figure 1.1
     assert {str(target) for target in targets} <= pdf.named_destinations.keys()
     assert {"01_first--sums", "01_first--figure-1-1"} <= {str(target).removeprefix("/") for target in targets}
-    assert outside == ["https://example.org/paper"]
+    assert set(outside) == {"https://example.org/paper", single_page.LICENCE}
 
 
 def test_folds_are_at_the_chapters_end_with_their_pages(pdf: pypdf.PdfReader) -> None:
@@ -133,7 +208,9 @@ def test_pages_are_a4_and_fonts_are_embedded(pdf: pypdf.PdfReader) -> None:
 
 def test_the_start_page_links_what_was_made(html: Path, pdf: pypdf.PdfReader) -> None:
     page = (html / downloads.START).read_text(encoding="utf-8")
-    assert f'<a href="../{downloads.PDF}">PDF</a> ({len(pdf.pages)} pages, 0.' in page
+    said = f"PDF, volume 1</a>: Parts I to III ({len(pdf.pages)} pages, 0."
+    assert f'<a href="../{downloads.VOLUMES[0].file}">{said}' in page
+    assert f'<a href="../{downloads.VOLUMES[1].file}">PDF, volume 2</a>' in page
     assert page.index('class="downloads"') < page.index('id="the-map"')
     downloads.update(html)
     assert (html / downloads.START).read_text(encoding="utf-8") == page

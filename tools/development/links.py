@@ -41,7 +41,7 @@ class Page(HTMLParser):
 def leading_nowhere(folder: Path) -> list[str]:
     """Each link of the pages in `folder` that leads to none of its files or places, as `page: link`."""
     root = folder.resolve()
-    files = [path for path in sorted(root.rglob("*.html")) if path.relative_to(root).parts[0] not in NOT_READ]
+    files = [path for path in sorted(root.rglob("*.html")) if not {*NOT_READ} & {*path.relative_to(root).parts}]
     pages = {path: Page(path.read_text(encoding="utf-8")) for path in tqdm(files, unit="page", disable=None)}
     wrong = []
     for path, page in pages.items():

@@ -1,6 +1,6 @@
 """Make one EPUB 3 of the built book, _build/html/_downloads/attention-head-by-head.epub.
 
-    python -m tools.editions.ebook [--only NAME ...] [--to FILE] [--html FOLDER --toc FILE]
+    python -m tools.editions.ebook [--only NAME ...] [--to FOLDER] [--html FOLDER --toc FILE]
 
 The pages come from `single_page.py`. Formulas are MathML, as in the pages: it grows
 with the reader's type, takes its colours at night, is read aloud and searched; the TeX is in `alttext`. Instruments are
@@ -15,10 +15,8 @@ from __future__ import annotations
 
 import datetime
 import html
-import os
 import re
 import sys
-import time
 import uuid
 import zipfile
 from collections.abc import Iterable, Sequence
@@ -162,6 +160,7 @@ def package(leaves: Sequence[Leaf], pictures: Iterable[str], changed: datetime.d
     items = [
         '<item id="nav" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>',
         '<item id="cover" href="cover.xhtml" media-type="application/xhtml+xml"/>',
+        '<item id="imprint" href="imprint.xhtml" media-type="application/xhtml+xml"/>',
         '<item id="cover-image" href="cover.png" media-type="image/png" properties="cover-image"/>',
         '<item id="style" href="style.css" media-type="text/css"/>',
         f'<item id="font" href="{FONT.name}" media-type="font/woff2"/>',
@@ -194,10 +193,11 @@ def package(leaves: Sequence[Leaf], pictures: Iterable[str], changed: datetime.d
         'unique-identifier="name" xml:lang="en"><metadata xmlns:dc="http://purl.org/dc/elements/1.1/">'
         f'<dc:identifier id="name">urn:uuid:{name}</dc:identifier><dc:title>{html.escape(book["title"])}</dc:title>'
         f"<dc:creator>{html.escape(book['author'])}</dc:creator><dc:language>en</dc:language>"
-        f"<dc:source>{html.escape(book['url'])}</dc:source>"
+        f"<dc:publisher>{html.escape(book['author'])}</dc:publisher><dc:date>{changed:%Y-%m-%d}</dc:date>"
+        f"<dc:rights>{html.escape(single_page.rights())}</dc:rights><dc:source>{html.escape(book['url'])}</dc:source>"
         f'<meta property="dcterms:modified">{changed:%Y-%m-%dT%H:%M:%SZ}</meta>'
         f'<meta name="cover" content="cover-image"/>{told}</metadata><manifest>{"".join(items)}</manifest>'
-        f'<spine><itemref idref="cover"/><itemref idref="nav"/>{order}</spine></package>'
+        f'<spine><itemref idref="cover"/><itemref idref="imprint"/><itemref idref="nav"/>{order}</spine></package>'
     )
 
 
@@ -210,13 +210,6 @@ def picture_bytes(source: Path) -> bytes:
     """A picture's file. An SVG by matplotlib names each bitmap by its content, twice where two are alike."""
     content = source.read_bytes()
     return NAME_OF_BITMAP.sub(rb"\1", content) if source.suffix == ".svg" else content
-
-
-def now() -> datetime.datetime:
-    """When the book was made: SOURCE_DATE_EPOCH, where it is set, for the same bytes from the same pages."""
-    return datetime.datetime.fromtimestamp(
-        int(os.environ.get("SOURCE_DATE_EPOCH") or time.time()), tz=datetime.timezone.utc
-    )
 
 
 def make(
@@ -234,7 +227,7 @@ def make(
     cover = drawn_cover()
     for leaf in leaves:
         readable(leaf)
-    changed = now()
+    changed = single_page.now()
     target.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(target, "w") as book:
 
@@ -249,6 +242,8 @@ def make(
         write("EPUB/nav.xhtml", navigation(leaves))
         write("EPUB/cover.xhtml", cover_page(inline=False))
         write("EPUB/cover.png", cover)
+        imprint = f"<section><h1>Imprint</h1>{single_page.imprint()}</section>"
+        write("EPUB/imprint.xhtml", xhtml("Imprint", imprint, ' epub:type="copyright-page"'))
         write("EPUB/style.css", STYLE.read_bytes())
         write(f"EPUB/{FONT.name}", FONT.read_bytes())
         for leaf in leaves:
@@ -259,4 +254,4 @@ def make(
 
 
 if __name__ == "__main__":
-    sys.exit(single_page.main(str(__doc__), downloads.EPUB, make))
+    sys.exit(single_page.main(str(__doc__), {downloads.EPUB: make}))

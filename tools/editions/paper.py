@@ -1,6 +1,8 @@
-"""Print the built book as one PDF, _build/html/_downloads/attention-head-by-head.pdf.
+"""Print the built book as PDF in two volumes, _build/html/_downloads/attention-head-by-head-1.pdf and -2.pdf.
 
-    python -m tools.editions.paper [--only NAME ...] [--to FILE] [--html FOLDER --toc FILE]
+    python -m tools.editions.paper [--only NAME ...] [--to FOLDER] [--html FOLDER --toc FILE]
+
+`VOLUMES` in `downloads.py` says which parts each holds. A link to a page of the other volume keeps its words alone.
 
 Chromium prints one document that `single_page.py` makes of the pages: formulas, styles and links carry over.
 `paper.css` sets the page. What varies by chapter, its running head, is a named page each. Page numbers in the text are
@@ -9,6 +11,7 @@ read from a first print, and set into the second; lines leave room for them, so 
 
 from __future__ import annotations
 
+import functools
 import html
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,14 +22,15 @@ import pikepdf
 from bs4 import Tag
 from playwright.sync_api import Page, sync_playwright
 
-import mhalib
 from tools import ROOT
 from tools.editions import single_page
 from tools.editions.single_page import Leaf
-from tools.pages import chromium, downloads
+from tools.pages import catalogues, chromium, downloads
+from tools.pages.downloads import Volume
 
 STYLE = Path(__file__).with_name("paper.css")
 COLUMN = 643  # CSS pixels: A4 less the margins of paper.css
+LEAST = 9.3  # CSS pixels, 7 points: code whose lines are too long for the column at 8.5 gets smaller, down to this
 PATIENCE = 540_000  # milliseconds, for the formulas of the whole book, and for its print
 NUMBERS = """\
 (pages) => {
@@ -37,7 +41,7 @@ NUMBERS = """\
 }
 """
 SCRIPT = """\
-async (column) => {
+async ([column, least]) => {
   await document.fonts.ready;
   const shrink = (inner, outer, least) => {
     const room = outer.clientWidth, needs = inner.scrollWidth;
@@ -54,6 +58,15 @@ async (column) => {
       Object.assign(box.style, { height: `${height}px`, overflow: "hidden" });
     }
   }
+  const code = [...document.querySelectorAll("pre")];
+  for (const pre of code) pre.style.whiteSpace = "pre";
+  const sizes = code.map((pre) => [pre.clientWidth, pre.scrollWidth, parseFloat(getComputedStyle(pre).fontSize)]);
+  code.forEach((pre, place) => {
+    const [room, needs, size] = sizes[place];
+    pre.style.whiteSpace = "";
+    const smaller = `${Math.max(least, (size * (room - 2)) / needs)}px`;
+    if (needs > room + 1) pre.style.setProperty("font-size", smaller, "important");
+  });
   for (const table of document.querySelectorAll("table"))
     for (let turn = 0; turn < 3; turn++) shrink(table, table.parentElement, 5.5);
   const wide = [...document.querySelectorAll("pre, table, math, img, svg")].filter(
@@ -77,14 +90,15 @@ def named_pages(leaves: Sequence[Leaf]) -> str:
     return "\n".join(rules)
 
 
-def cover(book: dict[str, str], edition: str) -> str:
+def cover(book: dict[str, str], edition: str, volume: str) -> str:
     logo = ROOT / "chapters/_static/logo.svg"
     title, _, rest = book["title"].partition(", ")
     return (
         f'<section id="cover">{logo.read_text(encoding="utf-8")}'
         f'<p class="book-title">{html.escape(title)}{"," if rest else ""}<br>{html.escape(rest)}</p>'
-        f'<p class="book-author">{html.escape(book["author"])}</p><p class="book-edition">{html.escape(edition)}</p>'
-        "</section>"
+        f'<p class="book-volume">{html.escape(volume)}</p><p class="book-author">{html.escape(book["author"])}</p>'
+        f'<p class="book-edition">{html.escape(edition)}</p></section>'
+        f'<section id="imprint">{single_page.imprint(volume)}</section>'
     )
 
 
@@ -113,7 +127,7 @@ def opening(leaf: Leaf) -> None:
         leaf.article.insert(0, single_page.element("h1", leaf.part, {"class": "part-title"}))
 
 
-def document(leaves: Sequence[Leaf], sheets: str, edition: str) -> str:
+def document(leaves: Sequence[Leaf], sheets: str, edition: str, volume: str) -> str:
     book = single_page.settings()
     body = []
     for leaf in leaves:
@@ -124,7 +138,7 @@ def document(leaves: Sequence[Leaf], sheets: str, edition: str) -> str:
         f'<!doctype html><html lang="en" data-theme="light" data-mode="light"><head><meta charset="utf-8">'
         f"<title>{html.escape(book['title'])}</title>{sheets}"
         f"<style>{STYLE.read_text(encoding='utf-8')}\n{named_pages(leaves)}</style></head>"
-        f'<body class="paper">{cover(book, edition)}{contents(leaves)}'
+        f'<body class="paper">{cover(book, edition, volume)}{contents(leaves)}'
         f'<main class="bd-content">{"".join(body)}</main></body></html>'
     )
 
@@ -140,14 +154,23 @@ def sheets(folder: Path, leaves: Sequence[Leaf]) -> str:
 
 def edition() -> str:
     """Which version of the book this is."""
-    return f"Version {mhalib.__version__}"
+    return f"Version {catalogues.version(ROOT)}, {single_page.now():%Y-%m-%d}"
 
 
 def make(
-    target: Path, folder: Path = single_page.HTML, only: Sequence[str] = (), toc: Path = ROOT / "_toc.yml"
+    target: Path,
+    folder: Path = single_page.HTML,
+    only: Sequence[str] = (),
+    toc: Path = ROOT / "_toc.yml",
+    *,
+    volume: Volume,
 ) -> list[str]:
-    """Print the pages in `folder` to `target`; what is wider than the page is returned, in words."""
-    leaves = single_page.read(folder, toc, only)
+    """Print the pages of a volume in `folder` to `target`; what is wider than the page is returned, in words."""
+    names = [name for name in single_page.pages_of(toc, volume.parts) if not only or name in only]
+    if not names:
+        return []
+    leaves = single_page.read(folder, toc, names)
+    called = f"Volume {volume.number}: {volume.says}"
     head = sheets(folder, leaves)
     single_page.with_own_ids(leaves, lambda page, name: f"#{name or page}")
     in_part = False
@@ -161,14 +184,14 @@ def make(
     work = folder.parent / "paper"
     work.mkdir(parents=True, exist_ok=True)
     source, printed = work / "book.html", work / "printed.pdf"
-    source.write_text(document(leaves, head, edition()), encoding="utf-8")
+    source.write_text(document(leaves, head, edition(), called), encoding="utf-8")
     with sync_playwright() as playwright:
         browser = chromium.launch(playwright)
         page = browser.new_page(viewport={"width": COLUMN, "height": 900}, color_scheme="light")
         page.set_default_timeout(PATIENCE)
         page.emulate_media(media="print")
         page.goto(source.as_uri(), timeout=PATIENCE)
-        wide = page.evaluate(SCRIPT, COLUMN)
+        wide = page.evaluate(SCRIPT, [COLUMN, LEAST])
         pages = print_out(page, printed)
         page.evaluate(NUMBERS, pages)
         if print_out(page, printed) != pages:
@@ -176,7 +199,7 @@ def make(
                 f"{source}: with page numbers set, pages moved: give .paged in {STYLE.name} a fixed width"
             )
         browser.close()
-    finish(printed, target, leaves)
+    finish(printed, target, leaves, called)
     return [f"wider than the page: {one}" for one in wide]
 
 
@@ -194,14 +217,17 @@ def print_out(page: Page, to: Path) -> dict[str, int]:
         return {unquote(name[1:]): numbers[place[0].objgen] for name, place in pdf.Root.Dests.items()}
 
 
-def finish(printed: Path, target: Path, leaves: Sequence[Leaf]) -> None:
-    """Add what Chromium leaves out: author and subject; and an outline that opens on parts and chapters."""
+def finish(printed: Path, target: Path, leaves: Sequence[Leaf], volume: str) -> None:
+    """Add what Chromium leaves out: author, subject and licences; and an outline that opens on parts and chapters."""
     book = single_page.settings()
     chapters = {leaf.bare_title: leaf.title for leaf in leaves}
     target.parent.mkdir(parents=True, exist_ok=True)
     with pikepdf.open(printed) as pdf:
         pdf.docinfo["/Author"] = book["author"]
-        pdf.docinfo["/Subject"] = edition()
+        pdf.docinfo["/Subject"] = f"{volume}. {edition()}"
+        with pdf.open_metadata() as about:
+            about["dc:rights"] = single_page.rights()
+            about["xmpRights:WebStatement"] = single_page.LICENCE
         pdf.Root.PageMode = pikepdf.Name.UseOutlines
         for entry, depth in entries(pdf.Root.Outlines):
             if depth < 2 and str(entry.Title) in chapters:  # with its number
@@ -223,4 +249,8 @@ def entries(above: pikepdf.Object, depth: int = 0) -> Iterator[tuple[pikepdf.Obj
 
 
 if __name__ == "__main__":
-    sys.exit(single_page.main(str(__doc__), downloads.PDF, make))
+    sys.exit(
+        single_page.main(
+            str(__doc__), {volume.file: functools.partial(make, volume=volume) for volume in downloads.VOLUMES}
+        )
+    )

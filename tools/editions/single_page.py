@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import argparse
 import copy
+import datetime
+import html as markup
+import os
 import posixpath
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -22,7 +25,8 @@ import yaml
 from bs4 import BeautifulSoup, Tag
 
 from tools import ROOT
-from tools.pages import downloads
+from tools.notebooks import notebooks
+from tools.pages import catalogues, downloads
 
 HTML = ROOT / "_build/html"
 SCREEN_ONLY = (
@@ -32,6 +36,9 @@ SCREEN_ONLY = (
 SYMBOLS = ("math", "code", "em", "i")
 ONE_LETTER_WORDS = ("a", "à", "y")  # of English and French
 POINTS_TO_IDS = ("aria-labelledby", "aria-describedby", "aria-controls", "for", "headers")
+
+
+Make = Callable[[Path, Path, Sequence[str], Path], list[str]]
 
 
 @dataclass
@@ -66,9 +73,69 @@ def listed(toc: Path) -> list[tuple[str, str, str]]:
 
 
 def settings() -> dict[str, str]:
-    """Title, author and address of the book, from `_config.yml`."""
+    """Title, author and address of the book, from `_config.yml`; `pages` is empty while there is no address."""
     config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
-    return {key: config[key] for key in ("title", "author", "copyright")} | {"url": config["repository"]["url"]}
+    pages = "" if notebooks.is_placeholder() else config["html"]["baseurl"]
+    found = {key: config[key] for key in ("title", "author", "copyright")}
+    return found | {"url": config["repository"]["url"], "pages": pages}
+
+
+def now() -> datetime.datetime:
+    """When the book is made: SOURCE_DATE_EPOCH, where it is set, for the same bytes from the same pages."""
+    return datetime.datetime.fromtimestamp(
+        int(os.environ.get("SOURCE_DATE_EPOCH") or time.time()), tz=datetime.timezone.utc
+    )
+
+
+RIGHTS = "Text and figures: CC BY 4.0, {}. Code: MIT licence."
+LICENCE = "https://creativecommons.org/licenses/by/4.0/"
+
+
+def rights() -> str:
+    """The licences, in a line, as files say it of themselves."""
+    return RIGHTS.format(LICENCE)
+
+
+def imprint(volume: str = "") -> str:
+    """What a book says of itself behind its title: version, day, licences, and how it is cited.
+
+    It has no number of a bookseller's or a library's, for it has been given none. The MIT licence is printed whole,
+    since it asks to be in every copy of the code, and the cells are code.
+    """
+    book, made, version = settings(), now(), catalogues.version(ROOT)
+    title = book["title"] + (f". {volume}" if volume else "")
+    day = f"{made.day} {made:%B %Y}"
+    where = f" {book['pages']}" if book["pages"] else ""
+    author = book["author"]
+    plus = " The plus says that the text has changed since that version." if version.endswith("+") else ""
+    entry = [
+        "@book{headbyhead,",
+        f"  title     = {{{{{book['title']}}}}},",
+        f"  author    = {{{{{author}}}}},",
+        f"  year      = {{{made.year}}},",
+        f"  version   = {{{version}}},",
+        *([f"  url       = {{{book['pages']}}},"] if book["pages"] else []),
+        "}",
+    ]
+    licence = (ROOT / "LICENSE").read_text(encoding="utf-8").split("\n\n")
+    paragraphs = [
+        f"<strong>{markup.escape(title)}</strong><br/>{markup.escape(author)}",
+        f"Version {version}, made on {day}.{plus}"
+        + (f" The newest is at {markup.escape(book['pages'])}" if book["pages"] else ""),
+        f"Copyright © {book['copyright']} {markup.escape(author)}.",
+        "<strong>Text and figures</strong> are under the licence <em>Creative Commons Attribution 4.0 "
+        "International</em>, "
+        f'CC BY 4.0: <a href="{LICENCE}">{LICENCE}</a>. You may copy, share and change them, also for money, if you '
+        f"name “{markup.escape(author)}” and the title of the book, link to it and to the licence, and say what you "
+        "changed. They come without any warranty.",
+        "<strong>Code</strong>, in the cells and wherever it is printed here, is under the MIT licence:",
+    ]
+    cite = markup.escape(f"{author}. {book['title']}. Version {version}, {made.year}.{where}")
+    return (
+        "".join(f"<p>{one}</p>" for one in paragraphs)
+        + "".join(f'<p class="small">{markup.escape(" ".join(one.split()))}</p>' for one in licence)
+        + f"<p><strong>To cite the book:</strong> {cite}</p><pre>{markup.escape(chr(10).join(entry))}</pre>"
+    )
 
 
 def read(html: Path = HTML, toc: Path = ROOT / "_toc.yml", only: Iterable[str] = ()) -> list[Leaf]:
@@ -92,6 +159,16 @@ def read(html: Path = HTML, toc: Path = ROOT / "_toc.yml", only: Iterable[str] =
             gone.decompose()
         leaves.append(Leaf(name, title or article.h1.get_text(), article.extract(), part))
     return leaves
+
+
+def pages_of(toc: Path, parts: Sequence[str]) -> list[str]:
+    """The pages of `_toc.yml` in these parts, each named by what is before its title, as `Part I`."""
+    found, part = [], ""
+    for name, _, begins in listed(toc):
+        part = begins.partition(" · ")[0] or part
+        if part in parts:
+            found.append(name)
+    return found
 
 
 def head(html: Path, name: str) -> list[Tag]:
@@ -269,26 +346,27 @@ def element(name: str, text: str = "", attributes: dict[str, str] | None = None)
     return made
 
 
-def main(about: str, name: str, make: Callable[[Path, Path, Sequence[str], Path], list[str]]) -> int:
-    """The command of a tool that makes one file of the built pages.
+def main(about: str, files: Mapping[str, Make]) -> int:
+    """The command of a tool that makes files of the built pages.
 
     Args:
         about: the tool's docstring.
-        name: of the file, in the folder of the pages.
-        make: told the file, the folder of the pages, the names of those that are wanted, and the file of their order;
-            returns what is to be said of them.
+        files: by their names in the folder of the pages, what makes each. It is told the file, the folder of the pages,
+            the names of those that are wanted, and the file of their order; returns what is to be said of them.
     """
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=(), metavar="NAME", help="pages, such as 06_per_head_heatmaps")
     parser.add_argument("--html", type=Path, default=HTML, help="the built pages")
     parser.add_argument("--toc", type=Path, default=ROOT / "_toc.yml", help="their order and titles")
-    parser.add_argument("--to", type=Path, help="the file to write")
+    parser.add_argument("--to", type=Path, help="the folder to write to, in place of the pages' downloads")
     chosen = parser.parse_args()
-    target = chosen.to or chosen.html / name
-    started = time.monotonic()
-    for line in make(target, chosen.html, chosen.only, chosen.toc):
-        print(line)
-    if target == chosen.html / name:
+    for name, make in files.items():
+        target = chosen.to / posixpath.basename(name) if chosen.to else chosen.html / name
+        started = time.monotonic()
+        for line in make(target, chosen.html, chosen.only, chosen.toc):
+            print(line)
+        if target.exists():
+            print(f"{target}: {downloads.megabytes(target)}, {time.monotonic() - started:.0f} s")
+    if not chosen.to:
         downloads.update(chosen.html)
-    print(f"{target}: {downloads.megabytes(target)}, {time.monotonic() - started:.0f} s")
     return 0

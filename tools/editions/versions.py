@@ -3,8 +3,9 @@
     python -m tools.editions.versions SITE VERSION [--pages _build/html]
 
 SITE is a folder with one folder for each version: `v0.3.0` for a tag, `latest` for the main branch. `stable` is a copy
-of the highest tag. The site's own page leads to `stable`, or to `latest` while there is no tag. The site's address is
-that of _config.yml. Running it again with the same pages changes nothing.
+of the highest tag. The site's own page leads to `stable`, or to `latest` while there is no tag; its page `fr/` leads to
+the French pages there, which are in a folder `fr` of PAGES. The site's address is that of _config.yml. Running it again
+with the same pages changes nothing.
 """
 
 from __future__ import annotations
@@ -19,19 +20,21 @@ from urllib.parse import urljoin
 from tools import ROOT
 from tools.notebooks import notebooks
 from tools.notebooks.address import stored
+from tools.pages import catalogues
 from tools.pages.book_online import VERSIONS
 
+AT = "The book is at"  # locale/*/LC_MESSAGES/book.po has it
 LATEST, STABLE = "latest", "stable"
 TAG = re.compile(r"v(\d+)\.(\d+)\.(\d+)")
 LEADS_ON = """\
 <!doctype html>
-<html lang="en">
+<html lang="{language}">
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'">
 <title>Attention, Head by Head</title>
 <meta http-equiv="refresh" content="0; url={folder}/">
 <link rel="canonical" href="{address}">
-<p>The book is at <a href="{folder}/">{folder}/</a>.</p>
+<p>{says} <a href="{folder}/">{folder}/</a>.</p>
 </html>
 """
 
@@ -52,6 +55,14 @@ def _replace(source: Path, target: Path) -> None:
     if target.exists():
         shutil.rmtree(target)
     shutil.copytree(source, target, ignore=shutil.ignore_patterns(".buildinfo*", ".doctrees"))
+
+
+def _lead_on(place: Path, folder: str, address: str, language: str) -> None:
+    place.mkdir(exist_ok=True)
+    says = catalogues.phrases(language)(AT)
+    to = urljoin(address, f"{folder}/")
+    page = LEADS_ON.format(language=language, says=says, folder=folder, address=to)
+    (place / "index.html").write_text(page, encoding="utf-8")
 
 
 def put(site: Path, version: str, pages: Path, address: str) -> str:
@@ -78,8 +89,10 @@ def put(site: Path, version: str, pages: Path, address: str) -> str:
     for entry in menu:
         entry["url"] = urljoin(address, f"{entry['version']}/")
     (site / VERSIONS).write_text(json.dumps(menu, indent=1) + "\n", encoding="utf-8")
-    leads_on = LEADS_ON.format(folder=first, address=urljoin(address, f"{first}/"))
-    (site / "index.html").write_text(leads_on, encoding="utf-8")
+    _lead_on(site, first, address, "en")
+    for language in catalogues.languages():
+        if (site / first / language / "index.html").is_file():
+            _lead_on(site / language, f"../{first}/{language}", urljoin(address, f"{language}/"), language)
     (site / "robots.txt").write_text(f"User-agent: *\nSitemap: {urljoin(address, 'sitemap.xml')}\n", encoding="utf-8")
     if (site / first / "sitemap.xml").is_file():
         shutil.copy2(site / first / "sitemap.xml", site)

@@ -24,11 +24,13 @@ from sphinx.util.nodes import extract_messages
 from tools.pages import catalogues
 
 LAUNCHED: dict[str, set[str]] = {}  # page -> the paragraphs of cells with links to the repository
-SUMMARY = re.compile(r"<summary>(?P<words>.+?)</summary>", re.DOTALL)
+SUMMARY = re.compile(r"\s*<details>\s*<summary>(?P<words>.+?)</summary>", re.DOTALL)  # not those of the tools' own
 BEFORE_SPHINX, AFTER_SPHINX = 5, 24  # Sphinx preserves messages at 10, translates at 20, and counts at 25
 STATEMENT = re.compile(r'<p class="statement .*?</p>', re.DOTALL)
 TRANSLATED = "Translated from the English text of {date}, version {version}: {now} of {all} passages are up to date."
-ENGLISH = "Code, what it prints and draws, the instruments and the other pages are in English."
+ENGLISH = (
+    "Code, what it prints and draws, and the instruments are in English; so is each page that is not translated yet."
+)
 UNTRANSLATED = "This page is not translated yet."
 STALE = "The English text above has changed since it was translated. This is the translation of what it said before."
 TITLE, STALE_TITLE = "Translation", "Stale translation"
@@ -56,7 +58,7 @@ class Summary:
         self.raw = raw
 
     def said(self) -> list[str]:
-        found = SUMMARY.search(self.raw.astext())
+        found = SUMMARY.match(self.raw.astext())
         return [found["words"]] if found else []
 
     def translate(self, original: str, other: str) -> None:

@@ -2,7 +2,9 @@
 
 Where the book has no address yet, links to its repository are left out. The environment variable BOOK_VERSION names
 the folder of the site that is built, as `v0.3.0` or `latest`: the pages then have a menu of versions. BOOK_CANONICAL
-names the folder that search engines shall show, `stable` if nothing is said.
+names the folder that search engines shall show, `stable` if nothing is said. BOOK_LANGUAGES, as `fr`, names the
+languages whose pages are put into a folder of that name below the English ones: each page then has a switch in its head
+that leads to the same page there, and back.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import html
 import os
 import re
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
@@ -25,6 +28,7 @@ from tools.pages.book_extension import figure_id
 from tools.pages.theme_words import SIDEBAR
 
 VERSIONS = "versions.json"  # beside the versions' folders; tools/editions/versions.py writes it
+NAMES = {"en": "English", "fr": "Français"}  # of languages, in themselves
 SHORTEST, LONGEST = 60, 200  # letters of a description; search engines cut off more
 ON_LAUNCH = "SageMaker Studio Lab"
 NEEDS_ADDRESS = ("launch_buttons", "repository_url", "use_repository_button", "use_issues_button")
@@ -57,8 +61,9 @@ def leave_out_what_leads_nowhere(app: Sphinx, config: Config) -> None:
 
 def choose_version(app: Sphinx, config: Config) -> None:
     """Give the pages their canonical address, and a menu of versions if they are one of several."""
-    version = os.environ.get("BOOK_VERSION", "")
+    version, below = os.environ.get("BOOK_VERSION", ""), "" if config.language == "en" else f"{config.language}/"
     if not version or not config.html_baseurl:
+        config.html_baseurl += below if config.html_baseurl else ""
         return
     config.html_theme_options["switcher"] = {
         "json_url": urljoin(config.html_baseurl, VERSIONS),
@@ -66,7 +71,40 @@ def choose_version(app: Sphinx, config: Config) -> None:
     }
     config.html_theme_options["check_switcher"] = False  # the file is made after the pages
     config.html_sidebars = {"**": [*SIDEBAR[:-1], "version-switcher.html", SIDEBAR[-1]]}
-    config.html_baseurl = urljoin(config.html_baseurl, os.environ.get("BOOK_CANONICAL", "stable") + "/")
+    config.html_baseurl = urljoin(config.html_baseurl, os.environ.get("BOOK_CANONICAL", "stable") + f"/{below}")
+
+
+def offered() -> list[str]:
+    """The languages, besides English, that this book is published in."""
+    return os.environ.get("BOOK_LANGUAGES", "").split()
+
+
+def offer_languages(app: Sphinx, config: Config) -> None:
+    """Put the switch into the head of each page, if the book is published in other languages."""
+    if offered():
+        config.html_theme_options["article_header_end"] = ["language-switch.html", "article-header-buttons.html"]
+
+
+def same_page(page: str, language: str, languages: Sequence[str]) -> dict[str, str]:
+    """Where a page is in the other languages, by their codes, relative to itself in this one."""
+    up = "../" * (page.count("/") + (language != "en"))
+    others = (code for code in ("en", *languages) if code != language)
+    return {code: f"{up}{'' if code == 'en' else f'{code}/'}{page}.html" for code in others}
+
+
+def switch_languages(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """Tell templates/language-switch.html where this page is in other languages, and search engines, too."""
+    language, languages = app.config.language, offered()
+    if not languages:
+        return
+    context["same_page"] = [(code, NAMES[code], to) for code, to in same_page(page, language, languages).items()]
+    if base := app.config.html_baseurl:
+        english = base if language == "en" else base.removesuffix(f"{language}/")
+        tags = []
+        for code in ("en", *languages):
+            to = html.escape(urljoin(english, f"{'' if code == 'en' else f'{code}/'}{page}.html"), quote=True)
+            tags.append(f'<link rel="alternate" hreflang="{code}" href="{to}" />')
+        context["metatags"] = context.get("metatags", "") + "\n".join(tags) + "\n"
 
 
 def description(doctree: nodes.document, language: str) -> str:
@@ -145,7 +183,9 @@ def write_sitemap(app: Sphinx, exception: Exception | None) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("config-inited", leave_out_what_leads_nowhere, priority=700)  # behind Jupyter Book
     app.connect("config-inited", choose_version, priority=710)
+    app.connect("config-inited", offer_languages, priority=720)
     app.connect("html-page-context", describe)
+    app.connect("html-page-context", switch_languages)
     app.connect("build-finished", write_sitemap)
     app.connect("build-finished", draw_cards)
     return {"parallel_read_safe": True, "parallel_write_safe": False}  # remembers which cards to draw

@@ -99,12 +99,17 @@ def build(root: Path, everything: bool = False) -> int:
     command = [sys.executable, "-m", "tools.pages.sphinx_book", str(root), "--strict"]
     status = subprocess.run([*command, "--all"] if what == "all" else command, check=False, cwd=ROOT).returncode
     if status == 0:
-        from tools.pages import finish  # only here:  make quick  asks what pages depend on, and Sphinx takes seconds
-
-        start = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))["root"]
-        finish.write_start(root / "_build/html", f"{start}.html")
+        write_start(root, "_build/html")
         state.write_text(json.dumps(now), encoding="utf-8")
     return status
+
+
+def write_start(root: Path, html: str) -> None:
+    """Have the folder of the built pages lead to the first."""
+    from tools.pages import finish  # only here:  make quick  asks what pages depend on, and Sphinx takes seconds
+
+    start = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))["root"]
+    finish.write_start(root / html, f"{start}.html")
 
 
 def main() -> int:
@@ -118,7 +123,10 @@ def main() -> int:
 
     if asked.language not in catalogues.languages():
         parser.error(f"--language {asked.language}: locale/ has {', '.join(catalogues.languages())}")
-    return catalogues.build(asked.language)
+    status = catalogues.build(asked.language)
+    if status == 0:
+        write_start(ROOT, f"_build/html-{asked.language}")
+    return status
 
 
 if __name__ == "__main__":

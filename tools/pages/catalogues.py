@@ -42,6 +42,9 @@ FIXED = re.compile(  # what a translation must hold as it is, as often as the te
     r"|(?<=\]\()[^)\s]+(?=\))"  # where links lead
     r"|</?\w[^>]*>"  # HTML
 )
+FRAMES = re.compile(  # of a page in Markdown: its metadata, and directives, of which Sphinx hands over no words
+    r"\A---\n.*?\n---\n|^```\{.*?^```$|^:{3,}.*?$|^:[\w-]+:.*?$", re.DOTALL | re.MULTILINE
+)
 DISPLAYED = re.compile(r"\$\$.*?\$\$", re.DOTALL)
 
 
@@ -85,7 +88,9 @@ def source(page: str, root: Path = ROOT) -> Path | None:
 def words_of(page: Path) -> list[str]:
     """All words of a page that can be translated: its text, and the words on folds and of alt texts."""
     if page.suffix == ".md":
-        return [page.read_text(encoding="utf-8")]
+        listed = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+        captions = [part["caption"] for part in listed["parts"]] if page.stem == Path(listed["root"]).name else []
+        return [FRAMES.sub("", page.read_text(encoding="utf-8")), *captions]
     notebook = nbformat.read(page, as_version=4)
     said = []
     for cell in notebook.cells:

@@ -8,12 +8,31 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import pikepdf
 
 FOLDER = "_downloads"
 NAME = "attention-head-by-head"
-PDF, EPUB = f"{FOLDER}/{NAME}.pdf", f"{FOLDER}/{NAME}.epub"
+EPUB = f"{FOLDER}/{NAME}.epub"
+
+
+class Volume(NamedTuple):
+    """A volume on paper: its file in the built book, and the parts that it holds, by the words before their titles."""
+
+    number: int
+    parts: tuple[str, ...]
+    says: str
+
+    @property
+    def file(self) -> str:
+        return f"{FOLDER}/{NAME}-{self.number}.pdf"
+
+
+VOLUMES = (  # what is looked up and not read, the pages of the package, is on none: it stays on screens
+    Volume(1, ("", "Part I", "Part II", "Part III"), "Parts I to III"),
+    Volume(2, ("Part IV", "Part V", "Part VI", "Reference"), "Parts IV to VI, and reference"),
+)
 START = "chapters/index.html"
 OURS = re.compile(r'<p class="downloads">.*?</p>\n', re.DOTALL)
 BEFORE = re.compile(r'<section id="the-map">')
@@ -22,13 +41,15 @@ BEFORE = re.compile(r'<section id="the-map">')
 def links(html: Path) -> str:
     """A paragraph with a link to each file in the built book `html`, its size and pages; empty where there is none."""
     found = []
-    if (html / PDF).exists():
-        with pikepdf.open(html / PDF) as pdf:
-            pages = len(pdf.pages)
-        found.append(f'<a href="../{PDF}">PDF</a> ({pages} pages, {megabytes(html / PDF)})')
+    for volume in VOLUMES:
+        if (html / volume.file).exists():
+            with pikepdf.open(html / volume.file) as pdf:
+                pages = len(pdf.pages)
+            link = f'<a href="../{volume.file}">PDF, volume {volume.number}</a>'
+            found.append(f"{link}: {volume.says} ({pages} pages, {megabytes(html / volume.file)})")
     if (html / EPUB).exists():
         found.append(f'<a href="../{EPUB}">EPUB</a> for e-readers ({megabytes(html / EPUB)})')
-    return f'<p class="downloads"><strong>Take it along.</strong> {" or ".join(found)}</p>\n' if found else ""
+    return f'<p class="downloads"><strong>Take it along.</strong> {"; ".join(found)}</p>\n' if found else ""
 
 
 def megabytes(file: Path) -> str:
