@@ -18,6 +18,7 @@ from .positions import (
     sinusoidal_positions,
 )
 from .registry import KINDS, kind_of, make_attention, register
+from .window_cache import WindowCache
 
 __all__ = [
     "KINDS",
@@ -39,6 +40,7 @@ __all__ = [
     "StateCache",
     "Strided",
     "SymbolicMask",
+    "WindowCache",
     "attend",
     "causal_mask",
     "kind_of",

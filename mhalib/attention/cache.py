@@ -27,6 +27,10 @@ class Cache(Protocol):
         """Keep the examples `rows` (B_new,) of the batch, in that order: what a beam search needs."""
         ...
 
+    def crop(self, num_tokens: int) -> None:
+        """Forget all but the first `num_tokens` tokens: what speculation needs, when drafts are refused."""
+        ...
+
     @property
     def num_bytes(self) -> int:
         """Memory of what is held."""
@@ -84,7 +88,7 @@ class KeyValueCache:
         Raises:
             ValueError: they are not equally many tokens, or of another batch or layer than what is held.
         """
-        num_new = self._check(new)
+        num_new = self.check(new)
         stop = self._length + num_new
         if not self._rooms:
             self._rooms = tuple(_enlarged(part[..., :0, :], max(stop, self._max_tokens)) for part in new)
@@ -107,8 +111,19 @@ class KeyValueCache:
         """Keep the examples `rows` (B_new,) of the batch, in that order: what a beam search needs."""
         self._rooms = _reordered(self._rooms, rows)
 
-    def _check(self, new: tuple[Tensor, ...]) -> int:
-        """How many tokens are new."""
+    def crop(self, num_tokens: int) -> None:
+        """Forget all but the first `num_tokens` tokens. Their memory stays taken, and the next tokens are written there.
+
+        Raises:
+            TypeError, ValueError: it is no number of tokens from 0 to what is held.
+        """
+        require_tokens_held(num_tokens, self._length)
+        if any(room.requires_grad for room in self._rooms):  # nothing may be written over what autograd has kept
+            self._rooms = tuple(room[..., :num_tokens, :] for room in self._rooms)
+        self._length = num_tokens
+
+    def check(self, new: tuple[Tensor, ...]) -> int:
+        """How many tokens are new; TypeError or ValueError unless `append` takes them."""
         for part in new:
             require_tensor("new", part)
             if part.dim() < 2:
@@ -184,6 +199,10 @@ class QuantisedCache:
         """Keep the examples `rows` (B_new,) of the batch, in that order: what a beam search needs."""
         self._held.reorder(rows)
 
+    def crop(self, num_tokens: int) -> None:
+        """Forget all but the first `num_tokens` tokens, as `KeyValueCache.crop`."""
+        self._held.crop(num_tokens)
+
 
 class StateCache:
     """States that a layer keeps in place of its tokens, of one size for any number of them. `len` counts tokens seen.
@@ -238,6 +257,22 @@ class StateCache:
     def reorder(self, rows: Tensor) -> None:
         """Keep the examples `rows` (B_new,) of the batch, in that order: what a beam search needs."""
         self._states = _reordered(self._states, rows)
+
+    def crop(self, num_tokens: int) -> None:
+        """Refused: a state cannot take a token back. To begin anew, take a new cache."""
+        require_tokens_held(num_tokens, self._seen)
+        if num_tokens != self._seen:
+            raise TypeError(
+                f"a StateCache cannot forget the last {self._seen - num_tokens} tokens: their states are gone"
+            )
+
+
+def require_tokens_held(num_tokens: object, num_held: int) -> None:
+    """Raise unless it is a number (TypeError) of tokens that a cache holds (ValueError)."""
+    require_count("num_tokens", num_tokens, minimum=0)
+    assert isinstance(num_tokens, int)
+    if num_tokens > num_held:
+        raise ValueError(f"num_tokens={num_tokens}, but the cache holds {num_held}")
 
 
 def quantised(x: Tensor) -> tuple[Tensor, Tensor]:

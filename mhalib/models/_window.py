@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from .._validate import require_count
-from ..attention import Band, Cache, KeyValueCache, MultiHeadAttention
+from ..attention import Band, Cache, MultiHeadAttention, WindowCache
 from ..attention.masks import Mask
 from ..variants import SparseAttention
 
@@ -34,57 +34,6 @@ def windows_of(window: Windows, num_layers: int) -> list[int | None]:
     return list(window)
 
 
-class WindowCache:
-    """Keys and values of the last `window` - 1 tokens, which is all that a later token sees. `len` counts all tokens
-    that were seen, so that positions go on.
-
-    Args:
-        window: how many tokens each one sees, itself included.
-        max_tokens: for how many tokens memory is taken at first, but never for more than two windows.
-    """
-
-    def __init__(self, window: int, max_tokens: int = 0) -> None:
-        self._window, self._seen = window, 0
-        self._tokens = KeyValueCache(min(max_tokens, 2 * window))
-
-    def __len__(self) -> int:
-        return self._seen
-
-    @property
-    def num_held(self) -> int:
-        """How many tokens a new one will meet in the cache."""
-        return min(self._seen, self._window - 1)
-
-    @property
-    def held(self) -> tuple[Tensor, ...]:
-        """What a new token will meet, (..., at most window - 1, width) each."""
-        return _last(self._tokens.held, self.num_held)
-
-    @property
-    def num_bytes(self) -> int:
-        """Memory of what is held."""
-        return sum(part.numel() * part.element_size() for part in self.held)
-
-    @property
-    def num_bytes_taken(self) -> int:
-        """Memory that is taken: up to two windows, so that tokens are moved once in a window and not at each step."""
-        return self._tokens.num_bytes_taken
-
-    def append(self, *new: Tensor) -> tuple[Tensor, ...]:
-        """Add tensors of new tokens, (..., K_new, width) each, and return these behind what was held."""
-        met, tokens = self.num_held, self._tokens.append(*new)
-        num_new = new[0].shape[-2]
-        self._seen += num_new
-        if len(self._tokens) >= 2 * self._window:
-            kept, self._tokens = self.held, KeyValueCache(2 * self._window)
-            self._tokens.append(*kept)
-        return _last(tokens, met + num_new)
-
-    def reorder(self, rows: Tensor) -> None:
-        """Keep the examples `rows` (B_new,) of the batch, in that order: what a beam search needs."""
-        self._tokens.reorder(rows)
-
-
 def new_cache(layer: MultiHeadAttention, window: int | None, max_tokens: int = 0) -> Cache:
     """An empty cache that keeps a window, where there is one and the layer's own cache would keep keys and values only.
     A layer with a pattern of its own counts its places in all tokens, and keeps them all."""
@@ -97,37 +46,48 @@ def masks_of(
 ) -> list[Mask]:
     """What new tokens, of which the first is number `start` of its row, see in each layer. `is_real` (B, K) is `False`
     at padding, of all tokens; see `GPT.forward`. Layers with one window and one kind of cache have one mask."""
-    masks: dict[tuple[int | None, int | None], Mask] = {}
+    masks: dict[tuple[int | None, tuple[int, int, int] | None], Mask] = {}
     result = []
     for number, window in enumerate(windows):
         cache = None if caches is None else caches[number]
-        num_held = cache.num_held if isinstance(cache, WindowCache) else None
-        if (window, num_held) not in masks:
-            masks[window, num_held] = _mask(window, start, num_held, is_real)
-        result.append(masks[window, num_held])
+        held = (cache.num_held, cache.window, cache.sinks) if isinstance(cache, WindowCache) else None
+        if (window, held) not in masks:
+            masks[window, held] = _mask(window, start, held, is_real)
+        result.append(masks[window, held])
     return result
 
 
-def _mask(window: int | None, start: int, num_held: int | None, is_real: Tensor | None) -> Mask:
-    before = None if window is None else window - 1
-    if num_held is not None:
-        return _Cropped(Band(before, offset=num_held), is_real)
-    band = Band(before, offset=start)
+def _mask(window: int | None, start: int, held: tuple[int, int, int] | None, is_real: Tensor | None) -> Mask:
+    if held is not None:
+        num_held, of_cache, sinks = held
+        window = of_cache if window is None else min(window, of_cache)
+        return _Cropped(Band(window - 1, offset=num_held), sinks, is_real)
+    band = Band(None if window is None else window - 1, offset=start)
     if is_real is None:
         return band
     num_tokens = is_real.shape[1]
     return band.matrix(num_tokens - start, num_tokens, device=is_real.device) & is_real[:, None, None]
 
 
-def over_all(weights: list[Tensor], num_kvpairs: int) -> list[Tensor]:
+def over_all(weights: list[Tensor], num_kvpairs: int, caches: Sequence[Cache] | None) -> list[Tensor]:
     """Weights (B, h, Q, at most K) of each layer -> (B, h, Q, K): tokens that a cache has dropped have weight 0."""
-    return [one if one.shape[-1] == num_kvpairs else pad(one, (num_kvpairs - one.shape[-1], 0)) for one in weights]
+    result = []
+    for number, one in enumerate(weights):
+        dropped = num_kvpairs - one.shape[-1]
+        if dropped:
+            cache = caches[number] if caches is not None else None
+            sinks = cache.sinks if isinstance(cache, WindowCache) else 0
+            one = torch.cat([one[..., :sinks], pad(one[..., sinks:], (dropped, 0))], -1)
+        result.append(one)
+    return result
 
 
 class _Cropped(NamedTuple):
-    """A band over what a `WindowCache` holds and the new tokens, whatever number of keys is spoken of."""
+    """A band, and the sinks before it, over what a `WindowCache` holds and the new tokens, whatever number of keys is
+    spoken of."""
 
     band: Band
+    sinks: int
     is_real: Tensor | None
 
     def matrix(
@@ -136,17 +96,23 @@ class _Cropped(NamedTuple):
         """Boolean mask (Q, K), K of what is held and new, or (B, 1, Q, K) where there is padding."""
         num_kvpairs = self.band.offset + num_queries
         seen = self.band.matrix(num_queries, num_kvpairs, device=device)
-        return seen if self.is_real is None else seen & self.is_real[:, None, None, -num_kvpairs:]
+        if self.sinks:
+            past = Band(offset=self.band.offset).matrix(num_queries, num_kvpairs, device=device)
+            seen[:, : self.sinks] = past[:, : self.sinks]
+        if self.is_real is None:
+            return seen
+        dropped = self.is_real.shape[1] - num_kvpairs
+        is_real = torch.cat([self.is_real[:, : self.sinks], self.is_real[:, self.sinks + dropped :]], 1)
+        return seen & is_real[:, None, None]
 
     def check(self) -> None:
         self.band.check()
 
     def hides_nothing(self, num_queries: int, num_kvpairs: int) -> bool:
-        return self.is_real is None and self.band.hides_nothing(num_queries, self.band.offset + num_queries)
+        num_kvpairs = self.band.offset + num_queries
+        if self.sinks and num_queries == 1:  # what a cache holds, a single new token sees
+            return self.is_real is None and num_kvpairs <= self.sinks + (self.band.before or 0) + 1
+        return self.is_real is None and self.band.hides_nothing(num_queries, num_kvpairs)
 
     def is_causal(self) -> bool:
         return False
-
-
-def _last(tokens: tuple[Tensor, ...], number: int) -> tuple[Tensor, ...]:
-    return tuple(part[..., part.shape[-2] - number :, :] for part in tokens)

@@ -92,7 +92,7 @@ class GPT(Model):
         mask = masks_of(self.windows, start, caches, is_real)
         x = self.tokens(tokens, start, places)
         x, weights = self.decoder(x, mask=mask, need_weights=need_weights, caches=caches)
-        return self.read_out(x), {DECODER: over_all(weights, start + tokens.shape[1])} if need_weights else None
+        return self.read_out(x), {DECODER: over_all(weights, start + tokens.shape[1], caches)} if need_weights else None
 
     def read_out(self, x: Tensor) -> Tensor:
         """What the last layer makes, (B, N, D) -> logits (B, N, vocab_size)."""

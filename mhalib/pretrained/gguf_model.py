@@ -137,7 +137,9 @@ def _config(file: GGUF) -> dict[str, Any]:
                     f"{entry.shape}, which is not {count} heads of {turned} rows"
                 )
     tokens = file.entries.get("token_embd.weight")
+    last = _entry(file, "tokenizer.ggml.eos_token_id", int, -1)
     return {
+        **({"eos_token_id": last} if last >= 0 else {}),
         "model_type": "llama",
         "vocab_size": tokens.shape[0] if tokens else 0,
         "hidden_size": width,

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from .._validate import require_choice, require_count, require_device, require_flag, require_kind
-from ..models import BERT, CLIP, Model, Transformer, ViT
+from ..decoding import sample
+from ..models import BERT, CLIP, GPT, Model, Transformer, ViT
 from ..models._base import CROSS, DECODER, ENCODER
 from .config import Config, read_config
 from .convert import require_known, with_weights
@@ -41,6 +42,7 @@ class Pretrained:
     sha256: of the file of weights; of several, as if they were one, in the order of their names.
     start: the id of the token that begins what an encoder-decoder writes, `decoder_start_token_id` in its config.json;
         `None` where that says none.
+    ends: the ids that end a text, `eos_token_id` in config.json; `generate` stops there.
     prepare: what pictures go through before `model` takes them; `None` of a model that reads none.
     """
 
@@ -50,6 +52,7 @@ class Pretrained:
     _run: _Run = field(repr=False)
     start: int | None = None
     prepare: Preparation | None = None
+    ends: tuple[int, ...] = ()
     _look: _Run | None = field(default=None, repr=False)
 
     def __call__(self, text: str | Tensor) -> Reading:
@@ -103,6 +106,26 @@ class Pretrained:
         source = Reading(text, tokens, ids, maps[ENCODER], memory[0], covered)
         target = Reading(written, new_tokens, new_ids, maps[DECODER], logits[0], new_covered)
         return PairReading(source, target, maps[CROSS])
+
+    def generate(self, text: str, num_tokens: int = 40, *, temperature: float = 0.0, **choices: Any) -> str:
+        """What the model writes behind a text: at most `num_tokens` tokens, or up to one that ends a text.
+
+        Args:
+            text: at least one token.
+            num_tokens: how many are written at most.
+            temperature: 0 writes the likeliest token, again and again.
+            choices: more of what `mhalib.decoding.sample` takes, such as `top_p` and `generator`.
+
+        Raises:
+            TypeError: the model is no `mhalib.models.GPT`, or an argument is not of this kind.
+            ValueError: as `mhalib.decoding.sample`, or the text has no tokens, or there is no tokenizer.
+        """
+        require_kind("model", self.model, GPT)
+        assert isinstance(self.model, GPT)
+        _, ids, _ = self._encoded("text", text)
+        choices = {"stop": self.ends, **choices}
+        written = sample(self.model, self._as_batch(ids), num_tokens, temperature=temperature, **choices)[0].tolist()
+        return str(self.tokenizer.decode(written))[len(self.tokenizer.decode(list(ids))) :]
 
     def _encoded(self, name: str, text: object) -> tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...]]:
         """A text's tokens, their ids, and what they cover of it; errors call it by `name`."""
@@ -216,7 +239,8 @@ def load(
     if prepare is not None:
         return _of_pictures(own, tokenizer, found, prepare)
     start = Config(config).get("decoder_start_token_id")
-    return Pretrained(own, tokenizer, found, _run_of(own, config), start if isinstance(start, int) else None)
+    ends = _ends_of(config) if isinstance(own, GPT) else ()
+    return Pretrained(own, tokenizer, found, _run_of(own, config), start if isinstance(start, int) else None, ends=ends)
 
 
 def _needed(kind: object) -> tuple[str, ...]:
@@ -237,6 +261,14 @@ def _of_pictures(model: Model, tokenizer: Any, sha256: str, prepare: Preparation
         prepare=prepare,
         _look=lambda ready: _read(pictures, ready),
     )
+
+
+def _ends_of(config: dict[str, Any]) -> tuple[int, ...]:
+    """The ids that end a text: one, several, or none is told."""
+    told = Config(config).get("eos_token_id")
+    ids = told if isinstance(told, list) else [told]
+    vocab_size = Config(config).get("vocab_size", 0)
+    return tuple(one for one in ids if type(one) is int and 0 <= one < vocab_size)
 
 
 def _tokenizer(place: Place) -> Any:

@@ -1,18 +1,14 @@
-"""From a model's next-token logits to a sequence: greedy, with a beam, or by drawing."""
+"""Targets of a source: the likeliest token again and again, or with a beam."""
 
 from __future__ import annotations
-
-import math
-from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from ._validate import LARGEST, require_count, require_flag, require_kind, require_real, require_tensor
-from .attention import Cache
-from .models import GPT, DecoderCache
-from .models._base import EncoderDecoder, require_caches
+from .._validate import LARGEST, require_count, require_flag, require_kind, require_tensor
+from ..models import DecoderCache
+from ..models._base import EncoderDecoder
+from .caches import caches_for
 
 
 @torch.no_grad()
@@ -50,7 +46,7 @@ def greedy(
     require_count("max_tokens", max_tokens)
     require_flag("use_cache", use_cache)
     memory, _ = model.encode(source, source_lens)
-    caches = _caches(model, caches, use_cache)
+    caches = caches_for(model, caches, use_cache)
     written = torch.full((len(source), 1), begin, device=source.device)
     ended = torch.zeros(len(source), dtype=torch.bool, device=source.device)
     for _ in range(max_tokens):
@@ -96,7 +92,7 @@ def beam_search(
     memory, _ = model.encode(source, source_lens)
     memory = memory.repeat_interleave(num_beams, 0)  # row b * num_beams + i is beam i of example b
     lens = None if source_lens is None else source_lens.repeat_interleave(num_beams, 0)
-    caches = _caches(model, caches)
+    caches = caches_for(model, caches)
     written = torch.full((batch_size * num_beams, 1), begin, device=device)
     scores = torch.full((batch_size, num_beams), -torch.inf, device=device)
     scores[:, 0] = 0.0  # at first all beams are equal, so only one counts
@@ -121,70 +117,6 @@ def beam_search(
     return found.masked_fill(scores.isneginf()[..., None], padding), scores
 
 
-@torch.no_grad()
-def sample(
-    model: GPT,
-    prompt: Tensor,
-    num_tokens: int,
-    *,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    generator: torch.Generator | None = None,
-    use_cache: bool = True,
-    caches: Sequence[Cache] | None = None,
-) -> Tensor:
-    """Continue `prompt` with tokens drawn from the model's distribution.
-
-    Args:
-        model: in evaluation mode.
-        prompt: (B, N) ids, at least one.
-        num_tokens: how many are added.
-        temperature: what logits are divided by; 0 takes the likeliest token.
-        top_k: only k tokens, the likeliest, can be drawn; `None` means all.
-        generator: what tokens are drawn with; `None` means torch's own.
-        use_cache: whether keys and values are kept. With learned positions, a text longer than `max_tokens` needs
-            `False`: the model then sees only the last `max_tokens` tokens.
-        caches: where they are kept, one for each layer, empty, such as `mhalib.attention.QuantisedCache()`; `None`
-            means `model.new_caches(...)`, with memory for the whole text.
-
-    Returns:
-        (B, N + num_tokens) ids, `prompt` in front.
-
-    Raises:
-        ValueError: `temperature` is negative or not finite, the text would outgrow the model's positions while a cache
-            is used, or `caches` are not empty or come with use_cache=False.
-    """
-    require_count("num_tokens", num_tokens)
-    require_tensor("prompt", prompt)
-    if prompt.dim() != 2 or not prompt.shape[1]:
-        raise ValueError(f"prompt must have shape (B, N) with at least one token, got {tuple(prompt.shape)}")
-    require_kind("model", model, GPT)
-    require_flag("use_cache", use_cache)
-    require_real("temperature", temperature)
-    if not 0 <= temperature < math.inf:
-        raise ValueError(f"temperature={temperature} must be finite and not negative")
-    if generator is not None:
-        require_kind("generator", generator, torch.Generator)
-    if top_k is not None:
-        require_count("top_k", top_k)
-    num_read = prompt.shape[1] + num_tokens - 1  # the last token is not read
-    limit = model.tokens.positions.max_tokens
-    if use_cache and limit is not None and num_read > limit:
-        raise ValueError(
-            f"a prompt of {prompt.shape[1]} and num_tokens={num_tokens} need {num_read} positions, but the model has "
-            f"only max_tokens={limit}: use_cache=False lets it see the last {limit} tokens"
-        )
-    caches = _caches(model, caches, use_cache, num_read)
-    tokens, new = prompt, prompt
-    for _ in range(num_tokens):
-        if not use_cache:
-            new = tokens if limit is None else tokens[:, -limit:]
-        logits, _ = model(new, caches=caches)
-        new = _draw(logits[:, -1], temperature, top_k, generator)
-        tokens = torch.cat([tokens, new], 1)
-    return tokens
-
-
 def _require_sequence_writer(model: EncoderDecoder, source: Tensor, begin: int, end: int, padding: int) -> None:
     """Raise unless `model` writes sequences (TypeError), and the ids are words of it (TypeError, ValueError)."""
     require_kind("model", model, EncoderDecoder)
@@ -193,30 +125,3 @@ def _require_sequence_writer(model: EncoderDecoder, source: Tensor, begin: int, 
         require_count(name, word, minimum=-LARGEST)  # what is no word, the model refuses
     if not 0 <= padding < model.target.vocab_size:
         raise ValueError(f"padding={padding}, but ids go from 0 to {model.target.vocab_size - 1}")
-
-
-def _caches(model: GPT | EncoderDecoder, given: Any, use_cache: bool = True, max_tokens: int = 0) -> Any:
-    """Where keys and values are kept: `given`, or new ones with memory for `max_tokens`, or `None` for nowhere."""
-    if not use_cache:
-        if given is not None:
-            raise ValueError("caches cannot be given with use_cache=False")
-        return None
-    if given is None:
-        return model.new_caches(max_tokens)
-    require_caches(given, len(model.decoder.layers), None if isinstance(model, GPT) else DecoderCache)
-    for number, cache in enumerate(given):
-        held = max(map(len, cache)) if isinstance(cache, DecoderCache) else len(cache)
-        if held:
-            raise ValueError(f"caches[{number}] must be empty, but holds {held} tokens")
-    return given
-
-
-def _draw(logits: Tensor, temperature: float, top_k: int | None, generator: torch.Generator | None) -> Tensor:
-    """(B, words) -> (B, 1)."""
-    if temperature == 0:
-        return logits.argmax(-1, keepdim=True)
-    if top_k is not None and top_k < logits.shape[-1]:
-        likeliest = logits.topk(top_k)  # and not all that are as likely as the last of them
-        logits = torch.full_like(logits, -torch.inf).scatter(-1, likeliest.indices, likeliest.values)
-    logits = logits - logits.amax(-1, keepdim=True)  # a small temperature would make large ones infinite
-    return torch.multinomial((logits / float(temperature)).softmax(-1), 1, generator=generator)
