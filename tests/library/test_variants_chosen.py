@@ -2,10 +2,11 @@
 definitions, and the indexer against DeepseekV32Attention of transformers."""
 
 import pytest
+import test_variants_elsewhere as elsewhere
 import torch
 from test_variants import MASKS, B, D, H, K, Q, _holds, _mask, _output, _plain, _rows, _same, _scores_and_values
 from test_variants import _shaken as _shaken_layer
-from test_variants_elsewhere import BASE, N, Twin, _agree, _agree_in_steps, _linears, _shaken, library  # noqa: F401
+from test_variants_elsewhere import BASE, Twin, _agree, _agree_in_steps, _linears, _shaken, library  # noqa: F401
 
 from mhalib import Band, KeyValueCache, variants
 from mhalib.models import GPT
@@ -106,7 +107,7 @@ def _first(worth, number):
 
 
 @MASKS
-@pytest.mark.parametrize("size, number", [(2, 2), (3, 1), (16, 3)])
+@pytest.mark.parametrize(("size", "number"), [(2, 2), (3, 1), (16, 3)])
 def test_a_mixture_of_blocks_is_the_loop(kind, size, number):
     layer = _shaken_layer(variants.MixtureOfBlocks(D, H, bias=True, block_size=size, num_chosen=number))
 
@@ -214,9 +215,9 @@ def test_an_index_is_its_loop_and_hides_what_it_does_not_choose(kind):
     mask, _ = _mask(kind)
     seen = torch.zeros_like(mask)
     for b in range(B):
-        key = layer.index_norm(layer.index_k(y[b]))
+        key = layer.index_norm(layer.index_k(y[b])).detach()
         for t in range(Q):
-            q, w = layer.index_q(x[b, t]).view(8, 5), layer.index_weights(x[b, t])
+            q, w = layer.index_q(x[b, t]).detach().view(8, 5), layer.index_weights(x[b, t])
             index = [sum(w[a] * max(0.0, float(q[a] @ key[s])) for a in range(8)) / (5 * 8) ** 0.5 for s in range(K)]
             for i in range(H):
                 kept = _first({s: float(index[s]) for s in range(K) if mask[b, i, t, s]}, 3)
@@ -229,12 +230,8 @@ def test_an_index_is_its_loop_and_hides_what_it_does_not_choose(kind):
 
 @pytest.mark.parametrize("num_chosen", [2, 4])
 def test_the_indexer_is_deepseek_s(library, num_chosen):  # noqa: F811
-    from test_variants_elsewhere import B as batch
-    from test_variants_elsewhere import D as width
-    from test_variants_elsewhere import H as heads
-    from test_variants_elsewhere import d
-
-    x, latent, r, v = torch.randn(batch, N, width), 11, 4, 9
+    width, heads, d = elsewhere.D, elsewhere.H, elsewhere.d
+    x, latent, r, v = torch.randn(elsewhere.B, elsewhere.N, width), 11, 4, 9
     layer = variants.IndexedAttention(
         width,
         heads,
