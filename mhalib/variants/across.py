@@ -68,9 +68,7 @@ class CrossLayerAttention(HandsOn):
             self.handed_on[_NAME] = k, v
             return q, k, v
         if _NAME not in self.handed_on:
-            raise ValueError(
-                "the layer reads keys and values of a layer below, and none has made any: makes_keys=False"
-            )
+            raise ValueError("makes_keys=False: the layer reads keys and values from below, and none has made any")
         q = _split_heads(self.W_q(queries), self.num_heads, self.head_dim)
         q = self.place(q, 0 if cache is None else len(cache))
         if cache is not None:

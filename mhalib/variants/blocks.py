@@ -79,7 +79,7 @@ class MixtureOfBlocks(_InBlocks):
         self.block_size, self.num_chosen = int(block_size), int(num_chosen)
 
     def chosen(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        """Scores (B, h, Q, K) -> boolean (B, h, Q, K): which keys are in blocks that each query reads, hidden or not."""
+        """Scores (B, h, Q, K) -> boolean (B, h, Q, K): keys in blocks that each query reads, hidden or not."""
         seen = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask.expand_as(scores)
         sums = self._in_blocks(scores.masked_fill(~seen, 0.0), 0.0).sum(-1)
         counts = self._in_blocks(seen.to(scores.dtype), 0.0).sum(-1)

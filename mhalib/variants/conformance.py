@@ -175,8 +175,8 @@ def _positions(subject: _Subject) -> None:
 
 
 def _gradients(subject: _Subject) -> None:
-    """Every parameter has a gradient, but for parts that the kind says learn apart, and the gradient of the input is the
-    function's slope."""
+    """Every parameter has a gradient, but for parts that learn apart, and the gradient of the input is the function's
+    slope."""
     layer, x = subject.layer(), subject.x.requires_grad_()
     along = torch.randn(*x.shape, dtype=x.dtype)
 

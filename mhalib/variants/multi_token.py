@@ -19,8 +19,8 @@ class MultiTokenAttention(MultiHeadAttention):
     """A score becomes a weighted sum of the scores around it: of this query and those just before it, with this key and
     its neighbours on both sides. So a head can ask for a place where two things stand close together.
 
-    Each head has a kernel of its own, `kernel_size` of queries times keys. Scores that the mask hides enter as 0: what a
-    query may not see is read by nobody, whatever the mask. With `head_group` above 1, weights are mixed, too: head m of
+    Each head has a kernel of its own, `kernel_size` of queries times keys. Scores that the mask hides enter as 0: no
+    mask can be got round this way. With `head_group` above 1, weights are mixed, too: head m of
     a group takes sum_n W_n · heads[n, m]. Both begin as identities, where the layer is multi-head attention.
 
     A query needs the scores of the queries before it. So the cache keeps, beside keys and values, the latest

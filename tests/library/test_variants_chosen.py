@@ -217,7 +217,7 @@ def test_an_index_is_its_loop_and_hides_what_it_does_not_choose(kind):
     for b in range(B):
         key = layer.index_norm(layer.index_k(y[b])).detach()
         for t in range(Q):
-            q, w = layer.index_q(x[b, t]).detach().view(8, 5), layer.index_weights(x[b, t])
+            q, w = layer.index_q(x[b, t]).detach().view(8, 5), layer.index_weights(x[b, t]).detach()
             index = [sum(w[a] * max(0.0, float(q[a] @ key[s])) for a in range(8)) / (5 * 8) ** 0.5 for s in range(K)]
             for i in range(H):
                 kept = _first({s: float(index[s]) for s in range(K) if mask[b, i, t, s]}, 3)
