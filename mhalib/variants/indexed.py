@@ -90,7 +90,7 @@ class IndexedAttention(LatentAttention):
 
     def mix_scores(self, scores: Tensor, queries: Tensor, keys: Tensor, *, mask: Tensor | None = None) -> Tensor:
         """(B, h, Q, K) -> the same, with -inf for tokens that are not chosen."""
-        if self.num_chosen is None or self.num_chosen >= scores.shape[-1]:
+        if self.num_chosen is None:
             return scores
         index = self.index(queries, keys)[:, None].detach()
         if mask is not None:

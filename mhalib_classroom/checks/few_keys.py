@@ -56,9 +56,13 @@ def _in_blocks(rng: random.Random) -> Iterator[Case]:
         "size": 2,
         "number": 2,
     }
-    for size, num_blocks, d in apart(rng, 3, smallest=4, largest=9, of=lambda size, n, d: [size, n, d, size * n]):
-        num_tokens = size * num_blocks - 1  # the last block is not full
-        yield {"q": draw(rng, num_tokens, d), "k": draw(rng, num_tokens, d), "size": size, "number": 3}
+
+    def drawn(size: int, number: int, more: int, d: int) -> list[int]:
+        return [size * (number + more) - 1, d, size, number]  # the last block is not full
+
+    for size, number, more, d in apart(rng, 4, smallest=2, largest=8, of=drawn):
+        num_tokens = drawn(size, number, more, d)[0]
+        yield {"q": draw(rng, num_tokens, d), "k": draw(rng, num_tokens, d), "size": size, "number": number}
 
 
 def _blocks(
@@ -132,14 +136,11 @@ index_scores = exercise(
 
 def _read(rng: random.Random) -> Iterator[Case]:
     yield {"num_tokens": 10, "num_chosen": 4, "index_size": 2, "latent_size": 8}
-    yield {"num_tokens": 3, "num_chosen": 5, "index_size": 7, "latent_size": 11}
-    for num_chosen, index_size, latent_size in apart(rng, 3, smallest=2, largest=11):
-        yield {
-            "num_tokens": num_chosen + rng.randrange(20, 40),
-            "num_chosen": num_chosen,
-            "index_size": index_size,
-            "latent_size": latent_size,
-        }
+    found: list[list[int]] = []
+    while not 0 < sum(num_tokens < num_chosen for num_tokens, num_chosen, *_ in found) < 4:
+        found = apart(rng, 4, 4, smallest=2, largest=40)
+    for drawn in found:
+        yield dict(zip(("num_tokens", "num_chosen", "index_size", "latent_size"), drawn, strict=True))
 
 
 numbers_read = exercise(
