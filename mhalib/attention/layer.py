@@ -86,6 +86,9 @@ class MultiHeadAttention(HeadsOfLayer):
     no rotary positions. It has no weights for tokens that a cache has seen, and refuses masks that hide more than later
     tokens and padding."""
 
+    learns_apart: tuple[str, ...] = ()
+    """Names of parts that no gradient of the output reaches, since they choose; the kind says how they learn."""
+
     shared_by_layers: tuple[str, ...] = ()
     """Names of parameters that a model has once for all its layers of one kind."""
 

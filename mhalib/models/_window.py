@@ -12,7 +12,9 @@ from torch.nn.functional import pad
 from .._validate import require_count
 from ..attention import Band, Cache, MultiHeadAttention, WindowCache
 from ..attention.masks import Mask
-from ..variants import SparseAttention
+from ..variants import MixtureOfBlocks, NativeSparseAttention, SparseAttention
+
+_COUNT_PLACES = (SparseAttention, MixtureOfBlocks, NativeSparseAttention)
 
 Windows = int | Sequence[int | None] | None
 """How many tokens each one sees, itself included: in all layers, or in each; `None` means all before it."""
@@ -37,7 +39,7 @@ def windows_of(window: Windows, num_layers: int) -> list[int | None]:
 def new_cache(layer: MultiHeadAttention, window: int | None, max_tokens: int = 0) -> Cache:
     """An empty cache that keeps a window, where there is one and the layer's own cache would keep keys and values only.
     A layer with a pattern of its own counts its places in all tokens, and keeps them all."""
-    keeps_more = type(layer).new_cache is not MultiHeadAttention.new_cache or isinstance(layer, SparseAttention)
+    keeps_more = type(layer).new_cache is not MultiHeadAttention.new_cache or isinstance(layer, _COUNT_PLACES)
     return layer.new_cache(max_tokens) if window is None or keeps_more else WindowCache(window, max_tokens)
 
 

@@ -3,6 +3,8 @@ out all of their weight. Each is a subclass of `MultiHeadAttention` that replace
 choose it by its name in `mhalib.attention.KINDS`.
 """
 
+from .across import CrossLayerAttention
+from .blocks import MixtureOfBlocks, NativeSparseAttention
 from .capped import SoftCapAttention
 from .collaborative import CollaborativeAttention, compress
 from .composed import ComposedAttention, Composition
@@ -14,8 +16,10 @@ from .factored import TensorProductAttention
 from .gated import GatedAttention
 from .grouped import align_heads, exchange_pairs, group_heads
 from .handing import HandsOn
+from .indexed import IndexedAttention
 from .latent import LatentAttention
 from .mixture import MixtureOfHeads
+from .multi_token import MultiTokenAttention
 from .normed import QKNormAttention
 from .overlapping import OverlappingAttention
 from .relative import RelativeAttention, distance_buckets
@@ -30,13 +34,18 @@ __all__ = [
     "CollaborativeAttention",
     "ComposedAttention",
     "Composition",
+    "CrossLayerAttention",
     "DeltaAttention",
     "DifferentialAttention",
     "EntmaxAttention",
     "GatedAttention",
     "HandsOn",
+    "IndexedAttention",
     "LatentAttention",
+    "MixtureOfBlocks",
     "MixtureOfHeads",
+    "MultiTokenAttention",
+    "NativeSparseAttention",
     "OverlappingAttention",
     "QKNormAttention",
     "RelativeAttention",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from .._validate import require_kind
+from .._validate import as_list, require_count, require_kind
 from ..attention import MultiHeadAttention
 
 NORMS_OF_HEADS = ("layer", "rms")
@@ -58,3 +59,19 @@ def plain(layer: object, *, rotary: bool = True, grouped: bool = True) -> None:
         raise ValueError("layer has rotary positions, which the other layer cannot keep")
     if not grouped and layer.num_kv_heads != layer.num_heads:
         raise ValueError(f"layer has num_kv_heads={layer.num_kv_heads}, but the other layer needs {layer.num_heads}")
+
+
+def largest(x: Tensor, number: int) -> Tensor:
+    """Boolean, shaped like x (..., K): which are the `number` largest of their row. -inf is never among them."""
+    best = x.topk(min(number, x.shape[-1]), -1).indices
+    return torch.zeros_like(x, dtype=torch.bool).scatter(-1, best, True) & (x > -torch.inf)
+
+
+def as_pair(name: str, numbers: object) -> tuple[int, int]:
+    """Two positive integers; TypeError or ValueError otherwise."""
+    pair = as_list(name, numbers)
+    if len(pair) != 2:
+        raise ValueError(f"{name}={pair!r:.80} must be two numbers")
+    for number in pair:
+        require_count(name, number)
+    return int(pair[0]), int(pair[1])

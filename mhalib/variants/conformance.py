@@ -175,7 +175,8 @@ def _positions(subject: _Subject) -> None:
 
 
 def _gradients(subject: _Subject) -> None:
-    """Every parameter has a gradient, and the gradient of the input is the function's slope."""
+    """Every parameter has a gradient, but for parts that learn apart, and the gradient of the input is the function's
+    slope."""
     layer, x = subject.layer(), subject.x.requires_grad_()
     along = torch.randn(*x.shape, dtype=x.dtype)
 
@@ -184,6 +185,7 @@ def _gradients(subject: _Subject) -> None:
 
     loss(x).backward()
     without = [name for name, parameter in layer.named_parameters() if parameter.grad is None]
+    without = [name for name in without if name.split(".")[0] not in layer.learns_apart]
     _require(not without, f"no gradient reaches {without}")
     with torch.no_grad():
         step = 1e-6 * along

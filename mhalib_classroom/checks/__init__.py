@@ -18,6 +18,7 @@ from .counting import (
     product_intensity,
     utilisation,
 )
+from .few_keys import chosen_blocks, index_scores, kept_keys, numbers_read
 from .four_frameworks import mended_kernels, mended_rows, named_bug, ported_layer
 from .heads_composed_anew import composed_scores, composed_weights, differential_weights, gated_output, second_weight
 from .heads_that_are_chosen import balance_loss, mended_router, span_shares, sparsemax_gradient, window_mask
@@ -41,7 +42,7 @@ from .training_that_holds import clipped, mended_update, next_scale, normed_scor
 from .translator import alignment_share, mended_accuracy, share_exact
 from .two_modalities import mended_picture_mask, weight_on_the_left, weight_on_the_symbol
 from .weighted_average import scores, weighted_average
-from .what_comes_next import decayed_state, delta_state, escaping_weights, fading_state, hybrid_bytes, kept_keys
+from .what_comes_next import decayed_state, delta_state, escaping_weights, fading_state, hybrid_bytes
 from .what_heads_look_at import mended_words, positional_role, sink_weight, written_share
 from .which_heads_matter import hard_gate, head_importance, mended_pruning, open_gates, prune
 from .which_measure_is_right import attribution_estimate, shapley_values
@@ -68,6 +69,7 @@ __all__ = [
     "causal_mask",
     "chance_share",
     "choose_rates",
+    "chosen_blocks",
     "clipped",
     "composed_scores",
     "composed_weights",
@@ -98,6 +100,7 @@ __all__ = [
     "head_importance",
     "holm",
     "hybrid_bytes",
+    "index_scores",
     "induction_weight",
     "js_divergence",
     "keep_going",
@@ -136,6 +139,7 @@ __all__ = [
     "next_token_probabilities",
     "normed_scores",
     "not_dominated",
+    "numbers_read",
     "offset_weight",
     "open_gates",
     "output_matrices",

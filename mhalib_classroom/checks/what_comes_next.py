@@ -1,4 +1,4 @@
-"""Heads that look nowhere, and heads that keep few keys.
+"""Heads that look nowhere.
 
 The state of a head without a softmax, and what a model of both kinds keeps.
 """
@@ -62,36 +62,6 @@ escaping_weights = exercise(
     "escaping_weights",
     reference=_escaping,
     cases=_scored,
-)
-
-
-def _indexed(rng: random.Random) -> Iterator[Case]:
-    yield {
-        "index": torch.tensor([[[3.0, 1.0, 2.0], [0.0, 9.0, 5.0]]]),
-        "mask": torch.tensor([[False, True, True], [True, False, False]]),
-        "keep": 2,
-    }
-    for num_heads, num_queries, more in apart(rng, 3, smallest=3, of=lambda h, Q, more: [h, Q, more, Q + more]):
-        num_kvpairs = num_queries + more
-        index = draw(rng, num_heads, num_queries, num_kvpairs)
-        mask = draw(rng, num_queries, num_kvpairs) > -0.3
-        mask[0], mask[1], mask[2] = False, False, True
-        mask[1, num_kvpairs - 1] = True  # one key alone, and none
-        index[..., 0] += 6  # often hidden, always promising
-        mask[3 % num_queries :, 0] = False
-        mask[2, 0] = False
-        yield {"index": index, "mask": mask, "keep": 2}
-
-
-def _top(index: Tensor, keep: int) -> Tensor:
-    best = index.topk(keep, -1).indices
-    return torch.zeros_like(index, dtype=torch.bool).scatter(-1, best, True)
-
-
-kept_keys = exercise(
-    "kept_keys",
-    reference=lambda index, mask, keep: _top(_hidden(index, mask), keep) & mask,
-    cases=_indexed,
 )
 
 

@@ -30,6 +30,8 @@ def table(name: str) -> dict[str, Any]:
     cells = (one.source for one in nbformat.read(PAGE, as_version=4).cells)
     source = "\n".join(one for one in cells if f"\n{name} " in f"\n{one}")
     space: dict[str, Any] = {"KINDS": KINDS}
+    if name != "FACTS":
+        source = source.partition("\nassert ")[0]
     exec(source.partition("\nprint(")[0], space)
     return space[name]
 
@@ -37,6 +39,14 @@ def table(name: str) -> dict[str, Any]:
 def test_every_kind_is_in_the_zoo() -> None:
     facts = table("FACTS")
     assert {settings.get("name", name) for name, (settings, *_) in facts.items()} == set(KINDS)
+
+
+def test_a_layer_was_held_against_the_program_that_the_zoo_names() -> None:
+    """Our tests name each library's layer that the table names."""
+    folder = notebooks.CHAPTERS.parent / "tests/library"
+    tests = "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("test_variants*.py")))
+    for kind, program in table("PROGRAMS").items():
+        assert program in tests, f"{kind}: no test names {program}"
 
 
 @pytest.mark.parametrize("family", CLASSES)

@@ -1023,6 +1023,13 @@ def delta_by_solving(keys, values, rates):
     return keys.T @ missing
 
 
+def blocks_of(query, k, size, number, t):
+    """The blocks that query t reads: its own, and the best of those before it."""
+    own = t // size
+    worth = {block: float(query @ k[block * size : (block + 1) * size].mean(0)) for block in range(own)}
+    return {own, *sorted(worth, key=worth.get, reverse=True)[: number - 1]}
+
+
 def kept_by_sorting(index, mask, keep):
     kept = torch.zeros(index.shape, dtype=torch.bool)
     for i, head in enumerate(index.tolist()):
@@ -1417,6 +1424,23 @@ VARIANTS = {
         lambda index, mask, keep: (
             index.masked_fill(~mask, -torch.inf).argsort(-1, descending=True).argsort(-1) < keep
         ).logical_and(mask),
+    ],
+    "chosen_blocks": [
+        lambda q, k, size, number: torch.stack(
+            [
+                torch.tensor([block in blocks_of(q[t], k, size, number, t) for block in range(-(-len(k) // size))])
+                for t in range(len(q))
+            ]
+        ),
+    ],
+    "index_scores": [
+        lambda q, k, w: sum(w[:, [a]] * (q[:, a] @ k.T).clamp_min(0) for a in range(w.shape[1])),
+        lambda q, k, w: torch.einsum("th,ths->ts", w, torch.where(q @ k.T > 0, q @ k.T, 0.0)),
+    ],
+    "numbers_read": [
+        lambda num_tokens, num_chosen, index_size, latent_size: (
+            np.int64(index_size) * num_tokens + sum(latent_size for _ in range(num_tokens)[:num_chosen])
+        ),
     ],
     "product_intensity": [
         lambda n, k, m, bytes_per_number: 2 / bytes_per_number / (1 / n + 1 / k + 1 / m),

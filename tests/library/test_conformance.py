@@ -33,6 +33,12 @@ SETTINGS = [
     {"name": "latent", "latent_size": 5, "absorbed": True},
     {"name": "span", "max_span": 3, "ramp": 2.0},
     {"name": "sparse", "window": 2, "stride": 3},
+    {"name": "multi-token", "kernel_size": [3, 3], "head_group": 2},
+    {"name": "blocks", "block_size": 2, "num_chosen": 2},
+    {"name": "blocks", "block_size": 3, "num_chosen": 1, "num_kv_heads": 2},
+    {"name": "native-sparse", "block_size": 2, "num_chosen": 2, "window": 2, "num_kv_heads": 2},
+    {"name": "indexed", "num_chosen": 2},
+    {"name": "indexed", "num_chosen": 3, "query_latent_size": 6, "absorbed": True},
     {"name": "relative", "num_buckets": 4, "max_distance": 3},
 ]
 

@@ -1106,6 +1106,11 @@ OWN = {
     V.SoftpickAttention: {},
     V.SoftCapAttention: {"cap": 2.0},
     V.HandsOn: {},
+    V.CrossLayerAttention: {"num_layers_per_key": 2, "makes_keys": True, "layer_number": 1},
+    V.MultiTokenAttention: {"kernel_size": [2, 3], "head_group": 3},
+    V.MixtureOfBlocks: {"block_size": 2, "num_chosen": 1},
+    V.NativeSparseAttention: {"block_size": 2, "num_chosen": 1, "window": 2},
+    V.IndexedAttention: {"num_chosen": 2, "index_heads": 2, "index_size": 4},
     V.RelativeAttention: {"num_buckets": 4, "max_distance": 3, "one_sided": True, "own": True},
 }
 PLACES |= {

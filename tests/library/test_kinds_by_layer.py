@@ -169,26 +169,6 @@ def test_windows_padding_and_beams_go_together(tmp_path):
     assert sample(model, ids[:, :5], 4, caches=[QuantisedCache() for _ in range(3)]).shape[0] == 2
 
 
-class CrossLayer(HandsOn):
-    """Every second layer reads the keys and values of the one below (Brandon et al. 2024)."""
-
-    takes_layer_number = True
-
-    def __init__(self, *args, layer_number=0, **settings):
-        super().__init__(*args, **settings)
-        if layer_number % 2:
-            self.W_k = self.W_v = None
-
-    def project_with_cache(self, queries, keys, values, cache):
-        if self.W_k is not None:
-            q, *self.handed_on["below"] = super().project_with_cache(queries, keys, values, cache)
-            return q, *self.handed_on["below"]
-        q = self.place(split_heads(self.W_q(queries), self.num_heads), 0 if cache is None else len(cache))
-        if cache is not None:
-            cache.append(q[..., :0])  # counts tokens, and keeps nothing of them
-        return q, *self.handed_on["below"]
-
-
 class ValueResidual(HandsOn):
     """Values are half the first layer's (Zhou et al. 2024)."""
 
@@ -199,7 +179,7 @@ class ValueResidual(HandsOn):
 
 @pytest.fixture
 def handing():
-    kinds = {"cross-layer": CrossLayer, "value residual": ValueResidual}
+    kinds = {"value residual": ValueResidual}
     for name, kind in kinds.items():
         register(name)(kind)
     yield

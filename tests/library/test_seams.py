@@ -43,14 +43,21 @@ LIBRARY = {
     "DeltaAttention": {"name": "delta"},
     "TensorProductAttention": {"name": "tensor-product", "rank": 1},
     "DeltaAttention, by channels": {"name": "delta", "decay": "channel"},
+    "MultiTokenAttention": {"name": "multi-token", "kernel_size": [2, 3]},
+    "MixtureOfBlocks": {"name": "blocks", "block_size": 2, "num_chosen": 2},
+    "NativeSparseAttention": {"name": "native-sparse", "block_size": 2, "num_chosen": 1, "window": 2},
+    "IndexedAttention": {"name": "indexed", "num_chosen": 2, "index_size": 8},
+    "CrossLayerAttention": {"name": "cross-layer", "num_layers_per_key": 1},
     "RelativeAttention": {"name": "relative", "num_buckets": 4, "max_distance": 3},
 }
 BETWEEN = {"TalkingHeads", "ComposedAttention", "DifferentialAttention", "EntmaxAttention", "SpanAttention"}
 BETWEEN |= {"SinkAttention", "SigmoidAttention", "SoftpickAttention", "SoftCapAttention", "qk-clip"}
+BETWEEN |= {"MultiTokenAttention", "MixtureOfBlocks", "NativeSparseAttention", "IndexedAttention"}
 BETWEEN |= {"DeltaAttention", "DeltaAttention, by channels"}
 PRUNED = {QKClip}
 PRUNED |= {KINDS[name] for name in ("gated", "entmax", "span", "sparse", "qk-norm", "relative")}
 PRUNED |= {KINDS[name] for name in ("sinks", "sigmoid", "softpick", "soft-cap", "delta")}
+PRUNED |= {KINDS[name] for name in ("multi-token", "blocks")}
 SETTINGS = {
     **{name: {"name": f"a test's {name}"} for name in THROWAWAY},
     **LIBRARY,

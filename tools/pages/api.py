@@ -54,9 +54,10 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "23_heads_composed_anew": "ComposedAttention Composition DifferentialAttention GatedAttention",
         "28_training_that_holds": "QKNormAttention",
         "32_what_comes_next": "DeltaAttention delta_rule delta_weights=delta",
+        "33_few_keys": "MixtureOfBlocks NativeSparseAttention IndexedAttention",
         "which_attention": (
             "SinkAttention=sinks SigmoidAttention=sigmoid SoftpickAttention=softpick SoftCapAttention=capping "
-            "TensorProductAttention=products"
+            "TensorProductAttention=products MultiTokenAttention=neighbours CrossLayerAttention=layers"
         ),
         "09_positions": "RelativeAttention=distances distance_buckets=distances",
         "how_we_know": "check_variant VariantError=check_variant CHECKS=checks HandsOn=head",
