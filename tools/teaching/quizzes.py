@@ -116,8 +116,10 @@ def read(path: Path) -> Quiz:
                 for one in ANSWER.finditer(text + "\n")
             )
             asked = text.partition("\n- [")[0].strip()
-            if text.count("\n- [") != 4 or len({one.text for one in answers}) != 4 or not asked:
-                raise ValueError(f"{where}: four different answers, each with its reason below, not {len(answers)}")
+            if text.count("\n- [") != 4 or len(answers) != 4 or not asked:
+                raise ValueError(f"{where}: four answers, each with its reason below, not {len(answers)}")
+            if len({one.text for one in answers}) != 4:
+                raise ValueError(f"{where}: two answers are the same with {row}")
             if sum(one.is_right for one in answers) != 1:
                 raise ValueError(f"{where}: one answer is right, marked [x]")
             order = list(answers)
