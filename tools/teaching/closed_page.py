@@ -40,3 +40,8 @@ def closed_page(title: str, body: str, name: str, *, scripts: str = "") -> str:
         f"<title>{html.escape(title)}</title>\n<style>{style}</style>\n{scripts}</head>\n<body>\n{body}\n"
         f"<script>{script}</script>\n</body>\n</html>\n"
     )
+
+
+def is_older(made: Path, *sources: Path) -> bool:
+    """Whether a file is not there, or older than one of those that it is made from."""
+    return not made.exists() or made.stat().st_mtime < max(one.stat().st_mtime for one in sources)

@@ -12,7 +12,7 @@ from pathlib import Path
 from bs4 import BeautifulSoup, Tag
 
 from mhalib._write import write_whole
-from tools.teaching.closed_page import closed_page
+from tools.teaching.closed_page import HERE, closed_page, is_older
 
 FOLDER = "_downloads/instruments"
 SCRIPTS = {"LiveModel": "live"}  # the others are in the script of all pages
@@ -34,19 +34,21 @@ def one_file(instrument: Tag, page: str, number: int) -> str:
     line = html.escape(f'<iframe src="{file_name(page, number)}" width="720" height="640" loading="lazy"></iframe>')
     where = f'<a href="../../chapters/{page}.html">Attention, Head by Head</a>'
     body = (
-        f'<main>{instrument}</main>\n<footer><p>From {where}, CC BY 4.0. To show it in a page or on slides, copy:</p>'
+        f"<main>{instrument}</main>\n<footer><p>From {where}, CC BY 4.0. To show it in a page or on slides, copy:</p>"
         f"<pre>{line}</pre></footer>"
     )
     return closed_page(title, body, "embeds", scripts=loads)
 
 
 def write(folder: Path) -> list[Path]:
-    """Write the files of all instruments in a built book."""
+    """Write the files of the instruments on pages that are newer; these files."""
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
     made = []
     for page in sorted((folder / "chapters").glob("*.html")):
         text = page.read_text(encoding="utf-8")
         if 'class="mhalib-instrument"' not in text:
+            continue
+        if not is_older(folder / FOLDER / file_name(page.stem, 1), page, *HERE.glob("embeds.*")):
             continue
         found = BeautifulSoup(text, "lxml").select(".mhalib-instrument")
         for number, instrument in enumerate(found, 1):

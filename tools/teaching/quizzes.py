@@ -301,7 +301,7 @@ def paper(questions: list[Question], title: str) -> str:
 
 def write(folder: Path) -> list[Quiz]:
     """Write pages, Moodle's XML and QTI of all quizzes, and all for Moodle in one file, into a built book."""
-    made = quizzes()
+    made = [quiz for quiz in quizzes() if (folder / f"chapters/{chapters()[quiz.topic]}.html").exists()]
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
     for quiz in made:
         stem = folder / FOLDER / chapters()[quiz.topic]

@@ -27,7 +27,7 @@ from bs4 import BeautifulSoup, Tag
 from mhalib._write import write_whole
 from tools import ROOT
 from tools.teaching import embeds
-from tools.teaching.closed_page import closed_page
+from tools.teaching.closed_page import HERE, closed_page, is_older
 
 FOLDER = "_downloads/slides"
 MOST, LETTERS = 15, 260  # slides of a deck; letters of the sentences above a picture
@@ -69,7 +69,9 @@ def sentences(text: str) -> list[str]:
     found, begin = [], 0
     for end in END.finditer(text):
         piece = text[begin : end.end("after")]
-        if piece.count("</") == len(re.findall(r"<\w[^>]*(?<!/)>", piece)) and not re.search(r"\b(?:et al|e\.g|i\.e)\.$", piece):
+        if piece.count("</") == len(re.findall(r"<\w[^>]*(?<!/)>", piece)) and not re.search(
+            r"\b(?:et al|e\.g|i\.e)\.$", piece
+        ):
             found.append(piece.strip())
             begin = end.end()
     return [*found, text[begin:].strip()]
@@ -102,12 +104,17 @@ def figure_html(figure: Tag) -> tuple[str, bool]:
     said = sentences(inner(caption))[:2] if caption else []  # Figure 4.3. What to see.
     high = int(str(image.get("height", 1))) > 0.8 * int(str(image.get("width", 1)))
     alt = html.escape(str(image.get("alt", "")), quote=True)
-    return f'<figure class="figure"><img src="{source}" alt="{alt}"><figcaption class="caption">{" ".join(said)}</figcaption></figure>', high
+    return (
+        f'<figure class="figure"><img src="{source}" alt="{alt}"><figcaption class="caption">{" ".join(said)}</figcaption></figure>',
+        high,
+    )
 
 
 def code_html(cell: Tag) -> str:
     """Code that the page shows, and what it prints, if both are short; empty otherwise."""
-    texts = [part.get_text().rstrip() for part in cell.select(".cell_input pre, .output.stream pre, .output.text_plain pre")]
+    texts = [
+        part.get_text().rstrip() for part in cell.select(".cell_input pre, .output.stream pre, .output.text_plain pre")
+    ]
     lines = "\n".join(texts).splitlines()
     if not texts or len(lines) > LINES or max(map(len, lines)) > COLUMNS or cell.select_one("details"):
         return ""
@@ -143,7 +150,11 @@ def question(predict: Tag, heading: str, anchor: str) -> Slide:
         return Slide(heading, anchor, words, "", 3)
     summary = answer.find("summary")
     said = inner(summary) if isinstance(summary, Tag) else "Answer"
-    text = [inner(part) for part in answer.select(".predict-opened > p, .predict-opened > ul > li > p") if not part.get("class")]
+    text = [
+        inner(part)
+        for part in answer.select(".predict-opened > p, .predict-opened > ul > li > p")
+        if not part.get("class")
+    ]
     first = within(sentences(text[0]), 170) if text else []
     words.append(f"<p class='answer later'>{said}</p><p class='later'>{' '.join(first)}</p>")
     figure = answer.select_one("figure.captioned")
@@ -209,7 +220,9 @@ def hook(page: Tag) -> str:
         if part.get_text(strip=True).startswith("After this page"):
             break
         said += sentences(inner(part))
-    asks = [i for i, one in enumerate(said) if "?" in plain(one)[-3:]] or [i for i, one in enumerate(said) if "<strong>" in one]
+    asks = [i for i, one in enumerate(said) if "?" in plain(one)[-3:]] or [
+        i for i, one in enumerate(said) if "<strong>" in one
+    ]
     last = asks[-1] if asks else 0
     first = last
     while first > 0 and len(plain(" ".join(said[first - 1 : last + 1]))) <= 230:
@@ -253,7 +266,9 @@ def deck(text: str, name: str) -> str:
         ends.append(Slide("After this you can", "", [listed(aims.find_all("li", recursive=False), 5)], "", 9))
     last = [Slide("Recap", "recap", [listed(recap.find_all("li", recursive=False), 5)], "", 9)] if recap else []
     slides = [*ends, *chosen(content, MOST - 1 - len(ends) - len(last)), *last]
-    words = f'<p class="book">Attention, Head by Head · {number}</p><h1>{title}</h1><p class="question">{hook(page)}</p>'
+    words = (
+        f'<p class="book">Attention, Head by Head · {number}</p><h1>{title}</h1><p class="question">{hook(page)}</p>'
+    )
     figure = head.select_one("figure.captioned") or page.select_one("figure.opening")
     opening = figure_html(figure)[0] if figure else ""
     body = f'<div class="body"><div class="words">{words}</div>{opening}</div>'
@@ -284,7 +299,8 @@ def write(folder: Path) -> list[Path]:
         if "<article" not in text:  # the address that a chapter had before
             continue
         made.append(folder / FOLDER / page.name)
-        write_whole(made[-1], deck(text, page.stem))
+        if is_older(made[-1], page, *HERE.glob("slides.*")):
+            write_whole(made[-1], deck(text, page.stem))
     return made
 
 
