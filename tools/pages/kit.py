@@ -1,4 +1,4 @@
-"""Sphinx extension: what a teacher takes from a page. Links to a chapter's quiz and slides, and to each instrument alone.
+"""Sphinx extension: what a teacher takes from a page. Links to a chapter's quiz and slides, to each instrument alone.
 
 The files are made of the finished pages, by `embeds.py`, `slides.py` and `quizzes.py` of tools/teaching.
 """
@@ -15,7 +15,9 @@ from tools.teaching import embeds, quizzes, slides
 
 CHAPTER = re.compile(r"chapters/(\d\d)_(\w+)")
 INSTRUMENT = re.compile(r'<div (?:[^>]* )?class="mhalib-instrument".*?</script></div>', re.DOTALL)
-EMBED = '<p class="embed"><a href="../{address}" title="This instrument on a page of its own, for slides and other pages">Embed</a></p>'
+EMBED = (
+    '<p class="embed"><a href="../{address}" title="This instrument alone, for slides and other pages">Embed</a></p>'
+)
 TEACHING = "chapters/teaching"
 NAMED = re.compile(r"\b(slides|quiz) (\d+)\b")  # in its plans
 KIT = (

@@ -26,16 +26,25 @@ from bs4 import BeautifulSoup, Tag
 
 from mhalib._write import write_whole
 from tools import ROOT
-from tools.teaching import embeds
 from tools.teaching.closed_page import HERE, closed_page, is_older
+from tools.teaching.slide_parts import (
+    classes_of,
+    code_html,
+    figure_html,
+    inner,
+    instrument_html,
+    key_sentences,
+    listed,
+    plain,
+    sentences,
+    table_html,
+    within,
+)
 
 FOLDER = "_downloads/slides"
-MOST, LETTERS = 15, 260  # slides of a deck; letters of the sentences above a picture
+MOST = 15  # slides of a deck
 SHORTEST = 40  # letters of a sentence that has a slide of its own
-LINES, COLUMNS, ROWS = 14, 84, 8  # of code, of a table
 NOT_SHOWN = {"exercises", "recap", "sources", "the-same-thing-elsewhere"}
-END = re.compile(r"""(?<=[.?!])(?P<after>(?:["”’)]|</\w+>)*)\s+(?=[\W]*[A-Z0-9<$])""")
-BOLD = re.compile(r"<strong>(.*?)</strong>", re.DOTALL)
 
 
 class Slide(NamedTuple):
@@ -47,94 +56,6 @@ class Slide(NamedTuple):
     shown: str
     worth: int
     beside: bool = False  # words left, picture right
-
-
-def plain(text: str) -> str:
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", text)).strip()
-
-
-def inner(tag: Tag) -> str:
-    """The HTML inside a tag, without what only a page needs: links, anchors, numbers to drag."""
-    copy = BeautifulSoup(str(tag), "lxml").find(tag.name)
-    assert isinstance(copy, Tag)
-    for gone in copy.select(".headerlink, script, .deeper-chip, .mhalib-instrument, details, img.only-dark"):
-        gone.decompose()
-    for link in copy.select("a, span.std, span.pre, span.unbroken, span.drag, span.follows, span.caption-text"):
-        link.unwrap()
-    return copy.decode_contents().strip()
-
-
-def sentences(text: str) -> list[str]:
-    """HTML cut into sentences, nowhere within an element."""
-    found, begin = [], 0
-    for end in END.finditer(text):
-        piece = text[begin : end.end("after")]
-        if piece.count("</") == len(re.findall(r"<\w[^>]*(?<!/)>", piece)) and not re.search(
-            r"\b(?:et al|e\.g|i\.e)\.$", piece
-        ):
-            found.append(piece.strip())
-            begin = end.end()
-    return [*found, text[begin:].strip()]
-
-
-def within(found: list[str], letters: int = LETTERS) -> list[str]:
-    """The first sentences that have room together; the very first in any case."""
-    kept: list[str] = []
-    for one in found:
-        if kept and len(plain(" ".join([*kept, one]))) > letters:
-            break
-        kept.append(one)
-    return kept
-
-
-def key_sentences(paragraph: Tag) -> list[str]:
-    """The sentences of a paragraph that hold at least three bold words, but for captions and questions."""
-    text = inner(paragraph)
-    if re.match(r"<strong>(Figure|Predict|Try)\b", text):
-        return []
-    return [one for one in sentences(text) if any(len(plain(bold).split()) > 2 for bold in BOLD.findall(one))]
-
-
-def figure_html(figure: Tag) -> tuple[str, bool]:
-    """A figure in the light colours with the first sentence of its caption, and whether it is too high to be below."""
-    image = figure.select_one("img.only-light, img")
-    caption = figure.select_one("figcaption p")
-    assert isinstance(image, Tag), figure
-    source = str(image["src"]).replace("../", "../../", 1)
-    said = sentences(inner(caption))[:2] if caption else []  # Figure 4.3. What to see.
-    high = int(str(image.get("height", 1))) > 0.8 * int(str(image.get("width", 1)))
-    alt = html.escape(str(image.get("alt", "")), quote=True)
-    return (
-        f'<figure class="figure"><img src="{source}" alt="{alt}"><figcaption class="caption">{" ".join(said)}</figcaption></figure>',
-        high,
-    )
-
-
-def code_html(cell: Tag) -> str:
-    """Code that the page shows, and what it prints, if both are short; empty otherwise."""
-    texts = [
-        part.get_text().rstrip() for part in cell.select(".cell_input pre, .output.stream pre, .output.text_plain pre")
-    ]
-    lines = "\n".join(texts).splitlines()
-    if not texts or len(lines) > LINES or max(map(len, lines)) > COLUMNS or cell.select_one("details"):
-        return ""
-    return "".join(f"<pre>{html.escape(text)}</pre>" for text in texts if text)
-
-
-def table_html(box: Tag) -> str:
-    table = box if box.name == "table" else box.find("table")
-    if not isinstance(table, Tag) or len(table.find_all("tr")) > ROWS:
-        return ""
-    return f"<table>{inner(table)}</table>"
-
-
-def instrument_html(cell: Tag | BeautifulSoup, name: str) -> str:
-    """A frame with the first instrument of a cell, whose file embeds.py makes."""
-    own = cell.select_one(".mhalib-instrument")
-    assert isinstance(own, Tag)
-    source = f"../instruments/{embeds.file_name(name, int(str(own['data-number'])))}"
-    link = f'<a class="in-print" href="{source}">The instrument, alive</a>'
-    return f'<iframe data-src="{source}" title="Instrument"></iframe>{link}'
 
 
 def question(predict: Tag, heading: str, anchor: str) -> Slide:
@@ -168,7 +89,7 @@ def blocks(section: Tag) -> Iterator[Tag]:
     """The parts of a section and of its core subsections, in order."""
     for part in section.find_all(True, recursive=False):
         if part.name == "section":
-            if "deeper" not in part.get("class", []) and part.get("id") not in NOT_SHOWN:
+            if "deeper" not in classes_of(part) and part.get("id") not in NOT_SHOWN:
                 yield from blocks(part)
         else:
             yield part
@@ -190,7 +111,7 @@ def section_slides(section: Tag, name: str) -> list[Slide]:
         words.clear()
 
     for part in blocks(section):
-        classes = part.get("class", [])
+        classes = classes_of(part)
         if "predict" in classes:
             made.append(question(part, heading, anchor))
         elif part.name == "p":
@@ -239,11 +160,6 @@ def chosen(slides: list[Slide], most: int) -> list[Slide]:
     return kept
 
 
-def listed(items: list[Tag], most: int = 5) -> str:
-    found = [sentences(inner(item.find("p") or item))[0] for item in items[:most]]
-    return f"<ul class='large'>{''.join(f'<li>{one}</li>' for one in found)}</ul>"
-
-
 def deck(text: str, name: str) -> str:
     """The slides of a built page as one HTML file."""
     soup = BeautifulSoup(text, "lxml")
@@ -257,7 +173,7 @@ def deck(text: str, name: str) -> str:
     aims = page.find("ul", recursive=False)
     recap = page.select_one("#recap > ul")
     sections = [one for one in page.find_all("section", recursive=False) if one.get("id") not in NOT_SHOWN]
-    core = [one for one in sections if "deeper" not in one.get("class", [])]
+    core = [one for one in sections if "deeper" not in classes_of(one)]
     head = BeautifulSoup("".join(map(str, page.find_all("div", recursive=False))), "lxml")
     content = [Slide(title, "", [], instrument_html(head, name), 3)] if head.select_one(".mhalib-instrument") else []
     content += [slide for section in core for slide in section_slides(section, name)]
@@ -283,11 +199,19 @@ def deck(text: str, name: str) -> str:
 
 def one_slide(place: int, body: str, name: str, title: str, anchor: str, count: int, classes: str) -> str:
     where = f"../../chapters/{name}.html{f'#{anchor}' if anchor else ''}"
-    foot = (
-        f'<span class="title">{html.escape(title)} · <a href="{where}">on the page</a></span><span>{place} / {count}</span>'
-        '<button type="button" data-step="-1" aria-label="back">‹</button><button type="button" data-step="1" aria-label="on">›</button>'
+    buttons = (("-1", "back", "‹"), ("1", "on", "›"))
+    foot = "".join(
+        [
+            f'<span class="title">{html.escape(title)} · <a href="{where}">on the page</a></span>',
+            f"<span>{place} / {count}</span>",
+            *(
+                f'<button type="button" data-step="{n}" aria-label="{name}">{sign}</button>'
+                for n, name, sign in buttons
+            ),
+        ]
     )
-    return f'<section class="slide {classes}" id="s{place}"><div class="inner">{body}</div><div class="foot">{foot}</div></section>'
+    inside = f'<div class="inner">{body}</div><div class="foot">{foot}</div>'
+    return f'<section class="slide {classes}" id="s{place}">{inside}</section>'
 
 
 def write(folder: Path) -> list[Path]:
@@ -299,7 +223,7 @@ def write(folder: Path) -> list[Path]:
         if "<article" not in text:  # the address that a chapter had before
             continue
         made.append(folder / FOLDER / page.name)
-        if is_older(made[-1], page, *HERE.glob("slides.*")):
+        if is_older(made[-1], page, *HERE.glob("slide*")):
             write_whole(made[-1], deck(text, page.stem))
     return made
 
