@@ -1,6 +1,5 @@
 // @ts-check
 /* In a frame, the instrument alone; by itself, with the line to copy, which has this file's own address. */
-"use strict";
 (() => {
   if (window.self !== window.top) document.documentElement.classList.add("framed");
   const line = document.querySelector("footer pre");

@@ -1,6 +1,5 @@
 // @ts-check
 /* A quiz: the first answer to each question counts; a question with variants offers other numbers. */
-"use strict";
 (() => {
   const questions = /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".question")]);
   const score = document.querySelector(".score");

@@ -89,6 +89,13 @@ def code_html(cell: Tag) -> str:
     return "".join(f"<pre>{html.escape(text)}</pre>" for text in texts if text)
 
 
+def printed(answer: Tag) -> str:
+    """What the code of an answer prints, if it is short; empty otherwise."""
+    texts = [part.get_text().rstrip() for part in answer.select(".output.stream pre, .output.text_plain pre")]
+    short = sum(len(text.splitlines()) for text in texts) <= LINES
+    return "".join(f"<pre>{html.escape(text)}</pre>" for text in texts) if short else ""
+
+
 def table_html(box: Tag) -> str:
     table = box if box.name == "table" else box.find("table")
     if not isinstance(table, Tag) or len(table.find_all("tr")) > ROWS:

@@ -1,6 +1,5 @@
 // @ts-check
 /* A deck: arrow keys, space and clicks go on; an answer comes before the next slide; letters shrink where a slide is full. */
-"use strict";
 (() => {
   const slides = /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".slide")]);
   const isOneByOne = () => matchMedia("(min-width: 700px)").matches;
@@ -10,7 +9,8 @@
     for (const slide of slides) {
       slide.style.fontSize = "";
       const inner = /** @type {HTMLElement} */ (slide.querySelector(".inner"));
-      const isFull = () => inner.scrollHeight > inner.clientHeight + 1 || inner.scrollWidth > inner.clientWidth + 1;
+      const boxes = [inner, ...slide.querySelectorAll("pre, .formula")];
+      const isFull = () => inner.scrollHeight > inner.clientHeight + 1 || boxes.some((box) => box.scrollWidth > box.clientWidth + 1);
       for (let size = 0.95; isOneByOne() && isFull() && size > 0.5; size -= 0.05) slide.style.fontSize = `calc(${size} * var(--letters))`;
     }
   }

@@ -36,6 +36,7 @@ from tools.teaching.slide_parts import (
     key_sentences,
     listed,
     plain,
+    printed,
     sentences,
     table_html,
     within,
@@ -70,14 +71,12 @@ def question(predict: Tag, heading: str, anchor: str) -> Slide:
     if not answer:
         return Slide(heading, anchor, words, "", 3)
     summary = answer.find("summary")
-    said = inner(summary) if isinstance(summary, Tag) else "Answer"
-    text = [
-        inner(part)
-        for part in answer.select(".predict-opened > p, .predict-opened > ul > li > p")
-        if not part.get("class")
-    ]
-    first = within(sentences(text[0]), 170) if text else []
-    words.append(f"<p class='answer later'>{said}</p><p class='later'>{' '.join(first)}</p>")
+    said = inner(summary) if isinstance(summary, Tag) else ""
+    opened = answer.select(".predict-opened > p, .predict-opened > ul > li > p")
+    text = [inner(part) for part in opened if not part.get("class")]
+    told = " ".join(within(sentences(text[0]), 170)) if text else printed(answer)
+    name = "Answer" if said.startswith("Show ") else said
+    words.append(f"<p class='answer later'>{name}</p><div class='later'>{told}</div>")
     figure = answer.select_one("figure.captioned")
     shown, high = figure_html(figure) if figure else ("", False)
     if not shown:
@@ -104,6 +103,7 @@ def section_slides(section: Tag, name: str) -> list[Slide]:
     opening = within(sentences(inner(paragraphs[0])), 120)[:2] if paragraphs else []
     made: list[Slide] = []
     words: list[str] = []
+    lead: list[str] = []  # the sentence before a list
 
     def add(shown: str, worth: int, beside: bool = False) -> None:
         said = within(words) or ([] if made else opening)
@@ -116,16 +116,22 @@ def section_slides(section: Tag, name: str) -> list[Slide]:
             made.append(question(part, heading, anchor))
         elif part.name == "p":
             words += key_sentences(part)
+            lead = sentences(inner(part))[-1:]
         elif (figure := part.select_one("figure.captioned")) and part.name != "details":
             shown, high = figure_html(figure)
             add(shown, 1 if any("<figure" in one.shown for one in made) else 3, high)
         elif "math" in classes:
-            add(f'<div class="formula">{inner(part)}</div>', 2)
+            formula = f'<div class="formula">{inner(part)}</div>'
+            if not words and made and made[-1].shown.startswith('<div class="formula">'):
+                made[-1] = made[-1]._replace(shown=made[-1].shown + formula)
+            else:
+                add(formula, 2)
         elif part.select_one(".mhalib-instrument"):
             add(instrument_html(part, name), 3)
         elif "cell" in classes and (shown := code_html(part)):
             add(shown, 0)
         elif part.name in ("ul", "ol") and 1 < len(items := part.find_all("li", recursive=False)) < 6:
+            words[:] = words or [one for one in lead if plain(one).endswith(":")]
             add(listed(items), 1)
         elif (part.name == "table" or "pst-scrollable-table-container" in classes) and (shown := table_html(part)):
             add(shown, 1)
@@ -186,7 +192,7 @@ def deck(text: str, name: str) -> str:
         f'<p class="book">Attention, Head by Head · {number}</p><h1>{title}</h1><p class="question">{hook(page)}</p>'
     )
     figure = head.select_one("figure.captioned") or page.select_one("figure.opening")
-    opening = figure_html(figure)[0] if figure else ""
+    opening = re.sub("<figcaption.*?</figcaption>", "", figure_html(figure)[0]) if figure else ""
     body = f'<div class="body"><div class="words">{words}</div>{opening}</div>'
     parts = [one_slide(1, body, name, plain(title), "", len(slides) + 1, "opening beside" if opening else "opening")]
     for place, slide in enumerate(slides, 2):
