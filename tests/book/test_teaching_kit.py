@@ -5,21 +5,31 @@ from __future__ import annotations
 import itertools
 import re
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from bs4 import BeautifulSoup
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 from served import HTML
 
 from tools.pages import kit
-from tools.teaching import embeds, quizzes, slides
-from tools.teaching.quiz_files import QTI, categories, item, moodle, page
+from tools.teaching import embeds, quiz_files, quizzes, slides
+from tools.teaching.quiz_files import QTI, categories, item, moodle
 from tools.teaching.quiz_text import read
 from tools.teaching.slide_parts import sentences, within
 
 ALL = quizzes.quizzes()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    opened = browser.new_page()
+    yield opened
+    opened.close()
+
+
 QUESTION = """\
 # A quiz
 
@@ -100,7 +110,7 @@ def test_moodle_and_qti_say_what_the_file_says(quiz: quizzes.Quiz) -> None:
 
 def test_html_in_a_question_stays_text(tmp_path: Path) -> None:
     (tmp_path / "weighted_average.md").write_text(QUESTION, encoding="utf-8")
-    shown = page(read(tmp_path / "weighted_average.md"))
+    shown = quiz_files.page(read(tmp_path / "weighted_average.md"))
     assert "&lt;b&gt;not&lt;/b&gt;" in shown
     assert "<code>n * n + 1</code>" in shown
 
@@ -129,7 +139,7 @@ def test_sentences_are_cut_outside_of_elements() -> None:
     assert within(["a" * 9, "b" * 9, "c"], 12) == ["a" * 9]
 
 
-def test_each_deck_has_at_most_fifteen_slides_and_none_of_prose(tmp_path: Path) -> None:
+def test_each_deck_has_at_most_fifteen_slides_and_none_of_prose() -> None:
     made = list((HTML / slides.FOLDER).glob("*.html"))
     assert len(made) == len(quizzes.chapters())
     for path in made:
