@@ -108,7 +108,7 @@ def test_without_its_tools_one_line_says_what_is_not_checked(
     for found, why in ((None, "there is no Node"), (Path("node"), "node_modules has no @biomejs/biome")):
         assert javascript.check(tmp_path, found, required) == int(required)
         (said,) = "".join(capfd.readouterr()).splitlines()
-        assert "mhalib/widgets/*.js, tools/pages/*.js: JavaScript is NOT checked" in said
+        assert "mhalib/widgets/*.js, tools/pages/*.js, tools/teaching/*.js: JavaScript is NOT checked" in said
         assert why in said
         assert "make javascript" in said
     for name, version in (("@biomejs/biome", "1.0.0"), ("typescript", "1.0.0")):
@@ -137,7 +137,7 @@ def test_a_bug_of_types_or_habits_is_found(
     for name in ("package.json", "tsconfig.json", "biome.json"):
         shutil.copy(javascript.ROOT / name, tmp_path)
     (tmp_path / "node_modules").symlink_to(javascript.ROOT / "node_modules", target_is_directory=True)
-    for file in [*ALL, TYPES, *javascript.ROOT.glob("tools/pages/*.[jt]s")]:
+    for file in [*ALL, TYPES, *javascript.ROOT.glob("tools/[pt]*/*.[jt]s")]:
         target = tmp_path / file.relative_to(javascript.ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, target)

@@ -2,8 +2,8 @@
 
     python -m tools.development.javascript [--install]
 
-The instruments' is mhalib/widgets/*.js, the live models' mhalib/live/*.js, the pages' tools/pages/*.js. No reader and
-no page needs the two tools.
+The instruments' is mhalib/widgets/*.js, the live models' mhalib/live/*.js, the pages' tools/pages/*.js, and
+that of slides and quizzes tools/teaching/*.js. No reader and no page needs the two tools.
 `--install` puts Node into the environment of Python (requirements-javascript.txt), and into node_modules the versions
 that package-lock.json holds. Where they are missing, one line says so; in continuous integration (CI=true) that fails.
 """
@@ -71,7 +71,7 @@ def install(root: Path) -> int:
 def check(root: Path, found: Path | None, required: bool) -> int:
     """Run both tools over the files that biome.json and tsconfig.json name; the exit status."""
     if missing := what_is_missing(root, found):
-        files = "mhalib/live/*.js, mhalib/widgets/*.js, tools/pages/*.js"
+        files = "mhalib/live/*.js, mhalib/widgets/*.js, tools/pages/*.js, tools/teaching/*.js"
         said = f"{files}: JavaScript is NOT checked, for {missing}: {REMEDY}"
         print(said, file=sys.stderr if required else sys.stdout, flush=True)
         return int(required)

@@ -212,8 +212,10 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         )
     },
     "mhalib_classroom.grade": {
-        "teaching": "grade_class bubblewrap runc=launcher crun=launcher no_sandbox=bubblewrap Limits=sandbox "
-        "Row=grades Deadlines=late deadlines=late"
+        "grading": (
+            "grade_class bubblewrap no_sandbox=bubblewrap Limits=sandbox Row=grades Deadlines=late deadlines=late"
+        ),
+        "sandbox": "runc=launcher crun=launcher",
     },
 }
 

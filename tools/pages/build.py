@@ -39,6 +39,7 @@ SHARED = (  # besides the pages themselves
     "mhalib/weights/*",
 )
 PAGES = ("chapters/*.ipynb", "chapters/*.md")
+KIT = ("quizzes/*.md", "tools/teaching/*.css", "tools/teaching/*.js")  # files beside the pages
 API_PAGES = ("chapters/api*.md",)
 PACKAGE = tuple(f"{package}/**/*.py" for package in PACKAGES)
 
@@ -67,10 +68,10 @@ def interface(root: Path) -> str:
 
 
 def pages(root: Path) -> dict[str, str]:
-    """Every page with the hash of what it is made of."""
+    """Every page and every quiz with the hash of what it is made of."""
     shown = interface(root)
     api = {name: f"{own} {shown}" for name, own in fingerprints(root, API_PAGES).items()}
-    return fingerprints(root, PAGES) | api
+    return fingerprints(root, PAGES + KIT) | api
 
 
 def what_to_build(before: dict, now: dict) -> str:
