@@ -6,7 +6,7 @@ PORT   ?= 8000
 # LANGUAGE=fr as make was told it: systems have a variable of this name, too
 IN     := $(if $(findstring command,$(origin LANGUAGE)),$(strip $(LANGUAGE)))
 
-.PHONY: help book pdf epub offline catalogues test quick look serve notebooks rehearse results exercises mutants chapter move address bench gpu frameworks real lab lint
+.PHONY: help book pdf epub offline catalogues test quick look serve notebooks rehearse results exercises mutants chapter move release bench gpu frameworks real lab lint
 .PHONY: javascript clean
 .DELETE_ON_ERROR:
 
@@ -90,8 +90,8 @@ chapter: $(READY) ## begin a chapter: make chapter NAME=rotary_positions TITLE="
 move: $(READY) ## give a chapter another number, and mend what names it: make move FROM=9 TO=12
 	@$(BIN)/python -m tools.notebooks.move_chapter '$(subst ','\'',$(FROM))' '$(subst ','\'',$(TO))'
 
-address: $(READY) ## say where the book is: make address REPO=owner/name, and PAGES=url where it is not read at GitHub
-	@$(BIN)/python -m tools.notebooks.address '$(subst ','\'',$(REPO))' $(if $(PAGES),--pages '$(PAGES)') $(if $(BRANCH),--branch '$(BRANCH)')
+release: $(READY) ## whether a tag may be set: version, changelog and address: make release TAG=v0.4.0
+	@$(BIN)/python -m tools.editions.release '$(subst ','\'',$(TAG))'
 
 bench: $(READY) ## time and memory against other layers; rewrites chapters/speed.md and its picture
 	$(BIN)/python -m tools.evidence.bench

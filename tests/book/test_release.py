@@ -70,3 +70,20 @@ def test_the_notes_of_a_release_are_its_section() -> None:
 def test_a_release_that_is_not_true_is_refused(tag: str, changelog: str, package: str, said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         release.notes(tag, changelog, package)
+
+
+CITED = "title: a\nversion: 0.2.0\nrepository-code: https://github.com/some-one/my.heads\n"
+
+
+@pytest.mark.parametrize(
+    ("citation", "said"),
+    [
+        (CITED, []),
+        (CITED.replace("0.2.0", "0.1.0"), ["CITATION.cff has no line  version: 0.2.0"]),
+        (CITED.replace("repository", "# repository"), ["CITATION.cff names no repository"]),
+        (CITED.replace("some-one/my.heads", ""), ["CITATION.cff names no repository"]),
+    ],
+)
+def test_a_release_has_an_address(citation: str, said: list[str]) -> None:
+    found = release.unaddressed(citation, "0.2.0")
+    assert [one.partition(":")[0] if "repository" in one else one for one in found] == said

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,7 @@ NOTEBOOKS = (
     *(f"{package}/**/*" for package in PACKAGES),
     "pyproject.toml",
     "setup.py",
+    "CITATION.cff",
     "README.md",
     "LICENSE",
 )
@@ -40,7 +42,7 @@ UNUSED = (
     "__pycache__",
 )
 """What Sphinx copies and no finished page asks for, and what it keeps for itself."""
-BESIDE = ("jupyterlab", "ipykernel")  # what the set-up cells need themselves
+BESIDE = ("jupyterlab", "ipykernel")  # what opens and runs notebooks
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
 NOTE = """\
 Attention, Head by Head, without a network
@@ -68,15 +70,17 @@ Run the notebooks
 
 
 def needs(root: Path) -> list[str]:
-    """What the notebooks' set-up cells ask for, the package and a lab, as requirements.txt pins them.
+    """What the package and the notebooks' set-up cells ask for, and a lab, as requirements.txt pins them.
 
     Raises:
         ValueError: one of them has no pin.
     """
     lines = (root / "requirements.txt").read_text(encoding="utf-8").splitlines()
     pins = {found[1].lower(): found[0] for line in lines if (found := re.match(r"([\w.-]+)==[^\s#]+", line))}
-    asked = {*BESIDE, *notebooks.NEEDS, *(name for names in notebooks.OWN_NEEDS.values() for name in names)}
-    names = sorted({notebooks.PIP_NAMES.get(name, name).lower() for name in asked} - {"mhalib"})
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    package = [*project["dependencies"], *project["optional-dependencies"]["widgets"]]
+    asked = [re.split(r"[<>=!~ ]", one, maxsplit=1)[0] for one in package]
+    names = sorted({*BESIDE, *asked, *(name for names in notebooks.OWN_NEEDS.values() for name in names)})
     if missing := [name for name in names if name not in pins]:
         raise ValueError(f"requirements.txt has no pin for {missing}: give it one")
     return [pins[name] for name in names]
