@@ -14,7 +14,7 @@ help: ## list these commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-10s %s\n", $$1, $$2}'
 
 $(READY): requirements.txt pyproject.toml
-	@$(PYTHON) -c 'import sys; ok = (3, 11) <= sys.version_info[:2] <= (3, 13); ok or sys.exit("the book needs Python 3.11 to 3.13, and %s is %s: try  make PYTHON=python3.12 ..." % (sys.executable, sys.version.split()[0]))'
+	@$(PYTHON) -c 'import sys; ok = (3, 11) <= sys.version_info[:2] <= (3, 14); ok or sys.exit("the book needs Python 3.11 to 3.14, and %s is %s: try  make PYTHON=python3.12 ..." % (sys.executable, sys.version.split()[0]))'
 	@echo "== environment: .venv (once; a few minutes, most of them for torch)"
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --disable-pip-version-check -r requirements.txt

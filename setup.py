@@ -1,7 +1,7 @@
 """Only what `pyproject.toml` cannot say: the repository's address, and the README that the package index shows.
 
-The address stands in CITATION.cff alone. GitHub resolves README's relative links and pictures; the index does not. Here they become addresses of this version's
-files on GitHub. All else is in `pyproject.toml`.
+The address stands in CITATION.cff alone. GitHub resolves README's relative links and pictures; the index does not. Here
+they become addresses of this version's files on GitHub. All else is in `pyproject.toml`.
 """
 
 import re

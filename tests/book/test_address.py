@@ -29,9 +29,19 @@ CHAPTER, OWN = notebooks.CHAPTERS / "07_shape_checks.ipynb", notebooks.ROOT / "e
 def test_no_file_holds_an_address() -> None:
     """CITATION.cff will, and it alone. Names of owners who do not exist may be taken by anybody."""
     asked = ["git", "grep", "-lE", r"head-by-head/|head-by-head\.github|head-by-head%2F|github\.com/(owner|OWNER)/"]
-    found = subprocess.run([*asked, "--", ":!tests", ":!CHANGELOG.md"], cwd=notebooks.ROOT, capture_output=True, text=True)
+    found = subprocess.run(
+        [*asked, "--", ":!tests", ":!CHANGELOG.md"], cwd=notebooks.ROOT, capture_output=True, text=True
+    )
     assert set(found.stdout.split()) <= {"CITATION.cff", "tools/editions/release.py", "setup.py"}
-    installs = ["git", "grep", "-nE", r"pip install[^`]*(git\+|[ \"]mhalib\b(\[\w+\])?[\"`]?$)", "--", "*.ipynb", "*.md"]
+    installs = [
+        "git",
+        "grep",
+        "-nE",
+        r"pip install[^`]*(git\+|[ \"]mhalib\b(\[\w+\])?[\"`]?$)",
+        "--",
+        "*.ipynb",
+        "*.md",
+    ]
     found = subprocess.run([*installs, ":!CHANGELOG.md"], cwd=notebooks.ROOT, capture_output=True, text=True)
     assert found.stdout == "", "nobody is told to install by a name that anybody could take"
 
@@ -78,14 +88,19 @@ def test_a_version_s_page_opens_its_notebook_and_installs_its_package() -> None:
         assert "http" not in "".join(stored.values())
         copy = f"github/some-one/my.heads/blob/gh-pages/v0.3.0/notebooks/{notebooks.here(path)}"
         assert f"colab.research.google.com/{copy}" in written["launch"]
-        assert f"mybinder.org/v2/gh/some-one/my.heads/v0.3.0?urlpath=lab/tree/{notebooks.here(path)}" in written["launch"]
+        assert (
+            f"mybinder.org/v2/gh/some-one/my.heads/v0.3.0?urlpath=lab/tree/{notebooks.here(path)}" in written["launch"]
+        )
         first, *rest = written["set-up"].splitlines()
         assert first == '%pip install -q "mhalib[widgets] @ git+https://github.com/some-one/my.heads@v0.3.0" einops'
         assert stored["set-up"].splitlines()[1:] == rest
         assert stored["set-up"].startswith('# %pip install -q -e "..[widgets]" einops')
         badge = re.search(r"!\[[^]]{40,}\]\((\S+?)\)", written["launch"])[1]
         assert (path.parent / badge).resolve() == notebooks.ROOT / "chapters/_static/open_in_colab.svg"
-    assert f"gh-pages/v0.3.0/notebooks/{notebooks.here(OWN)}" in notebooks.generated_cells(CHAPTER, THERE)["exercise-launch"]
+    assert (
+        f"gh-pages/v0.3.0/notebooks/{notebooks.here(OWN)}"
+        in notebooks.generated_cells(CHAPTER, THERE)["exercise-launch"]
+    )
 
 
 def test_what_colab_opens_has_no_outputs_and_leads_to_the_pages() -> None:

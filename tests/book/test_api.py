@@ -14,7 +14,7 @@ from bs4 import BeautifulSoup, Tag
 from served import HTML
 
 import mhalib
-from tools.notebooks import address, notebooks
+from tools.notebooks import address
 from tools.pages import api
 
 API_PAGES = [text for name, text in book_text.PAGES.items() if name.startswith("api")]

@@ -12,10 +12,11 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+
+import tomllib  # type: ignore[import-not-found]  # Python 3.11 has it
 
 from tools import PACKAGES, ROOT
 from tools.notebooks import notebooks
@@ -51,7 +52,7 @@ Read
     Open  book/index.html  in a browser. Search and instruments work from the disk.
 
 Run the notebooks
-    On a machine with a network, with the same system and the same Python (3.11 to 3.13) as where you will run them:
+    On a machine with a network, with the same system and the same Python (3.11 to 3.14) as where you will run them:
 
         cd notebooks
         python -m pip download -r requirements.txt -d wheelhouse

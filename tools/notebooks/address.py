@@ -1,6 +1,6 @@
 """Where the book's repository and its pages are: what builds the pages says so, and no notebook holds it.
 
-Launch links, and the line that installs the package, are made when pages are built, for the repository that builds them:
+Launch links, and the line that installs the package, are made with the pages, for the repository that builds them:
 `BOOK_REPOSITORY=owner/name`, or `GITHUB_REPOSITORY` in a workflow of GitHub, or else the one line `repository-code` of
 CITATION.cff, which is there once the book has an address. Without any of them, no link leads to a repository.
 

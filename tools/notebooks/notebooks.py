@@ -115,7 +115,8 @@ def launch_links(path: Path, address: Address) -> dict[str, str]:
 
 
 def generated_cells(path: Path, address: Address | None = None) -> dict[str, str]:
-    """The cells that are written, not edited: tag -> source. As they are stored, or as pages with an address have them."""
+    """The cells that are written, not edited: tag -> source; as they are stored, or as pages with an address have
+    them."""
     more = "".join(f" {name}" for name in OWN_NEEDS.get(path.stem, ()))
     install = THERE.format(package=address.package, more=more) if address else HERE.format(more=more)
     static = "_static" if path.parent == CHAPTERS else "../chapters/_static"

@@ -2,8 +2,8 @@
 
 Where the book has no address, links to its repository are left out; else they are made here, for the repository that
 builds the pages, and so are the notebooks that Colab opens (see tools/notebooks/address.py). The environment variable
-BOOK_VERSION names the folder of the site that is built, as `v0.4.0` or `latest`: the pages then have a menu of versions.
-BOOK_CANONICAL names the folder that search engines shall show, `stable` if nothing is said.
+BOOK_VERSION names the folder of the site that is built, as `v0.4.0` or `latest`: the pages then have a menu of
+versions. BOOK_CANONICAL names the folder that search engines shall show, `stable` if nothing is said.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def card_of(chapter: str) -> str:
 
 
 def lead_to_the_repository(app: Sphinx, config: Config) -> None:
-    """Give the pages their repository and their site. Without one, no button leads there, and no address is canonical."""
+    """Give the pages their repository and their site; without one, no button leads there, and no address is
+    canonical."""
     now = address.here()
     if now is not None:
         buttons = {"use_repository_button": True, "use_issues_button": True}
