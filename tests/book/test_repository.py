@@ -51,15 +51,24 @@ def test_versions_agree() -> None:
     assert citation["version"] == mhalib.__version__
 
 
-def test_readme_names_only_commands_that_exist() -> None:
-    named = set(re.findall(r"`make ([a-z]+)`|^make ([a-z]+)", read("README.md"), flags=re.MULTILINE))
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "handbooks/tools_and_release.md"])
+def test_only_commands_that_exist_are_named(name: str) -> None:
+    named = set(re.findall(r"`make ([a-z]+)`|^make ([a-z]+)", read(name), flags=re.MULTILINE))
     assert {one or other for one, other in named} <= TARGETS
     assert {"book", "test", "serve", "notebooks", "lab", "lint", "help"} <= TARGETS
 
 
-def test_readme_gives_the_command_that_make_test_runs() -> None:
+def test_readme_leads_to_files_and_says_how_to_read_and_how_to_test() -> None:
+    readme = read("README.md")
+    links = re.findall(r"\]\(([^)#]+)", readme)
+    assert [link for link in links if not exists(link)] == []
+    assert re.findall(r"^make (\w+)", readme, flags=re.MULTILINE) == ["serve", "test"]
+    assert len(readme.split()) <= 1000
+
+
+def test_the_handbook_gives_the_command_that_make_test_runs() -> None:
     command = re.search(r"-m (pytest -n .*)$", MAKEFILE, flags=re.MULTILINE)[1]
-    assert command in read("README.md")
+    assert command in read("handbooks/tools_and_release.md")
     assert re.search(r"^make test$", read(".ci/run"), flags=re.MULTILINE)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import itertools
+import json
 import re
 import sys
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from pathlib import Path
 from tools import ROOT
 
 CHANGELOG, PACKAGE, CITATION = "CHANGELOG.md", "mhalib/__init__.py", "CITATION.cff"
+RECORD = "tools/evidence/records/main.json"
 TITLE, UNRELEASED = "# Changes\n", "Unreleased"
 HEADING = re.compile(r"(?P<version>\d+\.\d+\.\d+), (?P<date>\d{4}-\d\d-\d\d)")
 
@@ -114,12 +116,16 @@ def notes(tag: str, changelog: str, package: str) -> str:
     return newest.text + "\n"
 
 
-def unaddressed(citation: str, version: str) -> list[str]:
-    """What the text of CITATION.cff lacks: the version, and the address, without which a release leads nowhere."""
+def lacking(citation: str, record: str, version: str) -> list[str]:
+    """What a release of this version lacks: an address in the text of CITATION.cff, without which it leads nowhere, and
+    a record of a whole test run of its own."""
     found = [] if f"\nversion: {version}\n" in citation else [f"has no line  version: {version}"]
     if not re.search(r"^repository-code: https://github\.com/[\w.-]+/[\w.-]+$", citation, flags=re.MULTILINE):
         found.append("names no repository: write the line  repository-code: https://github.com/owner/name")
-    return [f"{CITATION} {each}" for each in found]
+    named = [f"{CITATION} {each}" for each in found]
+    if (tested := json.loads(record)["version"]) != version:
+        named.append(f"{RECORD} is of {tested}: run  make test , then  python -m tools.evidence.run_record")
+    return named
 
 
 def main() -> int:
@@ -128,9 +134,9 @@ def main() -> int:
     parser.add_argument("--notes", type=Path, help="where to write what CHANGELOG.md says of this version")
     given = parser.parse_args()
     try:
-        changelog, package, citation = ((ROOT / name).read_text("utf-8") for name in (CHANGELOG, PACKAGE, CITATION))
-        text = notes(given.tag, changelog, package)
-        if found := unaddressed(citation, version_of(package)):
+        read = [(ROOT / name).read_text(encoding="utf-8") for name in (CHANGELOG, PACKAGE, CITATION, RECORD)]
+        text = notes(given.tag, *read[:2])
+        if found := lacking(*read[2:], version_of(read[1])):
             raise ValueError("\n".join(found))
     except ValueError as error:
         print(error, file=sys.stderr)
