@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -124,6 +125,45 @@ def test_while_there_is_no_address_no_link_leads_there(monkeypatch: pytest.Monke
         book_online.lead_to_the_repository(None, config)
         assert config.html_theme_options == {"logo": {}, **added}
         assert config.html_baseurl == ("https://a.github.io/b/" if slug else "")
+
+
+def builder(outdir: Path, language: str = "en") -> SimpleNamespace:
+    """What the extension asks of Sphinx."""
+    return SimpleNamespace(
+        env=SimpleNamespace(doc2path=lambda name: str(notebooks.ROOT / f"{name}.ipynb")),
+        outdir=str(outdir),
+        builder=SimpleNamespace(format="html"),
+        config=SimpleNamespace(language=language),
+    )
+
+
+@pytest.mark.parametrize("slug", ["", "some-one/my.heads"])
+def test_pages_have_the_address_and_put_what_colab_opens_beside_them(
+    slug: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOOK_REPOSITORY", slug)
+    monkeypatch.setenv("BOOK_VERSION", "v0.3.0")
+    before = CHAPTER.read_text(encoding="utf-8")
+    source = [before]
+    book_online.write_address(builder(tmp_path), "chapters/07_shape_checks", source)
+    book_online.write_launched(builder(tmp_path / "fr", "fr"), None)
+    book_online.write_launched(builder(tmp_path / "failed"), ValueError())
+    book_online.write_launched(builder(tmp_path), None)
+    written = sorted(path.relative_to(tmp_path / "notebooks") for path in tmp_path.rglob("*.ipynb"))
+    if not slug:
+        assert source == [before]
+        assert written == []
+        return
+    cells = nbformat.reads(source[0], as_version=4)
+    assert "@v0.3.0" in notebooks.cell_with_tag(cells, "set-up").source
+    assert "colab.research.google.com" in notebooks.cell_with_tag(cells, "launch").source
+    all_of_them = [path for folder in ("chapters", "exercises") for path in (notebooks.ROOT / folder).glob("*.ipynb")]
+    assert written == sorted(path.relative_to(notebooks.ROOT) for path in all_of_them)
+    for path in written:
+        text = (tmp_path / "notebooks" / path).read_text(encoding="utf-8")
+        assert text.count("%pip install -q") == 1, path
+        assert '%pip install -q \\"mhalib[widgets] @ git+https://github.com/some-one/my.heads@v0.3.0' in text, path
+    assert sum((tmp_path / "notebooks" / path).stat().st_size for path in written) < 3_000_000
 
 
 def git(folder: Path, *words: str) -> None:

@@ -23,7 +23,6 @@ from tools.notebooks import address, notebooks
 pytestmark = pytest.mark.network
 
 ALL = sorted(notebooks.CHAPTERS.glob("[0-9][0-9]_*.ipynb"))
-THERE = address.Address("some-one/my.heads", site="https://some-one.github.io/my.heads/")
 CHOSEN = ALL if os.environ.get("MHALIB_COLAB") == "all" else [notebooks.CHAPTERS / "04_reshape_trick.ipynb"]
 RUN = """
 import sys, nbformat
@@ -58,12 +57,15 @@ def test_chapter_runs_where_mhalib_is_missing(chapter: Path, published: Path, tm
     python = make_host(tmp_path / "host")
     empty = tmp_path / "empty"
     empty.mkdir()
-    nbformat.write(notebooks.launched(chapter, THERE), empty / chapter.name)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=published, capture_output=True, text=True, check=True)
+    told = {"BOOK_REPOSITORY": "some-one/my.heads", "GITHUB_SHA": head.stdout.strip()}  # as publish.yml is told
+    there = address.here(told)
+    nbformat.write(notebooks.launched(chapter, there), empty / chapter.name)
     environment = {
         **{name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")},
         "GIT_CONFIG_COUNT": "1",  # git fetches the repository's address from here
         "GIT_CONFIG_KEY_0": f"url.{published.as_uri()}.insteadOf",
-        "GIT_CONFIG_VALUE_0": THERE.url,
+        "GIT_CONFIG_VALUE_0": there.url,
         "MHALIB_DEVICE": "cpu",
     }
     host = {"cwd": empty, "env": environment, "capture_output": True, "text": True, "check": False}

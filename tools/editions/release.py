@@ -135,8 +135,8 @@ def main() -> int:
     given = parser.parse_args()
     try:
         read = [(ROOT / name).read_text(encoding="utf-8") for name in (CHANGELOG, PACKAGE, CITATION, RECORD)]
-        text = notes(given.tag, *read[:2])
-        if found := lacking(*read[2:], version_of(read[1])):
+        text = notes(given.tag, read[0], read[1])
+        if found := lacking(read[2], read[3], version_of(read[1])):
             raise ValueError("\n".join(found))
     except ValueError as error:
         print(error, file=sys.stderr)
