@@ -9,8 +9,10 @@ import argparse
 import functools
 import http.server
 import importlib
+import importlib.util
 import inspect
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -100,13 +102,14 @@ def waiting(what: str) -> Iterator[None]:
 
 
 def found_book(named: Path | None) -> Path:
-    """The folder of the book: the one that is named, or that of this installation, or one above where we are.
+    """The one that is named, or this installation's clone, or one above where we are, or the wheel mhalib_book.
 
     Raises:
         ValueError: it is none.
     """
-    here = Path.cwd()
-    places = [named] if named else [Path(__file__).resolve().parents[1], here, *here.parents]
+    wheel = importlib.util.find_spec("mhalib_book")
+    packed = [Path(str(wheel.origin)).parent] if wheel else []
+    places = [named] if named else [Path(__file__).resolve().parents[1], Path.cwd(), *Path.cwd().parents, *packed]
     for place in places:
         if (place / "_toc.yml").is_file() and (place / "chapters").is_dir():
             return place.resolve()
@@ -129,6 +132,8 @@ def open_book(given: argparse.Namespace) -> None:
     if given.lab or not page.is_file():
         if importlib.util.find_spec("jupyterlab") is None:
             raise ValueError("no pages are built, and JupyterLab is not installed:  make book  does both")
+        if notebook.is_file() and book.name == "mhalib_book":  # what is installed is nobody's to write into
+            notebook = Path(notebook.name) if Path(notebook.name).exists() else Path(shutil.copy2(notebook, "."))
         options = ["--no-browser"] if given.no_browser else []
         subprocess.run([sys.executable, "-m", "jupyterlab", str(notebook), *options], check=False)
         return

@@ -18,6 +18,7 @@ from mhalib import widgets
 from mhalib.attention.registry import KINDS
 from mhalib_classroom import checks, command
 from mhalib_classroom.grade import __main__ as grader
+from tools.editions import book_wheel
 from tools.notebooks import notebooks
 
 RUN = [sys.executable, "-m", "mhalib_classroom.command"]
@@ -209,6 +210,47 @@ def test_the_book_is_found_from_within_it_and_else_asked_for(book: Path, monkeyp
     monkeypatch.chdir(book.parent)
     with pytest.raises(ValueError, match="the book is not here"):
         command.found_book(None)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where pip has put the book's own wheel."""
+    folder = tmp_path_factory.mktemp("site")
+    wheel = book_wheel.build(folder / "dist")
+    assert wheel.stat().st_size < 1_000_000
+    assert wheel.read_bytes() == book_wheel.build(folder / "again").read_bytes()
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-compile",
+        "--target",
+        str(folder / "x"),
+    ]
+    subprocess.run([*pip, str(wheel)], check=True, capture_output=True)
+    return folder / "x"
+
+
+def test_a_wheel_of_the_book_is_found_where_there_is_no_clone(
+    installed: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = next(installed.glob("*.dist-info/METADATA")).read_text(encoding="utf-8")
+    assert "Requires-Dist" not in metadata  # pip would look for mhalib by name
+    monkeypatch.syspath_prepend(str(installed))
+    monkeypatch.setattr(command, "__file__", str(elsewhere / "mhalib_classroom/command.py"))
+    assert command.main(["exercises", "--chapter", "4"]) == 0
+    own = notebooks.ROOT / "exercises/04_reshape_trick.ipynb"
+    assert nbformat.read(elsewhere / "exercises" / own.name, as_version=4) == nbformat.read(own, as_version=4)
+    ran: list[list[str]] = []
+    monkeypatch.setattr(command.subprocess, "run", lambda asked, check: ran.append(asked))
+    for _ in range(2):
+        assert command.main(["open", "4"]) == 0
+        (elsewhere / own.name).write_text("my work", encoding="utf-8")
+    assert ran == [[sys.executable, "-m", "jupyterlab", own.name]] * 2
+    assert (elsewhere / own.name).read_text(encoding="utf-8") == "my work"
 
 
 def test_who_waits_is_told_for_what(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
