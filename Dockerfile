@@ -12,7 +12,7 @@ RUN apt-get update -q && apt-get install -y -q --no-install-recommends make && r
 WORKDIR /book
 ENV PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu PIP_NO_CACHE_DIR=1
 # The environment first: it stays as it is while only pages change. It takes the package's files for -e .
-COPY requirements.txt requirements.lock pyproject.toml setup.py README.md LICENSE Makefile ./
+COPY requirements.txt requirements.lock pyproject.toml setup.py README.md LICENSE CITATION.cff Makefile ./
 COPY mhalib mhalib
 COPY mhalib_classroom mhalib_classroom
 RUN CI=true make .venv/.installed

@@ -8,7 +8,7 @@ LOCKED ?= $(and $(filter-out false 0,$(CI)),$(filter Linux-x86_64,$(shell uname 
 # LANGUAGE=fr as make was told it: systems have a variable of this name, too
 IN     := $(if $(findstring command,$(origin LANGUAGE)),$(strip $(LANGUAGE)))
 
-.PHONY: help book pdf epub offline catalogues test quick look serve notebooks rehearse results exercises mutants chapter move address bench gpu frameworks real lab lint
+.PHONY: help book pdf epub offline catalogues test quick look serve notebooks rehearse results exercises mutants chapter move release bench gpu frameworks real lab lint
 .PHONY: javascript clean
 .DELETE_ON_ERROR:
 
@@ -16,7 +16,7 @@ help: ## list these commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-10s %s\n", $$1, $$2}'
 
 $(READY): requirements.txt requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; ok = (3, 11) <= sys.version_info[:2] <= (3, 13); ok or sys.exit("the book needs Python 3.11 to 3.13, and %s is %s: try  make PYTHON=python3.12 ..." % (sys.executable, sys.version.split()[0]))'
+	@$(PYTHON) -c 'import sys; ok = (3, 11) <= sys.version_info[:2] <= (3, 14); ok or sys.exit("the book needs Python 3.11 to 3.14, and %s is %s: try  make PYTHON=python3.12 ..." % (sys.executable, sys.version.split()[0]))'
 	@echo "== environment: .venv (once; a few minutes, most of them for torch)"
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --disable-pip-version-check $(if $(LOCKED),--no-deps --only-binary :all: --require-hashes -r requirements.lock,-r requirements.txt)
@@ -93,8 +93,8 @@ chapter: $(READY) ## begin a chapter: make chapter NAME=rotary_positions TITLE="
 move: $(READY) ## give a chapter another number, and mend what names it: make move FROM=9 TO=12
 	@$(BIN)/python -m tools.notebooks.move_chapter '$(subst ','\'',$(FROM))' '$(subst ','\'',$(TO))'
 
-address: $(READY) ## say where the book is: make address REPO=owner/name, and PAGES=url where it is not read at GitHub
-	@$(BIN)/python -m tools.notebooks.address '$(subst ','\'',$(REPO))' $(if $(PAGES),--pages '$(PAGES)') $(if $(BRANCH),--branch '$(BRANCH)')
+release: $(READY) ## whether a tag may be set: version, changelog and address: make release TAG=v0.4.0
+	@$(BIN)/python -m tools.editions.release '$(subst ','\'',$(TAG))'
 
 bench: $(READY) ## time and memory against other layers; rewrites chapters/speed.md and its picture
 	$(BIN)/python -m tools.evidence.bench

@@ -1,7 +1,7 @@
-"""Only what `pyproject.toml` cannot say: the README that the package index shows.
+"""Only what `pyproject.toml` cannot say: the repository's address, and the README that the package index shows.
 
-GitHub resolves README's relative links and pictures; the index does not. Here they become addresses of this version's
-files on GitHub. All else is in `pyproject.toml`.
+The address stands in CITATION.cff alone. GitHub resolves README's relative links and pictures; the index does not. Here
+they become addresses of this version's files on GitHub. All else is in `pyproject.toml`.
 """
 
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 from setuptools import setup
 
 HERE = Path(__file__).parent
-PICTURES = (".png", ".svg", ".jpg", ".gif")
+PICTURES = (".png", ".svg", ".jpg", ".gif", ".webp")
 
 
 def absolute(readme: str, repository: str, revision: str) -> str:
@@ -29,15 +29,26 @@ def absolute(readme: str, repository: str, revision: str) -> str:
     return "".join(fences)
 
 
-def described() -> str:
-    """README as it is now, for the version that `mhalib/__init__.py` says."""
-    project, package = ((HERE / name).read_text(encoding="utf-8") for name in ("pyproject.toml", "mhalib/__init__.py"))
-    repository = re.search(r'^Repository = "([^"]+)"$', project, flags=re.MULTILINE)
+def repository() -> str:
+    """The repository's address in CITATION.cff; empty while it has none."""
+    citation = (HERE / "CITATION.cff").read_text(encoding="utf-8")
+    found = re.search(r"^repository-code: *(https://github\.com/\S+)$", citation, flags=re.MULTILINE)
+    return found[1] if found else ""
+
+
+def described(address: str) -> str:
+    """README as it is now, for the version that `mhalib/__init__.py` says; without an address, as it is."""
+    readme = (HERE / "README.md").read_text(encoding="utf-8")
+    package = (HERE / "mhalib/__init__.py").read_text(encoding="utf-8")
     version = re.search(r'^__version__ = "([^"]+)"$', package, flags=re.MULTILINE)
-    if not repository or not version:
-        raise ValueError("pyproject.toml names no Repository, or mhalib/__init__.py no __version__: put it back")
-    return absolute((HERE / "README.md").read_text(encoding="utf-8"), repository[1], f"v{version[1]}")
+    if not version:
+        raise ValueError("mhalib/__init__.py has no __version__: put it back")
+    return absolute(readme, address, f"v{version[1]}") if address else readme
 
 
 if __name__ == "__main__":
-    setup(long_description=described(), long_description_content_type="text/markdown")
+    setup(
+        long_description=described(repository()),
+        long_description_content_type="text/markdown",
+        project_urls={"Repository": repository()} if repository() else {},
+    )

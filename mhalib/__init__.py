@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import mhalib._renamed as _renamed
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 if TYPE_CHECKING:
     from . import (

@@ -31,8 +31,8 @@ UBUNTU = (
 UNSAFE = "Without a sandbox, students' code could do all that you can; --unsafe allows that"
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser("python -m mhalib_classroom.grade", description=DESCRIPTION)
+def main(arguments: list[str] | None = None, prog: str = "python -m mhalib_classroom.grade") -> int:
+    parser = argparse.ArgumentParser(prog, description=DESCRIPTION)
     parser.add_argument(
         "submissions",
         type=Path,

@@ -1,11 +1,10 @@
-"""The address of the book: it stands in one place, follows everywhere, and comes back byte for byte."""
+"""The address of the book: no notebook holds it; what builds the pages says it, and links and set-up cells follow."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,137 +21,149 @@ from tools.editions import versions
 from tools.notebooks import address, notebooks
 from tools.pages import book_extension, book_online, chromium
 
-HERE = address.stored((notebooks.ROOT / "_config.yml").read_text(encoding="utf-8"))
 HTML = notebooks.ROOT / "_build/html/chapters"
-THERE = address.Address("some-one/my.heads", "trunk", "https://some-one.github.io/my.heads/")
-MOVED = ("README.md", "CITATION.cff", "pyproject.toml", "_config.yml", "chapters/bibliography.md")
-PAGES = ("chapters/04_reshape_trick.ipynb", "exercises/04_reshape_trick.ipynb", "chapters/teaching.md")
+THERE = address.Address("some-one/my.heads", "v0.3.0", "v0.3.0", "https://some-one.github.io/my.heads/")
+GIVEN = {"BOOK_REPOSITORY": "some-one/my.heads"}
+CHAPTER, OWN = notebooks.CHAPTERS / "07_shape_checks.ipynb", notebooks.ROOT / "exercises/07_shape_checks.ipynb"
 
 
-@pytest.fixture
-def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Some files of the book, in a folder of their own."""
-    for name in (*MOVED, *PAGES):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        shutil.copy2(notebooks.ROOT / name, tmp_path / name)
-    monkeypatch.setattr(notebooks, "ROOT", tmp_path)
-    monkeypatch.setattr(notebooks, "CHAPTERS", tmp_path / "chapters")
-    return [tmp_path / name for name in (*MOVED, *PAGES)]
-
-
-def test_an_address_is_followed_everywhere_and_comes_back(copy: list[Path]) -> None:
-    before = {path: path.read_bytes() for path in copy}
-    changed = address.move(copy, HERE, THERE)
-    assert set(changed) >= {*MOVED, *PAGES[:2]}
-    for path in copy:
-        assert HERE.slug.encode() not in path.read_bytes(), path.name
-        assert HERE.pages.encode() not in path.read_bytes(), path.name
-    assert notebooks.repository() == ("https://github.com/some-one/my.heads", "trunk")
-    readme = copy[0].read_text(encoding="utf-8")
-    assert THERE.pages in readme.splitlines()[0]
-    assert "github.com/some-one/my.heads && cd my.heads\n" in readme
-    assert readme.count("git+https://github.com/some-one/my.heads@trunk") == readme.count("git+") > 0
-    assert "placeholder" not in readme
-    for path in copy[5:7]:
-        cells = nbformat.read(path, as_version=4)
-        launch = notebooks.cell_with_tag(cells, "launch").source
-        assert f"colab.research.google.com/github/some-one/my.heads/blob/trunk/{notebooks.here(path)}" in launch
-        assert "git+https://github.com/some-one/my.heads@trunk\n" in notebooks.cell_with_tag(cells, "set-up").source
-        badge = re.search(r"!\[[^]]{40,}\]\((\S+?)\)", launch)[1]
-        assert (path.parent / badge).resolve() == notebooks.ROOT / "chapters/_static/open_in_colab.svg"
-    address.move(copy, THERE, HERE)
-    assert {path: path.read_bytes() for path in copy} == before
-
-
-def test_every_file_that_names_the_address_is_moved() -> None:
-    naming = [
+def test_no_file_holds_an_address() -> None:
+    """CITATION.cff will, and it alone. Names of owners who do not exist may be taken by anybody."""
+    asked = ["git", "grep", "-lE", r"head-by-head/|head-by-head\.github|head-by-head%2F|github\.com/(owner|OWNER)/"]
+    found = subprocess.run(
+        [*asked, "--", ":!tests", ":!CHANGELOG.md"], cwd=notebooks.ROOT, capture_output=True, text=True
+    )
+    assert set(found.stdout.split()) <= {"CITATION.cff", "tools/editions/release.py", "setup.py"}
+    installs = [
         "git",
         "grep",
-        "--cached",
-        "-l",
-        "-e",
-        HERE.slug,
-        "-e",
-        HERE.pages,
+        "-nE",
+        r"pip install[^`]*(git\+|[ \"]mhalib\b(\[\w+\])?[\"`]?$)",
         "--",
-        ":!tests",
-        ":!tools",
-        ":!mhalib",
+        "*.ipynb",
+        "*.md",
     ]
-    listing = subprocess.run(naming, cwd=notebooks.ROOT, capture_output=True, text=True, check=True)
-    moved = {notebooks.here(path) for path in address.files()}
-    assert set(listing.stdout.split()) <= moved
-    assert not {"mhalib/__init__.py", "package.json"} & moved
+    found = subprocess.run([*installs, ":!CHANGELOG.md"], cwd=notebooks.ROOT, capture_output=True, text=True)
+    assert found.stdout == "", "nobody is told to install by a name that anybody could take"
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("told", "expected"),
     [
-        ("git+https://github.com/a/b", "git+https://github.com/some-one/my.heads"),
-        (
-            "https://colab.research.google.com/github/a/b/blob/x",
-            "https://colab.research.google.com/github/some-one/my.heads/blob/x",
-        ),
-        ("https://mybinder.org/v2/gh/a/b/main", "https://mybinder.org/v2/gh/some-one/my.heads/main"),
-        (
-            "?repo=https%3A%2F%2Fgithub.com%2Fa%2Fb&branch",
-            "?repo=https%3A%2F%2Fgithub.com%2Fsome-one%2Fmy.heads&branch",
-        ),
-        ("https://a.github.io/b/x.html", "https://some-one.github.io/my.heads/x.html"),
-        ("github.com/a/b-two, a/b and data/b", "github.com/a/b-two, a/b and data/b"),
+        (GIVEN, ("some-one/my.heads", "latest", "main", "https://some-one.github.io/my.heads/")),
+        ({"GITHUB_REPOSITORY": "A/a.github.io"}, ("A/a.github.io", "latest", "main", "https://a.github.io/")),
+        (GIVEN | {"GITHUB_REPOSITORY": "a/b", "GITHUB_SHA": "c0ffee"}, (*THERE.slug.split(), "latest", "c0ffee", None)),
+        (GIVEN | {"GITHUB_SHA": "c0ffee", "BOOK_VERSION": "v0.3.0"}, (THERE.slug, "v0.3.0", "v0.3.0", None)),
+        (GIVEN | {"BOOK_PAGES": "https://a.example/b"}, (THERE.slug, "latest", "main", "https://a.example/b/")),
     ],
 )
-def test_only_addresses_are_moved(old: str, new: str) -> None:
-    before = address.Address("a/b", "main", address.pages_of("a/b"))
-    assert address.moved(old, before, THERE) == new
-    assert address.moved(new, THERE, before) == old
+def test_what_builds_the_pages_says_the_address(told: dict[str, str], expected: tuple[str | None, ...]) -> None:
+    now = address.here(told)
+    for value, wanted in zip((now.slug, now.version, now.revision, now.site), expected, strict=True):
+        assert wanted in (None, value)
+
+
+def test_without_that_the_citation_says_it_or_nobody() -> None:
+    assert address.here({"BOOK_REPOSITORY": ""}) is None
+    assert address.cited("title: a\n# repository-code: https://github.com/a/b\n") == ""
+    for written in ("https://github.com/a/b", '"https://github.com/a/b"', "https://github.com/a/b # ours"):
+        assert address.cited(f"title: a\nrepository-code: {written}\n") == "a/b"
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("told", "said"),
     [
-        (("heads", "", "main"), r"^REPO is a repository of GitHub.*'heads'"),
-        (("a/b/c", "", "main"), r"^REPO .*'a/b/c'"),
-        (("a/b", "a.github.io", "main"), r"^PAGES is an address.*'a.github.io'"),
-        (("a/b", "", "no such"), r"^BRANCH .*'no such'"),
+        ({"BOOK_REPOSITORY": "a/b/c"}, r"^BOOK_REPOSITORY is a repository of GitHub.*'a/b/c'"),
+        (GIVEN | {"BOOK_PAGES": "a.github.io"}, r"^BOOK_PAGES is an address.*'a.github.io'"),
+        (GIVEN | {"BOOK_VERSION": "0.3.0"}, r"^BOOK_VERSION is latest or a tag.*'0.3.0'"),
     ],
 )
-def test_what_is_no_address_is_refused(asked: tuple[str, str, str], said: str) -> None:
+def test_what_is_no_address_is_refused(told: dict[str, str], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        address.wanted(*asked)
+        address.here(told)
 
 
-def test_pages_are_where_github_puts_them() -> None:
-    assert address.wanted("Some/heads", "", "main").pages == "https://some.github.io/heads/"
-    assert address.wanted("some/Some.github.io", "", "main").pages == "https://some.github.io/"
-    assert address.wanted("a/b", "https://heads.example", "main").pages == "https://heads.example/"
+def test_a_version_s_page_opens_its_notebook_and_installs_its_package() -> None:
+    for path in (CHAPTER, OWN):
+        stored, written = notebooks.generated_cells(path), notebooks.generated_cells(path, THERE)
+        assert "http" not in "".join(stored.values())
+        copy = f"github/some-one/my.heads/blob/gh-pages/v0.3.0/notebooks/{notebooks.here(path)}"
+        assert f"colab.research.google.com/{copy}" in written["launch"]
+        assert (
+            f"mybinder.org/v2/gh/some-one/my.heads/v0.3.0?urlpath=lab/tree/{notebooks.here(path)}" in written["launch"]
+        )
+        first, *rest = written["set-up"].splitlines()
+        assert first == '%pip install -q "mhalib[widgets] @ git+https://github.com/some-one/my.heads@v0.3.0" einops'
+        assert stored["set-up"].splitlines()[1:] == rest
+        assert stored["set-up"].startswith('# %pip install -q -e "..[widgets]" einops')
+        badge = re.search(r"!\[[^]]{40,}\]\((\S+?)\)", written["launch"])[1]
+        assert (path.parent / badge).resolve() == notebooks.ROOT / "chapters/_static/open_in_colab.svg"
+    assert (
+        f"gh-pages/v0.3.0/notebooks/{notebooks.here(OWN)}"
+        in notebooks.generated_cells(CHAPTER, THERE)["exercise-launch"]
+    )
+
+
+def test_what_colab_opens_has_no_outputs_and_leads_to_the_pages() -> None:
+    before = nbformat.read(CHAPTER, as_version=4)
+    notebook = notebooks.launched(CHAPTER, THERE)
+    assert [cell.outputs for cell in notebook.cells if cell.cell_type == "code" and cell.outputs] == []
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    assert "](https://some-one.github.io/my.heads/v0.3.0/chapters/" in text
+    assert not re.search(r"\]\((?:\.\./chapters/)?\w+\.(?:ipynb|md)", text)
+    assert any(cell.get("outputs") for cell in before.cells)
+    assert nbformat.read(CHAPTER, as_version=4) == before
 
 
 def test_while_there_is_no_address_no_link_leads_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = {"repository_url": "x", "launch_buttons": {}, "use_issues_button": True, "logo": {}}
-    for url, left in ((notebooks.PLACEHOLDER, {"logo"}), ("https://github.com/a/b", set(options))):
-        monkeypatch.setattr(notebooks, "repository", lambda url=url: (url, "main"))
-        config = Config({"html_theme_options": dict(options), "html_baseurl": "https://a.github.io/b/"})
+    buttons = {"use_repository_button": True, "use_issues_button": True}
+    for slug, added in (("", {}), ("a/b", {"repository_url": "https://github.com/a/b", **buttons})):
+        monkeypatch.setenv("BOOK_REPOSITORY", slug)
+        config = Config({"html_theme_options": {"logo": {}}, "html_baseurl": ""})
         config.add("html_theme_options", {}, "html", dict)
         config.add("html_baseurl", "", "html", str)
-        book_online.leave_out_what_leads_nowhere(None, config)
-        assert set(config.html_theme_options) == left
-        assert bool(config.html_baseurl) == (url != notebooks.PLACEHOLDER)
-        cells = notebooks.generated_cells(notebooks.CHAPTERS / "04_reshape_trick.ipynb")
-        written = cells["launch"] + cells["exercise-launch"]
-        assert ("http" in written) == (url != notebooks.PLACEHOLDER)
-    assert (f"https://github.com/{HERE.slug}" == notebooks.PLACEHOLDER) == ("placeholder" in read_second_line())
+        book_online.lead_to_the_repository(None, config)
+        assert config.html_theme_options == {"logo": {}, **added}
+        assert config.html_baseurl == ("https://a.github.io/b/" if slug else "")
 
 
-def read_second_line() -> str:
-    return (notebooks.ROOT / "README.md").read_text(encoding="utf-8").splitlines()[1]
+def builder(outdir: Path, language: str = "en") -> SimpleNamespace:
+    """What the extension asks of Sphinx."""
+    return SimpleNamespace(
+        env=SimpleNamespace(doc2path=lambda name: str(notebooks.ROOT / f"{name}.ipynb")),
+        outdir=str(outdir),
+        builder=SimpleNamespace(format="html"),
+        config=SimpleNamespace(language=language),
+    )
 
 
-def test_the_set_up_cell_says_what_to_do_where_there_is_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = notebooks.generated_cells(notebooks.CHAPTERS / "04_reshape_trick.ipynb")["set-up"]
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ModuleNotFoundError, match=r"Upload the book's folder, or mount .*%pip install"):
-        exec(re.sub(r"%pip install --quiet.*", "pass", source), {})
+@pytest.mark.parametrize("slug", ["", "some-one/my.heads"])
+def test_pages_have_the_address_and_put_what_colab_opens_beside_them(
+    slug: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOOK_REPOSITORY", slug)
+    monkeypatch.setenv("BOOK_VERSION", "v0.3.0")
+    before = CHAPTER.read_text(encoding="utf-8")
+    source = [before]
+    book_online.write_address(builder(tmp_path), "chapters/07_shape_checks", source)
+    book_online.write_launched(builder(tmp_path / "fr", "fr"), None)
+    book_online.write_launched(builder(tmp_path / "failed"), ValueError())
+    book_online.write_launched(builder(tmp_path), None)
+    written = sorted(path.relative_to(tmp_path / "notebooks") for path in tmp_path.rglob("*.ipynb"))
+    if not slug:
+        assert source == [before]
+        assert written == []
+        return
+    cells = nbformat.reads(source[0], as_version=4)
+    assert "@v0.3.0" in notebooks.cell_with_tag(cells, "set-up").source
+    assert "colab.research.google.com" in notebooks.cell_with_tag(cells, "launch").source
+    all_of_them = [path for folder in ("chapters", "exercises") for path in (notebooks.ROOT / folder).glob("*.ipynb")]
+    assert written == sorted(path.relative_to(notebooks.ROOT) for path in all_of_them)
+    for path in written:
+        text = (tmp_path / "notebooks" / path).read_text(encoding="utf-8")
+        assert text.count("%pip install -q") == 1, path
+        assert '%pip install -q \\"mhalib[widgets] @ git+https://github.com/some-one/my.heads@v0.3.0' in text, path
+    assert sum((tmp_path / "notebooks" / path).stat().st_size for path in written) < 3_000_000
 
 
 def git(folder: Path, *words: str) -> None:
@@ -175,26 +186,20 @@ def releases(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("branch", "installed"), [("v0.3.0", "0.3.0"), ("v0.4.0", "0.4.0"), ("main", "0.4.0")])
+@pytest.mark.parametrize(("revision", "installed"), [("v0.3.0", "0.3.0"), ("v0.4.0", "0.4.0"), ("main", "0.4.0")])
 def test_a_notebook_of_a_version_installs_that_version(
-    copy: list[Path], releases: Path, tmp_path: Path, branch: str, installed: str
+    releases: Path, tmp_path: Path, revision: str, installed: str
 ) -> None:
     """Asked of pip itself, which is given the set-up cell's command and a repository with two versions."""
-    new = address.wanted("some-one/my.heads", "", branch)
-    address.move(copy, HERE, new)
-    for path in copy[5:7]:
-        source = notebooks.cell_with_tag(nbformat.read(path, as_version=4), "set-up").source
-        (command,) = re.findall(r"%pip install (.* git\+.*)", source)
-        assert command.endswith(f"/some-one/my.heads{'' if branch == 'main' else '@' + branch}")
+    set_up = notebooks.generated_cells(CHAPTER, address.Address("some-one/my.heads", revision, revision))["set-up"]
+    (package,) = re.findall(r'%pip install -q "(.*?)"', set_up)
     into = tmp_path / "site"
-    alone = ["--no-build-isolation", "--disable-pip-version-check", "--target", str(into)]
+    alone = ["--no-build-isolation", "--no-deps", "--disable-pip-version-check", "--target", str(into)]
     fetched = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": f"url.{releases.as_uri()}.insteadOf"}
     fetched |= {"GIT_CONFIG_VALUE_0": "https://github.com/some-one/my.heads", "GIT_ALLOW_PROTOCOL": "file"}
-    pip = [sys.executable, "-m", "pip", "install", *command.split(), *alone]
+    pip = [sys.executable, "-m", "pip", "install", package, *alone]
     subprocess.run(pip, check=True, capture_output=True, env={**os.environ, **fetched})
     assert [one.name for one in into.glob("*.dist-info")] == [f"mhalib-{installed}.dist-info"]
-    address.move(copy, new, HERE)
-    assert b"@" + branch.encode() not in copy[5].read_bytes()
 
 
 def build(folder: Path, text: str) -> Path:
@@ -277,9 +282,9 @@ def test_the_site_s_own_page_leads_on_under_its_policy(tmp_path: Path, browser: 
     versions.put(tmp_path / "site", "latest", build(tmp_path / "pages", "<title>The book</title>"), "https://a.b/c/")
     page, said = browser.new_page(), []
     page.on("console", lambda message: said.append(message.text))
-    with chromium.serving(tmp_path / "site") as address:
-        page.goto(address)
-        page.wait_for_url(f"{address}latest/")
+    with chromium.serving(tmp_path / "site") as site:
+        page.goto(site)
+        page.wait_for_url(f"{site}latest/")
         expect(page).to_have_title("The book")
     assert [text for text in said if "Content Security Policy" in text] == []
     page.close()
@@ -303,7 +308,7 @@ def test_every_page_says_what_it_is_about_and_every_card_is_one_of_its_figures()
         assert 60 < len(said["description"]) <= 200, path.stem
         assert said["description"] == said["og:description"]
         assert not re.search("make lab|Colab|Binder", said["description"]), path.stem
-        assert ("og:image" in said) == ("og:url" in said) == (not notebooks.is_placeholder())
+        assert ("og:image" in said) == ("og:url" in said) == (address.here() is not None)
         card = book_online.card_of(path.stem)
         assert page.select_one(f"figure#{book_extension.figure_id(card)} img"), card
 

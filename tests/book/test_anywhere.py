@@ -66,8 +66,9 @@ def test_binder_installs_what_the_chapters_import_and_none_of_the_book_s_tools(
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     asked = sum((project["optional-dependencies"][extra] for extra in extras[1].split(",")), project["dependencies"])
     named = {re.match(r"[\w-]+", one)[0] for one in asked + words[words.index("-e") + 2 :]}
-    own = {notebooks.PIP_NAMES.get(name, name) for names in notebooks.OWN_NEEDS.values() for name in names}
-    assert named == {*notebooks.NEEDS, *own, "jupyterlab"} - LARGE
+    needed = [*project["dependencies"], *project["optional-dependencies"]["widgets"]]
+    own = {name for names in notebooks.OWN_NEEDS.values() for name in names}
+    assert named == ({re.match(r"[\w-]+", one)[0] for one in needed} | own | {"jupyterlab"}) - LARGE
     pinned = {line.partition("==")[0] for line in constraints if re.match(r"[\w-]+==", line)}
     assert named <= pinned
     assert not any(line.startswith("-") for line in constraints)  # pip takes neither -e nor -r there

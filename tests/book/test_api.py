@@ -14,7 +14,7 @@ from bs4 import BeautifulSoup, Tag
 from served import HTML
 
 import mhalib
-from tools.notebooks import notebooks
+from tools.notebooks import address
 from tools.pages import api
 
 API_PAGES = [text for name, text in book_text.PAGES.items() if name.startswith("api")]
@@ -107,7 +107,7 @@ def test_an_entry_shows_signature_shapes_errors_and_source(built: dict[str, tupl
     ):
         assert part in re.sub(r" ?: ?", ": ", text), part
     linked = entry.select('a[href$="mhalib/attention/functional.py"]')
-    assert bool(linked) == (not notebooks.is_placeholder())
+    assert bool(linked) == (address.here() is not None)
     assert "mhalib/attention/functional.py" in text
     assert "mhalib.attend" in text
 

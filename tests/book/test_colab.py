@@ -1,22 +1,24 @@
 """The set-up cell, as Colab runs it: an empty folder, a host that has torch but not mhalib.
 
+The notebook is the copy that the pages' launch link opens, made for an address, which git fetches from this checkout.
+
 One chapter stands for all; with MHALIB_COLAB=all, as once a week in the workflow `anywhere.yml`, each is run.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
 import venv
 from pathlib import Path
 
+import nbformat
 import pytest
 from published import publish
 
-from tools.notebooks import notebooks
+from tools.notebooks import address, notebooks
 
 pytestmark = [pytest.mark.network, pytest.mark.tool("mhalib/")]
 
@@ -55,12 +57,15 @@ def test_chapter_runs_where_mhalib_is_missing(chapter: Path, published: Path, tm
     python = make_host(tmp_path / "host")
     empty = tmp_path / "empty"
     empty.mkdir()
-    shutil.copy2(chapter, empty)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=published, capture_output=True, text=True, check=True)
+    told = {"BOOK_REPOSITORY": "some-one/my.heads", "GITHUB_SHA": head.stdout.strip()}  # as publish.yml is told
+    there = address.here(told)
+    nbformat.write(notebooks.launched(chapter, there), empty / chapter.name)
     environment = {
         **{name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")},
         "GIT_CONFIG_COUNT": "1",  # git fetches the repository's address from here
         "GIT_CONFIG_KEY_0": f"url.{published.as_uri()}.insteadOf",
-        "GIT_CONFIG_VALUE_0": notebooks.repository()[0],
+        "GIT_CONFIG_VALUE_0": there.url,
         "MHALIB_DEVICE": "cpu",
     }
     host = {"cwd": empty, "env": environment, "capture_output": True, "text": True, "check": False}

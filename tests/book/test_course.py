@@ -127,9 +127,10 @@ def test_a_course_keeps_its_seed_and_its_settings(
     capsys.readouterr()
 
 
-def test_a_hub_opens_each_notebook(capsys: pytest.CaptureFixture) -> None:
+def test_a_hub_opens_each_notebook(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """As nbgitpuller's own documentation writes links: repository, branch, and what is opened below the clone."""
-    url, branch = notebooks.repository()
+    monkeypatch.setenv("BOOK_REPOSITORY", "your-name/your-copy")
+    url, branch = "https://github.com/your-name/your-copy", "main"
     course.main(["links", "https://hub.example.edu/class/"])
     links = capsys.readouterr().out.split()
     assert len(links) == len(list(exercises.FOLDER.glob("*.ipynb")))
@@ -142,3 +143,6 @@ def test_a_hub_opens_each_notebook(capsys: pytest.CaptureFixture) -> None:
     assert course.hub_link("https://hub.example.edu", "exercises/04_reshape_trick.ipynb") in page
     with pytest.raises(SystemExit, match="is not an address"):
         course.main(["links", "hub.example.edu"])
+    monkeypatch.setenv("BOOK_REPOSITORY", "")
+    with pytest.raises(SystemExit, match="no address to clone: set BOOK_REPOSITORY=owner/name"):
+        course.main(["links", "https://hub.example.edu"])

@@ -56,7 +56,7 @@ def test_every_page_is_in_the_book() -> None:
     assert {path for path in book_text.toc() if path.suffix == ".md"} == set(notebooks.CHAPTERS.glob("*.md"))
 
 
-def test_written_cells_follow_the_repository_address(path: Path, notebook: NotebookNode) -> None:
+def test_written_cells_are_as_they_are_made(path: Path, notebook: NotebookNode) -> None:
     for tag, source in notebooks.generated_cells(path).items():
         assert notebooks.cell_with_tag(notebook, tag).source == source, f"run  make notebooks  (cell {tag!r})"
     first_code = next(cell for cell in notebook.cells if cell.cell_type == "code")
@@ -218,7 +218,6 @@ def test_running_twice_changes_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     page = tmp_path / "chapters/page.ipynb"
     page.parent.mkdir()
     monkeypatch.setattr(notebooks, "ROOT", tmp_path)
-    monkeypatch.setattr(notebooks, "repository", lambda: ("https://github.com/a/b", "main"))
     new_code, new_markdown = nbformat.v4.new_code_cell, nbformat.v4.new_markdown_cell
     cells = [
         new_markdown("", metadata={"tags": ["launch"]}),

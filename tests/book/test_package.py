@@ -57,7 +57,8 @@ def test_relative_links_become_addresses(given: str, made: str) -> None:
 
 def test_the_index_shows_a_readme_in_which_no_link_is_relative() -> None:
     readme = (notebooks.ROOT / "README.md").read_text(encoding="utf-8")
-    before, after = targets(readme), targets(setup_script().described())
+    assert setup_script().described("") == readme
+    before, after = targets(readme), targets(setup_script().described(URL))
     assert len(before) == len(after) > 31
     for old, new in zip(before, after, strict=True):
         assert new.startswith("https://"), new
@@ -106,7 +107,7 @@ def test_the_wheel_is_small_and_is_the_package_and_nothing_else(built: tuple[Pat
     told = message_from_string(metadata)
     assert told["Description-Content-Type"] == "text/markdown"
     assert re.sub(r"\s+", " ", told.get_payload()).startswith("# Attention, Head by Head")
-    assert targets(told.get_payload()) == targets(setup_script().described())
+    assert targets(told.get_payload()) == targets(setup_script().described(setup_script().repository()))
 
 
 def test_the_sdist_holds_the_library_s_tests_and_what_they_read(built: tuple[Path, Path]) -> None:

@@ -31,7 +31,6 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(notebooks, "ROOT", tmp_path)
     monkeypatch.setattr(notebooks, "CHAPTERS", tmp_path / "chapters")
     monkeypatch.setattr(exercises, "FOLDER", tmp_path / "exercises")
-    (tmp_path / "_config.yml").write_text("repository: {url: https://github.com/a/b, branch: main}\n", encoding="utf-8")
     return tmp_path / "chapters/01_page.ipynb"
 
 
@@ -40,12 +39,6 @@ def written(path: Path, *cells: NotebookNode) -> Path:
     notebook = nbformat.v4.new_notebook(cells=named)
     nbformat.write(notebooks.normalise(notebook), path)
     return path
-
-
-def test_a_config_without_the_address(page: Path) -> None:
-    (notebooks.ROOT / "_config.yml").write_text("title: a book\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"^_config\.yml has no repository with url and branch: put both back"):
-        notebooks.repository()
 
 
 @pytest.mark.parametrize("name", ["chapters/02_nothing.ipynb", "chapters/page.md", "../elsewhere.ipynb"])

@@ -70,3 +70,22 @@ def test_the_notes_of_a_release_are_its_section() -> None:
 def test_a_release_that_is_not_true_is_refused(tag: str, changelog: str, package: str, said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         release.notes(tag, changelog, package)
+
+
+CITED = "title: a\nversion: 0.2.0\nrepository-code: https://github.com/some-one/my.heads\n"
+
+
+@pytest.mark.parametrize(
+    ("citation", "tested", "said"),
+    [
+        (CITED, "0.2.0", []),
+        (CITED.replace("0.2.0", "0.1.0"), "0.2.0", ["CITATION.cff has no line  version: 0.2.0"]),
+        (CITED.replace("repository", "# repository"), "0.2.0", ["CITATION.cff names no repository"]),
+        (CITED.replace("some-one/my.heads", ""), "0.2.0", ["CITATION.cff names no repository"]),
+        (CITED, "0.1.0", ["tools/evidence/records/main.json is of 0.1.0"]),
+    ],
+)
+def test_a_release_has_an_address_and_a_test_run_of_its_own(citation: str, tested: str, said: list[str]) -> None:
+    found = release.lacking(citation, f'{{"version": "{tested}"}}', "0.2.0")
+    assert len(found) == len(said)
+    assert all(one.startswith(words) for one, words in zip(found, said, strict=True))

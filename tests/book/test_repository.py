@@ -35,44 +35,15 @@ def test_has_its_fixed_top_level() -> None:
         assert (notebooks.ROOT / name).exists(), name
 
 
-@pytest.mark.parametrize("name", ["README.md", "CITATION.cff", "pyproject.toml"])
-def test_files_hold_the_one_address(name: str) -> None:
-    url, _ = notebooks.repository()
-    assert url in read(name), f"{name} should name {url}, as _config.yml does"
-
-
-def test_no_other_address_of_the_repository_is_left() -> None:
-    url, _ = notebooks.repository()
-    owner, repository = url.removeprefix("https://github.com/").split("/")
-    for name in tracked():
-        if (notebooks.ROOT / name).suffix in TEXT:
-            addresses = re.findall(rf"github\.com/([\w.-]+/{repository}|{owner}/[\w-]+)", read(name))
-            assert set(addresses) <= {f"{owner}/{repository}"}, name
-
-
-def test_set_up_cell_knows_what_the_package_needs() -> None:
+def test_what_a_chapter_needs_beyond_the_package_is_pinned_by_pip_s_name() -> None:
+    """And what the package needs is left to the package."""
     project = tomllib.loads(read("pyproject.toml"))["project"]
-    needs = [re.match(r"[\w-]+", requirement)[0] for requirement in project["dependencies"]]
-    assert needs == list(notebooks.NEEDS)
-
-
-def run_set_up(chapter: str, missing: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the set-up cell of a chapter asks pip for, on a host that lacks the module `missing`."""
-    source = notebooks.generated_cells(notebooks.CHAPTERS / f"{chapter}.ipynb")["set-up"]
-    asked: list[str] = []
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == missing else name)
-    plain = re.sub(r"%pip install --quiet (?=\{missing\})(.*)", r'asked.append(f"\1")', source)
-    exec(re.sub(r"(?m)^( *)%pip.*", r"\1pass", plain), {"asked": asked})
-    return asked
-
-
-@pytest.mark.parametrize("extra", ["digits", "widgets"])
-def test_set_up_cell_installs_by_pip_s_names(extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    (requirement,) = tomllib.loads(read("pyproject.toml"))["project"]["optional-dependencies"][extra]
-    package = re.match(r"[\w-]+", requirement)[0]
-    module = {package: name for name, package in notebooks.PIP_NAMES.items()}.get(package, package)
-    assert run_set_up("14_seeing_with_heads", module, monkeypatch) == [package]
-    assert run_set_up("14_seeing_with_heads", "einops", monkeypatch) == []
+    package = [*project["dependencies"], *project["optional-dependencies"]["widgets"]]
+    needed = {re.match(r"[\w-]+", requirement)[0] for requirement in package}
+    own = {name for names in notebooks.OWN_NEEDS.values() for name in names}
+    assert not own & needed
+    assert own <= set(re.findall(r"^([\w-]+)==", read("requirements.txt"), flags=re.MULTILINE))
+    assert {notebooks.CHAPTERS / f"{stem}.ipynb" for stem in notebooks.OWN_NEEDS} <= set(notebooks.CHAPTERS.glob("*"))
 
 
 def test_versions_agree() -> None:
@@ -80,15 +51,24 @@ def test_versions_agree() -> None:
     assert citation["version"] == mhalib.__version__
 
 
-def test_readme_names_only_commands_that_exist() -> None:
-    named = set(re.findall(r"`make ([a-z]+)`|^make ([a-z]+)", read("README.md"), flags=re.MULTILINE))
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "handbooks/tools_and_release.md"])
+def test_only_commands_that_exist_are_named(name: str) -> None:
+    named = set(re.findall(r"`make ([a-z]+)`|^make ([a-z]+)", read(name), flags=re.MULTILINE))
     assert {one or other for one, other in named} <= TARGETS
     assert {"book", "test", "serve", "notebooks", "lab", "lint", "help"} <= TARGETS
 
 
-def test_readme_gives_the_command_that_make_test_runs() -> None:
+def test_readme_leads_to_files_and_says_how_to_read_and_how_to_test() -> None:
+    readme = read("README.md")
+    links = re.findall(r"\]\(([^)#]+)", readme)
+    assert [link for link in links if not exists(link)] == []
+    assert re.findall(r"^make (\w+)", readme, flags=re.MULTILINE) == ["serve", "test"]
+    assert len(readme.split()) <= 1000
+
+
+def test_the_handbook_gives_the_command_that_make_test_runs() -> None:
     command = re.search(r"-m (pytest -n .*)$", MAKEFILE, flags=re.MULTILINE)[1]
-    assert command in read("README.md")
+    assert command in read("handbooks/tools_and_release.md")
     assert re.search(r"^make test$", read(".ci/run"), flags=re.MULTILINE)
 
 
@@ -172,7 +152,7 @@ def test_every_workflow_can_be_read_and_runs_what_there_is(name: str) -> None:
         ("make book lint", []),
         ("make bock", ["make bock"]),
         ("make lint && make tset", ["make tset"]),
-        ("make address REPO=a/b PAGES=x", []),
+        ("make release TAG=v0.4.0", []),
         ("python tools/nothing.py --only a", ["tools/nothing.py", "tools/nothing.py"]),
         ("python -m tools.pages.nothing --all", ["tools/pages/nothing.py"]),
         ("python -m tools.pages.build --all", []),

@@ -41,12 +41,12 @@ def test_the_page_says_what_is_stored() -> None:
     assert section == run_record.text(run_record.records()), "run  python -m tools.evidence.run_record --page"
 
 
-def test_the_record_is_of_this_version_and_names_its_commit() -> None:
-    """Commits since do not make it stale, and the page says that they are not in it; a release asks for a new one."""
-    for name, found in run_record.records().items():
-        assert found["version"] == mhalib.__version__, (
-            f"tools/evidence/records/{name}.json: make test, then tools/evidence/run_record.py"
-        )
+def test_the_record_is_of_no_later_version_and_names_its_commit() -> None:
+    """Commits since do not make it stale, and the page says that they are not in it. Only a release asks for a record
+    of its own version, or no test of a new version could ever pass: `make release`."""
+    for found in run_record.records().values():
+        recorded, now = (tuple(map(int, version.split("."))) for version in (found["version"], mhalib.__version__))
+        assert recorded <= now
         assert len(found["commit"]) == 40
     assert run_record.MAIN in run_record.records()
 

@@ -75,7 +75,6 @@ def test_citation_of_the_book_agrees_everywhere() -> None:
     assert len({on_page["title"], citation["title"], config["title"]}) == 1
     assert len(names) == 1
     assert len({on_page["version"], str(citation["version"]), mhalib.__version__}) == 1
-    assert len({on_page["url"], citation["repository-code"], config["repository"]["url"]}) == 1
     assert len({on_page["year"], str(citation["date-released"])[:4], config["copyright"]}) == 1
     assert "[CITATION.cff](../CITATION.cff)" in PAGES["bibliography"].prose
 
@@ -94,10 +93,10 @@ def test_zenodo_is_told_what_the_citation_says() -> None:
 
 def test_the_citation_has_what_its_format_asks_for() -> None:
     citation = yaml.safe_load((notebooks.ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    assert {"cff-version", "message", "title", "authors", "abstract", "keywords", "url"} <= set(citation)
+    assert {"cff-version", "message", "title", "authors", "abstract", "keywords"} <= set(citation)
     book = citation["preferred-citation"]
     assert {"type", "title", "authors"} <= set(book)
-    for key in ("title", "authors", "version", "url", "repository-code"):
+    for key in ("title", "authors", "version"):
         assert book[key] == citation[key], key
     assert book["year"] == citation["date-released"].year
 

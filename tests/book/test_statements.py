@@ -277,7 +277,6 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "chapters/page.ipynb"
     path.parent.mkdir()
     monkeypatch.setattr(notebooks, "ROOT", tmp_path)
-    monkeypatch.setattr(notebooks, "repository", lambda: ("https://github.com/a/b", "main"))
     code = nbformat.v4.new_code_cell
     cells = [
         nbformat.v4.new_markdown_cell("", metadata={"tags": ["launch"]}),

@@ -62,3 +62,9 @@ def test_a_cache_says_what_extend_is_called_now():
     with pytest.raises(AttributeError, match="extend is called append now"):
         cache.extend(1)
     assert not hasattr(cache, "extend")
+
+
+def test_old_names_go_when_it_was_said():
+    """`handbooks/tools_and_release.md`, What a version promises."""
+    version = tuple(map(int, mhalib.__version__.split(".")[:2]))
+    assert version < (0, 5), "remove mhalib/classroom.py, mhalib/_renamed.py and Cache.extend, with what tests them"

@@ -92,19 +92,6 @@ def frameworks_written(folder):
     return path, write
 
 
-def moved(folder):
-    address = importlib.import_module("tools.notebooks.address")
-    path = folder / "page.md"
-    path.write_bytes(b"see https://a.github.io/b\n")
-
-    def move(monkeypatch):
-        monkeypatch.setattr(address.notebooks, "here", lambda one: one.name)
-        monkeypatch.setattr(address, "moved", lambda *_: "new")
-        address.move([path], None, None)
-
-    return path, move
-
-
 def pictured(folder):
     notebooks = importlib.import_module("tools.notebooks.notebooks")
     path = folder / "front.svg"
@@ -118,7 +105,7 @@ def pictured(folder):
     return path, store
 
 
-@pytest.mark.parametrize("made", [rewritten, frameworks_written, moved, pictured])
+@pytest.mark.parametrize("made", [rewritten, frameworks_written, pictured])
 def test_a_tool_leaves_whole_what_it_cannot_replace(made, tmp_path, full_disk, monkeypatch):
     path, write = made(tmp_path)
     before = path.read_bytes()

@@ -16,6 +16,8 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import tomllib  # type: ignore[import-not-found]  # Python 3.11 has it
+
 from tools import PACKAGES, ROOT
 from tools.notebooks import notebooks
 
@@ -28,6 +30,7 @@ NOTEBOOKS = (
     *(f"{package}/**/*" for package in PACKAGES),
     "pyproject.toml",
     "setup.py",
+    "CITATION.cff",
     "README.md",
     "LICENSE",
 )
@@ -40,7 +43,7 @@ UNUSED = (
     "__pycache__",
 )
 """What Sphinx copies and no finished page asks for, and what it keeps for itself."""
-BESIDE = ("jupyterlab", "ipykernel")  # what the set-up cells need themselves
+BESIDE = ("jupyterlab", "ipykernel")  # what opens and runs notebooks
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
 NOTE = """\
 Attention, Head by Head, without a network
@@ -49,7 +52,7 @@ Read
     Open  book/index.html  in a browser. Search and instruments work from the disk.
 
 Run the notebooks
-    On a machine with a network, with the same system and the same Python (3.11 to 3.13) as where you will run them:
+    On a machine with a network, with the same system and the same Python (3.11 to 3.14) as where you will run them:
 
         cd notebooks
         python -m pip download -r requirements.txt -d wheelhouse
@@ -68,15 +71,17 @@ Run the notebooks
 
 
 def needs(root: Path) -> list[str]:
-    """What the notebooks' set-up cells ask for, the package and a lab, as requirements.txt pins them.
+    """What the package and the notebooks' set-up cells ask for, and a lab, as requirements.txt pins them.
 
     Raises:
         ValueError: one of them has no pin.
     """
     lines = (root / "requirements.txt").read_text(encoding="utf-8").splitlines()
     pins = {found[1].lower(): found[0] for line in lines if (found := re.match(r"([\w.-]+)==[^\s#]+", line))}
-    asked = {*BESIDE, *notebooks.NEEDS, *(name for names in notebooks.OWN_NEEDS.values() for name in names)}
-    names = sorted({notebooks.PIP_NAMES.get(name, name).lower() for name in asked} - {"mhalib"})
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    package = [*project["dependencies"], *project["optional-dependencies"]["widgets"]]
+    asked = [re.split(r"[<>=!~ ]", one, maxsplit=1)[0] for one in package]
+    names = sorted({*BESIDE, *asked, *(name for names in notebooks.OWN_NEEDS.values() for name in names)})
     if missing := [name for name in names if name not in pins]:
         raise ValueError(f"requirements.txt has no pin for {missing}: give it one")
     return [pins[name] for name in names]

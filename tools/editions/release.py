@@ -1,6 +1,6 @@
-"""Hold a tag against the package's version and CHANGELOG.md, and write the release's notes.
+"""Hold a tag against the package's version, CHANGELOG.md and the repository's address, and write the release's notes.
 
-    python -m tools.editions.release v0.3.0 [--notes FILE]
+    python -m tools.editions.release v0.4.0 [--notes FILE]
 
 CHANGELOG.md begins with `# Changes`. Its sections are `## 0.3.0, 2026-11-21`, the newest first, each with a list of
 what is new; above them may be `## Unreleased`. Needs the standard library only.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import itertools
+import json
 import re
 import sys
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ from pathlib import Path
 
 from tools import ROOT
 
-CHANGELOG, PACKAGE = "CHANGELOG.md", "mhalib/__init__.py"
+CHANGELOG, PACKAGE, CITATION = "CHANGELOG.md", "mhalib/__init__.py", "CITATION.cff"
+RECORD = "tools/evidence/records/main.json"
 TITLE, UNRELEASED = "# Changes\n", "Unreleased"
 HEADING = re.compile(r"(?P<version>\d+\.\d+\.\d+), (?P<date>\d{4}-\d\d-\d\d)")
 
@@ -114,19 +116,34 @@ def notes(tag: str, changelog: str, package: str) -> str:
     return newest.text + "\n"
 
 
+def lacking(citation: str, record: str, version: str) -> list[str]:
+    """What a release of this version lacks: an address in the text of CITATION.cff, without which it leads nowhere, and
+    a record of a whole test run of its own."""
+    found = [] if f"\nversion: {version}\n" in citation else [f"has no line  version: {version}"]
+    if not re.search(r"^repository-code: https://github\.com/[\w.-]+/[\w.-]+$", citation, flags=re.MULTILINE):
+        found.append("names no repository: write the line  repository-code: https://github.com/owner/name")
+    named = [f"{CITATION} {each}" for each in found]
+    if (tested := json.loads(record)["version"]) != version:
+        named.append(f"{RECORD} is of {tested}: run  make test , then  python -m tools.evidence.run_record")
+    return named
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tag", help="vX.Y.Z")
     parser.add_argument("--notes", type=Path, help="where to write what CHANGELOG.md says of this version")
     given = parser.parse_args()
     try:
-        text = notes(given.tag, *((ROOT / name).read_text(encoding="utf-8") for name in (CHANGELOG, PACKAGE)))
+        read = [(ROOT / name).read_text(encoding="utf-8") for name in (CHANGELOG, PACKAGE, CITATION, RECORD)]
+        text = notes(given.tag, read[0], read[1])
+        if found := lacking(read[2], read[3], version_of(read[1])):
+            raise ValueError("\n".join(found))
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1
     if given.notes:
         given.notes.write_text(text, encoding="utf-8")
-    print(f"{given.tag}: {CHANGELOG} and {PACKAGE} agree")
+    print(f"{given.tag}: {CHANGELOG}, {PACKAGE} and {CITATION} agree")
     return 0
 
 

@@ -4,28 +4,26 @@
 
 SITE is a folder with one folder for each version: `v0.3.0` for a tag, `latest` for the main branch. `stable` is a copy
 of the highest tag. The site's own page leads to `stable`, or to `latest` while there is no tag; its page `fr/` leads to
-the French pages there, which are in a folder `fr` of PAGES. The site's address is that of _config.yml. Running it again
-with the same pages changes nothing.
+the French pages there, which are in a folder `fr` of PAGES. The site's address is that of tools/notebooks/address.py.
+Running it again with the same pages changes nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 import shutil
 from pathlib import Path
 from urllib.parse import urljoin
 
 from tools import ROOT
-from tools.notebooks import notebooks
-from tools.notebooks.address import stored
+from tools.notebooks import address, notebooks
+from tools.notebooks.address import LATEST, TAG
 from tools.pages import catalogues
 from tools.pages.book_online import VERSIONS
 
 AT = "The book is at"  # locale/*/LC_MESSAGES/book.po has it
-LATEST, STABLE = "latest", "stable"
-TAG = re.compile(r"v(\d+)\.(\d+)\.(\d+)")
+STABLE = "stable"
 LEADS_ON = """\
 <!doctype html>
 <html lang="{language}">
@@ -57,15 +55,15 @@ def _replace(source: Path, target: Path) -> None:
     shutil.copytree(source, target, ignore=shutil.ignore_patterns(".buildinfo*", ".doctrees"))
 
 
-def _lead_on(place: Path, folder: str, address: str, language: str) -> None:
+def _lead_on(place: Path, folder: str, online: str, language: str) -> None:
     place.mkdir(exist_ok=True)
     says = catalogues.phrases(language)(AT)
-    to = urljoin(address, f"{folder}/")
+    to = urljoin(online, f"{folder}/")
     page = LEADS_ON.format(language=language, says=says, folder=folder, address=to)
     (place / "index.html").write_text(page, encoding="utf-8")
 
 
-def put(site: Path, version: str, pages: Path, address: str) -> str:
+def put(site: Path, version: str, pages: Path, online: str) -> str:
     """Put `pages` into the site as `version`, and write what all versions share. Returns the folder to read first.
 
     Raises:
@@ -87,13 +85,13 @@ def put(site: Path, version: str, pages: Path, address: str) -> str:
     if (site / LATEST).is_dir():
         menu.insert(0, {"version": LATEST, "name": "latest, not released"})
     for entry in menu:
-        entry["url"] = urljoin(address, f"{entry['version']}/")
+        entry["url"] = urljoin(online, f"{entry['version']}/")
     (site / VERSIONS).write_text(json.dumps(menu, indent=1) + "\n", encoding="utf-8")
-    _lead_on(site, first, address, "en")
+    _lead_on(site, first, online, "en")
     for language in catalogues.languages():
         if (site / first / language / "index.html").is_file():
-            _lead_on(site / language, f"../{first}/{language}", urljoin(address, f"{language}/"), language)
-    (site / "robots.txt").write_text(f"User-agent: *\nSitemap: {urljoin(address, 'sitemap.xml')}\n", encoding="utf-8")
+            _lead_on(site / language, f"../{first}/{language}", urljoin(online, f"{language}/"), language)
+    (site / "robots.txt").write_text(f"User-agent: *\nSitemap: {urljoin(online, 'sitemap.xml')}\n", encoding="utf-8")
     if (site / first / "sitemap.xml").is_file():
         shutil.copy2(site / first / "sitemap.xml", site)
     (site / ".nojekyll").touch()  # GitHub would leave out the folders that begin with _
@@ -110,12 +108,14 @@ def main() -> None:
     if arguments.say:
         print(canonical(arguments.site, arguments.version))
         return
-    address = stored((ROOT / "_config.yml").read_text(encoding="utf-8")).pages
     try:
-        first = put(arguments.site, arguments.version, arguments.pages, address)
+        now = address.here()
+        if now is None:
+            raise ValueError("the book has no address: set BOOK_REPOSITORY=owner/name, as a workflow of GitHub does")
+        first = put(arguments.site, arguments.version, arguments.pages, now.site)
     except ValueError as error:
         parser.exit(2, f"{error}\n")
-    print(f"{arguments.version} is in {arguments.site.name}; {address} leads to {first}/")
+    print(f"{arguments.version} is in {arguments.site.name}; {now.site} leads to {first}/")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,9 @@
     python -m tools.notebooks.notebooks [--measure] [NOTEBOOK ...]
     python -m tools.notebooks.notebooks --tidy [NOTEBOOK ...]      # after an editor: nothing is executed
 
-Before a notebook runs, its launch links and its set-up cell are written from the repository's address in
-_config.yml. After it, everything that changes from run to run is dropped: times, ids of widgets, kernel versions.
+Before a notebook runs, the cells that are made are written: how to run it, and its set-up. They hold no address; pages
+that have one show and publish them with it (see address.py). After a run, everything that changes from run to run is
+dropped: times, ids of widgets, kernel versions.
 
 What is stored is of one run, so that a picture and the number beside it agree. While neither the notebook's code nor
 the package nor the pinned versions have changed, a new run that confirms it, each measured number within its tolerance
@@ -20,13 +21,11 @@ import hashlib
 import json
 import os
 import re
-import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import nbformat
-import yaml
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError
 from nbformat import NotebookNode
@@ -35,11 +34,11 @@ from tqdm import tqdm
 from mhalib._write import write_whole
 from tools import PACKAGES, ROOT
 from tools.notebooks import statements
+from tools.notebooks.address import SITE_BRANCH, Address
 
 CHAPTERS = ROOT / "chapters"
 CELL_TIMEOUT = 300  # seconds
 PACKAGE_FILES = (".py", ".md", ".js", ".css", ".json", ".npz", ".txt", ".safetensors")
-PLACEHOLDER = "https://github.com/head-by-head/attention-head-by-head"  # no repository is there
 FRONT_PAGE = "front-page"
 FRONT_PICTURES = {  # README shows a figure of each part
     "12_small_gpt": CHAPTERS / "_static/copying_heads.svg",
@@ -48,66 +47,27 @@ FRONT_PICTURES = {  # README shows a figure of each part
 PICTURES = ("image/svg+xml", "image/png")  # as mhalib.style stores a figure; the second where the first is too long
 # What a cell may carry: handbooks/chapter.md says what each is for.
 CELL_METADATA = ("measured", "mystnb", "nbgrader", "numbers", "predict", "results", "tabs", "tags")
+LAUNCHED = "notebooks"  # the folder of the built site with what services open
+OTHER_PAGE = re.compile(r"\]\((?:\.\./chapters/)?([\w-]+)\.(?:ipynb|md)(#[\w-]+)?\)")
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 SETUP = """\
-# Installs mhalib and what is missing, as in Colab; torch and numpy stay.
-from importlib.util import find_spec
-
-if find_spec("mhalib") is None:
-    %pip install --quiet --no-deps {package}
-if find_spec("mhalib") is None:
-    raise ModuleNotFoundError(
-        "Upload the book's folder, or mount it: %pip install --no-deps /its/path"
-    )
-needs = {needs}.split()
-missing = " ".join(name for name in needs if find_spec(name) is None)
-{renames}if missing:
-    %pip install --quiet {{missing}}
-
+{install}
 import mhalib
 
 mhalib.style.use()  # how the figures of this book look"""
+HERE = '# %pip install -q -e "..[widgets]"{more}  # if one is missing'  # in the book's folder nothing is
+THERE = '%pip install -q "{package}"{more}'  # what a host has, torch and numpy above all, stays as it is
 
-NEEDS = ("torch", "numpy", "matplotlib", "seaborn", "safetensors", "tqdm")  # what mhalib needs
-OWN_NEEDS = {  # what one chapter needs beyond that
-    **dict.fromkeys(
-        (
-            "00_take_a_model_apart",
-            "01_weighted_average",
-            "02_scale_masks_dropout",
-            "03_why_more_than_one_head",
-            "04_reshape_trick",
-            "05_mathematics",
-            "06_per_head_heatmaps",
-            "08_three_uses",
-            "09_positions",
-            "10_all_targets_at_once",
-            "11_translator",
-            "12_small_gpt",
-            "16_what_heads_look_at",
-            "18_which_heads_matter",
-            "17_are_heads_different",
-            "20_sharing_keys_and_values",
-            "22_heads_that_are_chosen",
-            "23_heads_composed_anew",
-            "25_counting",
-            "26_token_by_token",
-            "28_training_that_holds",
-            "instruments",
-        ),
-        ("anywidget",),
-    ),
-    "07_shape_checks": ("anywidget", "einops"),
-    **dict.fromkeys(("14_seeing_with_heads", "15_two_modalities"), ("anywidget", "sklearn")),
-    "21_heads_that_talk": ("anywidget", "tensorly"),
-    "24_bake_off": ("anywidget", "sklearn", "scipy"),
-    "30_four_frameworks": ("anywidget", "jax", "flax", "keras"),
-    "31_open_a_model_you_know": ("anywidget", "tokenizers", "transformers"),
+OWN_NEEDS = {  # what one chapter needs beyond the package and its instruments, as pip calls it
+    "07_shape_checks": ("einops",),
+    **dict.fromkeys(("14_seeing_with_heads", "15_two_modalities"), ("scikit-learn",)),
+    "21_heads_that_talk": ("tensorly",),
+    "24_bake_off": ("scikit-learn", "scipy"),
+    "30_four_frameworks": ("jax", "flax", "keras"),
+    "31_open_a_model_you_know": ("tokenizers", "transformers"),
 }
-PIP_NAMES = {"sklearn": "scikit-learn"}  # where it is imported under one name and installed under another
-RENAME = 'missing = missing.replace("{name}", "{pip_name}")  # as pip calls it\n'
 
 LAUNCH = (
     "[![Open in Colab: run this page on a computer of Google's]({static}/open_in_colab.svg)]({colab}) "
@@ -122,20 +82,6 @@ EXERCISE_LAUNCH = (
     "made. Work in [a notebook of these exercises alone]({notebook}){colab}. Here, hints and "
     "solutions are behind a click."
 )
-
-
-def repository() -> tuple[str, str]:
-    """Address and branch, from the one place that holds them."""
-    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
-    try:
-        return config["repository"]["url"], config["repository"]["branch"]
-    except (KeyError, TypeError):
-        raise ValueError("_config.yml has no repository with url and branch: put both back") from None
-
-
-def is_placeholder() -> bool:
-    """Whether the book has no address yet, so that links to its repository would lead nowhere."""
-    return repository()[0] == PLACEHOLDER
 
 
 def here(path: Path) -> str:
@@ -156,51 +102,51 @@ def given(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def package(url: str, branch: str) -> str:
-    """What pip installs for the notebooks of a branch or tag: the package of that tag, not the newest one."""
-    return f"git+{url}" if branch == "main" else f"git+{url}@{branch}"
-
-
-def launch_links(path: Path) -> dict[str, str]:
-    """Where the notebook at `path` can be run, by service."""
-    url, branch = repository()
-    slug, notebook = url.removeprefix("https://github.com/"), path.relative_to(ROOT).as_posix()
+def launch_links(path: Path, address: Address) -> dict[str, str]:
+    """Where the notebook at `path` can be run, by service. Binder has the package; the others take the notebook from
+    the built site, whose copy says where the package is."""
+    notebook = path.relative_to(ROOT).as_posix()
+    copy = f"{address.slug}/blob/{SITE_BRANCH}/{address.version}/{LAUNCHED}/{notebook}"
     return {
-        "colab": f"https://colab.research.google.com/github/{slug}/blob/{branch}/{notebook}",
-        "binder": f"https://mybinder.org/v2/gh/{slug}/{branch}?urlpath=lab/tree/{notebook}",
-        "studio_lab": f"https://studiolab.sagemaker.aws/import/github/{slug}/blob/{branch}/{notebook}",
+        "colab": f"https://colab.research.google.com/github/{copy}",
+        "binder": f"https://mybinder.org/v2/gh/{address.slug}/{address.revision}?urlpath=lab/tree/{notebook}",
+        "studio_lab": f"https://studiolab.sagemaker.aws/import/github/{copy}",
     }
 
 
-def _quoted(words: str) -> str:
-    """A string of Python; in brackets on a line of its own where it would be too long for a chapter."""
-    if len(words) <= 66:
-        return f'"{words}"'
-    return "(\n" + "\n".join(f'    "{line} "' for line in textwrap.wrap(words, 76)) + "\n)"
-
-
-def generated_cells(path: Path) -> dict[str, str]:
-    """The cells that are written, not edited: tag -> source."""
-    needs = (*NEEDS, *OWN_NEEDS.get(path.stem, ()))
-    renames = "".join(RENAME.format(name=name, pip_name=PIP_NAMES[name]) for name in needs if name in PIP_NAMES)
-    set_up = SETUP.format(package=package(*repository()), needs=_quoted(" ".join(needs)), renames=renames)
+def generated_cells(path: Path, address: Address | None = None) -> dict[str, str]:
+    """The cells that are written, not edited: tag -> source; as they are stored, or as pages with an address have
+    them."""
+    more = "".join(f" {name}" for name in OWN_NEEDS.get(path.stem, ()))
+    install = THERE.format(package=address.package, more=more) if address else HERE.format(more=more)
     static = "_static" if path.parent == CHAPTERS else "../chapters/_static"
-    launch = LAUNCH_HERE if is_placeholder() else LAUNCH.format(static=static, **launch_links(path))
-    made = {"launch": launch, "set-up": set_up}
+    launch = LAUNCH.format(static=static, **launch_links(path, address)) if address else LAUNCH_HERE
+    made = {"launch": launch, "set-up": SETUP.format(install=install)}
     own = ROOT / "exercises" / path.name
     if path.parent == CHAPTERS and own.exists():
-        colab = "" if is_placeholder() else f", or [in Colab]({launch_links(own)['colab']})"
+        colab = f", or [in Colab]({launch_links(own, address)['colab']})" if address else ""
         made["exercise-launch"] = EXERCISE_LAUNCH.format(notebook=f"../exercises/{path.name}", colab=colab)
     return made
 
 
-def with_generated(path: Path, notebook: NotebookNode) -> NotebookNode:
+def with_generated(path: Path, notebook: NotebookNode, address: Address | None = None) -> NotebookNode:
     """`notebook`, read from `path`, with the cells that are written; an error names the notebook."""
-    for tag, source in generated_cells(path).items():
+    for tag, source in generated_cells(path, address).items():
         try:
             cell_with_tag(notebook, tag).source = source
         except ValueError as error:
             raise ValueError(f"{here(path)}: {error}") from error
+    return notebook
+
+
+def launched(path: Path, address: Address) -> NotebookNode:
+    """The notebook at `path` as a service opens it: without outputs, and its links lead to the pages of its version."""
+    notebook = with_generated(path, nbformat.read(path, as_version=4), address)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+        else:
+            cell.source = OTHER_PAGE.sub(rf"]({address.pages}chapters/\g<1>.html\g<2>)", cell.source)
     return notebook
 
 
@@ -268,7 +214,7 @@ def execute(path: Path, measure: bool = False) -> NotebookNode:
 def code_key(path: Path, notebook: NotebookNode) -> str:
     """A hash of all that outputs are made from: the code, the package with this page's results, the pinned versions.
 
-    The cell that installs the package holds the repository's address and does nothing here: it is left out.
+    The set-up cell, which installs the package elsewhere, does nothing here: it is left out.
     """
     made_from = hashlib.sha256()
     for cell in notebook.cells:

@@ -24,7 +24,7 @@ from sphinx.pycode import ModuleAnalyzer
 import mhalib
 from mhalib.attention.heads import HeadsOfLayer
 from tools import ROOT
-from tools.notebooks import notebooks
+from tools.notebooks import address, notebooks
 
 EXERCISES = "mhalib_classroom.checks"
 CHAPTERS = {  # module -> page that builds or first explains -> names; `name=word`, where the page has a word for it
@@ -300,8 +300,8 @@ def where(full: str) -> str:
     page, _ = PAGE_OF[full]
     value = getattr(importlib.import_module(module), name)
     file = path_of(value, module, name).relative_to(ROOT).as_posix()
-    url, branch = notebooks.repository()
-    link = f"``{file}``" if notebooks.is_placeholder() else f"`{file} <{url}/blob/{branch}/{file}>`__"
+    now = address.here()
+    link = f"`{file} <{now.url}/blob/{now.revision}/{file}>`__" if now else f"``{file}``"
     number = f"Chapter {int(page[:2])}: " if page[:2].isdigit() else "Page: "
     short = "" if module == "mhalib" or mhalib._HOMES.get(name) != module[7:] else f" · also ``mhalib.{name}``"
     return f"{number}:doc:`/chapters/{page}` · {link}{short}"

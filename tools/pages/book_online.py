@@ -1,10 +1,11 @@
 """Sphinx extension: what the pages need to be found, previewed and told apart by version where they are read online.
 
-Where the book has no address yet, links to its repository are left out. The environment variable BOOK_VERSION names
-the folder of the site that is built, as `v0.3.0` or `latest`: the pages then have a menu of versions. BOOK_CANONICAL
-names the folder that search engines shall show, `stable` if nothing is said. BOOK_LANGUAGES, as `fr`, names the
-languages whose pages are put into a folder of that name below the English ones: each page then has a switch in its head
-that leads to the same page there, and back.
+Where the book has no address, links to its repository are left out; else they are made here, for the repository that
+builds the pages, and so are the notebooks that Colab opens (see tools/notebooks/address.py). The environment variable
+BOOK_VERSION names the folder of the site that is built, as `v0.4.0` or `latest`: the pages then have a menu of
+versions. BOOK_CANONICAL names the folder that search engines shall show, `stable` if nothing is said.
+BOOK_LANGUAGES, as `fr`, names the languages whose pages are put into a folder of that name below the English ones: each
+page then has a switch in its head that leads to the same page there, and back.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
+import nbformat
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
-from tools.notebooks import notebooks
+from mhalib._write import write_whole
+from tools import ROOT
+from tools.notebooks import address, notebooks
 from tools.pages import catalogues, figures
 from tools.pages.book_extension import figure_id
 from tools.pages.theme_words import SIDEBAR
@@ -31,7 +35,6 @@ VERSIONS = "versions.json"  # beside the versions' folders; tools/editions/versi
 NAMES = {"en": "English", "fr": "Français"}  # of languages, in themselves
 SHORTEST, LONGEST = 60, 200  # letters of a description; search engines cut off more
 ON_LAUNCH = "SageMaker Studio Lab"
-NEEDS_ADDRESS = ("launch_buttons", "repository_url", "use_repository_button", "use_issues_button")
 FRONT_PICTURE = "_static/encoder_heads.svg"
 CARDS = {
     "01_weighted_average": 2,
@@ -51,12 +54,33 @@ def card_of(chapter: str) -> str:
     return f"{int(chapter[:2])}.{CARDS.get(chapter, 1)}"
 
 
-def leave_out_what_leads_nowhere(app: Sphinx, config: Config) -> None:
-    """Without an address, no button leads to the repository or to a host that would fetch it, and none is canonical."""
-    if notebooks.is_placeholder():
-        for name in NEEDS_ADDRESS:
-            config.html_theme_options.pop(name, None)
-        config.html_baseurl = ""
+def lead_to_the_repository(app: Sphinx, config: Config) -> None:
+    """Give the pages their repository and their site; without one, no button leads there, and no address is
+    canonical."""
+    now = address.here()
+    if now is not None:
+        buttons = {"use_repository_button": True, "use_issues_button": True}
+        config.html_theme_options |= {"repository_url": now.url, **buttons}
+    config.html_baseurl = now.site if now else ""
+
+
+def write_address(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Give a notebook's page its launch links, and its set-up the line that installs the package of this version."""
+    now, path = address.here(), Path(app.env.doc2path(docname))
+    if now and path.suffix == ".ipynb" and ROOT in path.parents:
+        notebook = notebooks.with_generated(path, nbformat.reads(source[0], as_version=4), now)
+        source[0] = nbformat.writes(notebook)
+
+
+def write_launched(app: Sphinx, exception: Exception | None) -> None:
+    """Put what Colab and others open beside the pages: each notebook with the line that installs the package."""
+    now = address.here()
+    if now is None or exception or app.builder.format != "html" or app.config.language != "en":
+        return
+    for path in [one for folder in ("chapters", "exercises") for one in sorted((ROOT / folder).glob("*.ipynb"))]:
+        target = Path(app.outdir, notebooks.LAUNCHED, path.relative_to(ROOT))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(target, nbformat.writes(notebooks.launched(path, now)).rstrip("\n") + "\n")
 
 
 def choose_version(app: Sphinx, config: Config) -> None:
@@ -181,11 +205,13 @@ def write_sitemap(app: Sphinx, exception: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    app.connect("config-inited", leave_out_what_leads_nowhere, priority=700)  # behind Jupyter Book
+    app.connect("config-inited", lead_to_the_repository, priority=700)  # behind Jupyter Book
     app.connect("config-inited", choose_version, priority=710)
     app.connect("config-inited", offer_languages, priority=720)
+    app.connect("source-read", write_address, priority=300)  # before book_language, which translates the links
     app.connect("html-page-context", describe)
     app.connect("html-page-context", switch_languages)
     app.connect("build-finished", write_sitemap)
     app.connect("build-finished", draw_cards)
+    app.connect("build-finished", write_launched)
     return {"parallel_read_safe": True, "parallel_write_safe": False}  # remembers which cards to draw

@@ -26,13 +26,9 @@ NAMES = {  # a key of _config.yml, and what Sphinx, an extension or the theme ca
     "repository.branch": f"{THEME}.repository_branch",
     "parse.myst_enable_extensions": "myst_enable_extensions",
     "launch_buttons.notebook_interface": f"{THEME}.launch_buttons.notebook_interface",
-    "launch_buttons.binderhub_url": f"{THEME}.launch_buttons.binderhub_url",
-    "launch_buttons.colab_url": f"{THEME}.launch_buttons.colab_url",
     "execute.execute_notebooks": "nb_execution_mode",
     "html.baseurl": "html_baseurl",
     "html.favicon": "html_favicon",
-    "html.use_repository_button": f"{THEME}.use_repository_button",
-    "html.use_issues_button": f"{THEME}.use_issues_button",
     "html.home_page_in_navbar": f"{THEME}.home_page_in_toc",
     "html.extra_footer": f"{THEME}.extra_footer",
 }

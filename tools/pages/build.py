@@ -23,6 +23,7 @@ from pathlib import Path
 import yaml
 
 from tools import PACKAGES, ROOT
+from tools.notebooks import address
 
 SHARED = (  # besides the pages themselves
     "_config.yml",
@@ -89,7 +90,7 @@ def build(root: Path, everything: bool = False) -> int:
         before = json.loads(state.read_text(encoding="utf-8")) if built and not everything else {}
     except ValueError:  # broken off while it was written
         before = {}
-    now = {"shared": fingerprints(root, SHARED), "pages": pages(root)}
+    now = {"shared": fingerprints(root, SHARED) | {"address": str(address.here())}, "pages": pages(root)}
     what = what_to_build(before, now)
     if what == "nothing":
         print("no page changed")

@@ -29,7 +29,7 @@ from nbformat import NotebookNode
 from mhalib._write import write_whole
 from mhalib_classroom import checks
 from tools import ROOT
-from tools.notebooks import notebooks
+from tools.notebooks import address, notebooks
 from tools.teaching import exercises
 
 FOLDER = ROOT / "nbgrader"
@@ -101,8 +101,8 @@ def course_notebook(chapter: Path, seed: str) -> NotebookNode | None:
     plain = exercises.student_notebook(chapter)
     if plain is None:
         return None
-    url, branch = notebooks.repository()
-    pages = f"{url}/blob/{branch}/chapters/"
+    now = address.here()
+    pages = f"{now.url}/blob/{now.revision}/chapters/" if now else "../chapters/"
     title = plain.cells[0].source.partition("\n")[0].removeprefix("# Exercises: ")
     introduction = INTRODUCTION.format(title=title, link=pages + chapter.name)
     made = [_marked(nbformat.v4.new_markdown_cell(introduction), "introduction")]
@@ -159,13 +159,15 @@ def hub_link(hub: str, path: str) -> str:
     the student's own folder, or brings it up to date and keeps what the student has changed, and opens the file.
 
     Raises:
-        ValueError: `hub` is no address.
+        ValueError: `hub` is no address, or the book has none.
     """
     if not re.fullmatch(r"https?://[^\s?#]+", hub):
         raise ValueError(f"hub={hub!r} is not an address such as https://hub.example.edu")
-    url, branch = notebooks.repository()
-    opened = f"lab/tree/{url.rpartition('/')[2]}/{path}"
-    asked = urlencode({"repo": url, "urlpath": opened, "branch": branch})
+    now = address.here()
+    if now is None:
+        raise ValueError("the book has no address to clone: set BOOK_REPOSITORY=owner/name")
+    opened = f"lab/tree/{now.slug.rpartition('/')[2]}/{path}"
+    asked = urlencode({"repo": now.url, "urlpath": opened, "branch": "main"})
     return f"{hub.rstrip('/')}/hub/user-redirect/git-pull?{asked}"
 
 

@@ -1,0 +1,249 @@
+"""The command `mhalib`: opens the book, hands out its exercises, grades them, and draws a checkpoint's heads.
+
+It is thin: each command calls what a chapter or the teacher's page calls. Errors are one line, with the exit code 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import http.server
+import importlib
+import importlib.util
+import inspect
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import webbrowser
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import mhalib
+from mhalib._write import write_whole
+
+INSTRUMENTS = {  # name: class, and what it takes where nothing is said
+    "cost": ("CostCalculator", {"num_hiddens": 512, "num_heads": 8}),
+    "playground": ("AttentionPlayground", {}),
+    "reshape": ("ReshapeStepper", {"batch_size": 2, "num_tokens": 3, "num_hiddens": 6, "num_heads": 3}),
+    "roofline": ("Roofline", {"num_hiddens": 4096, "num_heads": 32}),
+}
+SENTENCE = "The fox did not cross the road, because it was too tired."
+CLONE = "the book is not here: run this in the folder of its repository, or name that with --book"
+PATIENCE = 2.0  # seconds until somebody who waits is told for what
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
+def parser() -> Parser:
+    whole = Parser("mhalib", description="See what each head does: the book, its exercises, and heads of your own.")
+    whole.add_argument("--version", action="version", version=f"mhalib {mhalib.__version__}")
+    commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    book = Parser(add_help=False)
+    book.add_argument("--book", type=Path, metavar="FOLDER", help="a clone of the book's repository; default: found")
+
+    one = commands.add_parser("open", parents=[book], help="read a chapter, in the browser or in JupyterLab")
+    one.add_argument("chapter", nargs="?", help="its number; default: the start page")
+    one.add_argument("--lab", action="store_true", help="the notebook in JupyterLab, also where pages are built")
+    one.add_argument("--port", type=int, default=0, help="of the pages on this machine; default: any that is free")
+    one.add_argument("--no-browser", action="store_true", help="only say the address")
+
+    one = commands.add_parser("exercises", parents=[book], help="write the students' notebooks")
+    one.add_argument("--out", type=Path, default=Path("exercises"), metavar="FOLDER", help="default: exercises")
+    one.add_argument("--chapter", type=int, action="append", help="only this one's; may be repeated")
+    one.add_argument("--install", metavar="WHAT", help="what the first cell has pip install: a wheel, or its address")
+
+    commands.add_parser("grade", add_help=False, help="grade a folder of notebooks: see mhalib grade --help")
+
+    one = commands.add_parser("look", help="draw all heads of a checkpoint into one HTML file")
+    one.add_argument("model", help="a folder, a .gguf file, minilm, smollm2-135m, or owner/name on the hub")
+    one.add_argument("--text", default=SENTENCE, help=f"what it reads; default: {SENTENCE}")
+    one.add_argument("--html", type=Path, default=Path("heads.html"), metavar="FILE", help="default: heads.html")
+    one.add_argument("--revision", metavar="COMMIT", help="of a name on the hub")
+    one.add_argument("--offline", action="store_true", help="fetch nothing")
+
+    one = commands.add_parser("instrument", help="write an instrument as one HTML file")
+    one.add_argument("name", choices=INSTRUMENTS)
+    one.add_argument("--html", type=Path, metavar="FILE", help="default: NAME.html")
+    one.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="as --set num_heads=12")
+    return whole
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Say what takes time, once it has taken two seconds; on a terminal, how long it has taken until now."""
+    done, start = threading.Event(), time.monotonic()
+
+    def tell() -> None:
+        if not done.wait(PATIENCE) and not sys.stderr.isatty():
+            print(f"{what} ...", file=sys.stderr, flush=True)
+            return
+        while not done.wait(PATIENCE):
+            print(f"\r{what}: {time.monotonic() - start:.0f} s", end="", file=sys.stderr, flush=True)
+        if sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        done.set()
+        teller.join()
+
+
+def found_book(named: Path | None) -> Path:
+    """The one that is named, or this installation's clone, or one above where we are, or the wheel mhalib_book.
+
+    Raises:
+        ValueError: it is none.
+    """
+    wheel = importlib.util.find_spec("mhalib_book")
+    packed = [Path(str(wheel.origin)).parent] if wheel else []
+    places = [named] if named else [Path(__file__).resolve().parents[1], Path.cwd(), *Path.cwd().parents, *packed]
+    for place in places:
+        if (place / "_toc.yml").is_file() and (place / "chapters").is_dir():
+            return place.resolve()
+    raise ValueError(f"{named} is not the folder of the book's repository" if named else CLONE)
+
+
+def chapter_file(book: Path, chapter: str) -> Path:
+    """The notebook of a chapter, by its number; `ValueError` if there is none."""
+    numbers = {int(path.name[:2]): path for path in sorted((book / "chapters").glob("[0-9][0-9]_*.ipynb"))}
+    if not chapter.isdecimal() or int(chapter) not in numbers:
+        raise ValueError(f"there is no chapter {chapter}: the book has {min(numbers)} to {max(numbers)}")
+    return numbers[int(chapter)]
+
+
+def open_book(given: argparse.Namespace) -> None:
+    book = found_book(given.book)
+    notebook = chapter_file(book, given.chapter) if given.chapter else book / "chapters"
+    html = book / "_build/html"
+    page = html / "chapters" / f"{notebook.stem if given.chapter else 'index'}.html"
+    if given.lab or not page.is_file():
+        if importlib.util.find_spec("jupyterlab") is None:
+            raise ValueError("no pages are built, and JupyterLab is not installed:  make book  does both")
+        if notebook.is_file() and book.name == "mhalib_book":  # what is installed is nobody's to write into
+            notebook = Path(notebook.name) if Path(notebook.name).exists() else Path(shutil.copy2(notebook, "."))
+        options = ["--no-browser"] if given.no_browser else []
+        subprocess.run([sys.executable, "-m", "jupyterlab", str(notebook), *options], check=False)
+        return
+    handler = functools.partial(Quiet, directory=str(html))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", given.port), handler) as server:
+        address = f"http://127.0.0.1:{server.server_port}/{page.relative_to(html).as_posix()}"
+        print(f"{address}   (stop with Ctrl-C)", flush=True)
+        if not given.no_browser:
+            webbrowser.open(address)
+        server.serve_forever()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Serves files, and prints nothing for each."""
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+def write_exercises(given: argparse.Namespace) -> None:
+    """Copies of the book's own; a file that is there stays, for it may be somebody's work."""
+    book = found_book(given.book)
+    notebooks = [chapter_file(book, str(one)).name for one in given.chapter or ()]
+    wanted = [book / "exercises" / name for name in notebooks] or sorted((book / "exercises").glob("*.ipynb"))
+    if missing := [path.name for path in wanted if not path.is_file()]:
+        raise ValueError(f"{missing[0].removesuffix('.ipynb')} has no exercises in code")
+    given.out.mkdir(parents=True, exist_ok=True)
+    targets = {path: given.out / path.name for path in wanted}
+    if there := [str(target) for target in targets.values() if target.exists()]:
+        raise ValueError(f"{there[0]} is there, and may be somebody's work: name another folder with --out")
+    for path, target in targets.items():
+        write_whole(target, with_install(path.read_text(encoding="utf-8"), given.install))
+    print(f"{len(targets)} notebooks in {given.out}")
+
+
+def with_install(notebook: str, what: str | None) -> str:
+    """A notebook's text, whose set-up cell begins with the line that installs `what`, in place of a comment."""
+    if what is None:
+        return notebook
+    if not what.strip() or any(letter in what for letter in "\"'`$\\\n"):
+        raise ValueError(f"--install={what!r} is no wheel and no address of one")
+    told = json.loads(notebook)
+    for cell in told["cells"]:
+        if "set-up" in cell["metadata"].get("tags", []):
+            first, *rest = "".join(cell["source"]).splitlines(keepends=True)
+            more = first.partition('"..[widgets]"')[2].partition("  #")[0]
+            kind = f"mhalib[widgets] @ {what}" if "://" in what else f"{what}[widgets]"
+            cell["source"] = [f'%pip install -q "{kind}"{more}\n', *rest]
+    return json.dumps(told, indent=1, ensure_ascii=False) + "\n"
+
+
+def look(given: argparse.Namespace) -> None:
+    with waiting(f"reading {given.model}"):
+        from mhalib import measures, pretrained
+        from mhalib.widgets import HeadWall
+
+        opened = pretrained.load(given.model, revision=given.revision, offline=given.offline)
+    with waiting("drawing its heads"):
+        reading = opened(given.text)
+        kinds = ("previous", "next", "self", "first")
+        numbers = {
+            f"weight on {kind}": [measures.attention_to(one[None], kind) for one in reading.weights] for kind in kinds
+        }
+        HeadWall(reading.weights, reading.tokens, numbers=numbers).save_html(
+            given.html, title=f"Heads of {given.model}"
+        )
+    layers, heads = reading.weights.shape[:2]
+    print(f"{layers} layers of {heads} heads in {given.html}")
+
+
+def instrument(given: argparse.Namespace) -> None:
+    with waiting("making the instrument"):
+        kind, settings = INSTRUMENTS[given.name]
+        made = getattr(importlib.import_module("mhalib.widgets"), kind)
+        known = [name for name, one in inspect.signature(made).parameters.items() if one.kind != one.VAR_KEYWORD]
+        given_settings = dict(settled(one, known) for one in given.set)
+        path = given.html or Path(f"{given.name}.html")
+        made(**settings | given_settings).save_html(path, title=kind)
+    print(f"{kind} in {path}")
+
+
+def settled(setting: str, known: Sequence[str]) -> tuple[str, Any]:
+    """`num_heads=8` as a name and a number; what is neither a number nor a list is a word."""
+    name, sign, value = setting.partition("=")
+    if not sign or name not in known:
+        raise ValueError(f"--set {setting}: write NAME=VALUE, with one of {', '.join(known)}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+COMMANDS = {"open": open_book, "exercises": write_exercises, "look": look, "instrument": instrument}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["grade"]:
+        from mhalib_classroom.grade import __main__ as grader
+
+        return grader.main(words[1:], "mhalib grade")
+    given = parser().parse_args(words)
+    try:
+        COMMANDS[given.command](given)
+    except KeyboardInterrupt:
+        return 130 if given.command != "open" else 0
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        print(f"mhalib {given.command}: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
