@@ -112,7 +112,7 @@ class KeyValueCache:
         self._rooms = _reordered(self._rooms, rows)
 
     def crop(self, num_tokens: int) -> None:
-        """Forget all but the first `num_tokens` tokens. Their memory stays taken, and the next tokens are written there.
+        """Forget all but the first `num_tokens` tokens. Their memory stays taken, and is written over next.
 
         Raises:
             TypeError, ValueError: it is no number of tokens from 0 to what is held.
@@ -270,8 +270,7 @@ class StateCache:
 def require_tokens_held(num_tokens: object, num_held: int) -> None:
     """Raise unless it is a number (TypeError) of tokens that a cache holds (ValueError)."""
     require_count("num_tokens", num_tokens, minimum=0)
-    assert isinstance(num_tokens, int)
-    if num_tokens > num_held:
+    if num_tokens > num_held:  # type: ignore[operator]
         raise ValueError(f"num_tokens={num_tokens}, but the cache holds {num_held}")
 
 

@@ -14,7 +14,7 @@ class WindowCache:
     `len` counts all tokens that were seen, so that positions go on: they are counted in the text, not in the cache.
 
     A ring of memory with a window's tokens would hand them over out of order. This takes an eighth more: it is filled
-    to its end, and then what is held is moved to its beginning, so that a step copies about eight tokens, and the sinks.
+    to its end, then what is held is moved to its beginning: a step copies about eight tokens, and the sinks.
     What `append` returned is written over later. Models give the masks that belong to it.
 
     Args:

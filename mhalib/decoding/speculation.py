@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._validate import require_count, require_integers, require_kind, require_tensor
+from .._validate import require_count, require_integers, require_kind, require_tensor, require_values
 from ..attention import Cache
 from ..models import GPT
 from .caches import caches_for
@@ -42,9 +42,21 @@ def look_up(tokens: Sequence[int], num_drafts: int, key_length: int = 2) -> list
     >>> look_up([5, 6, 7, 8, 5, 6], num_drafts=3)
     [7, 8, 5]
     """
-    tokens = list(tokens)
+    _require_ids("tokens", tokens)
     require_count("num_drafts", num_drafts, minimum=0)
     require_count("key_length", key_length)
+    return _followed(list(tokens), num_drafts, key_length)
+
+
+def _require_ids(name: str, ids: object) -> None:
+    """Raise TypeError or ValueError unless `ids` is a list of whole numbers, none below 0."""
+    if not isinstance(ids, (list, tuple)):
+        raise TypeError(f"{name} must be a list of ids, got {type(ids).__name__}: {ids!r:.80}")
+    for place, one in enumerate(ids):
+        require_count(f"{name}[{place}]", one, minimum=0)
+
+
+def _followed(tokens: list[int], num_drafts: int, key_length: int) -> list[int]:
     for size in range(min(key_length, len(tokens) - 1), 0, -1):
         key = tokens[-size:]
         for start in range(len(tokens) - size - 1, -1, -1):
@@ -73,17 +85,28 @@ def accepted(p: Tensor, drafts: Sequence[int], q: Tensor, generator: torch.Gener
 
     Source: Leviathan et al. 2023, section 2.3; Chen et al. 2023, algorithm 2.
     """
-    require_tensor("p", p, rank=2)
-    require_tensor("q", q, rank=2)
+    _require_ids("drafts", drafts)
+    for name, each in (("p", p), ("q", q)):
+        require_tensor(name, each, rank=2)
+        if not each.is_floating_point():
+            raise TypeError(f"{name} must hold floating-point numbers, got {each.dtype}")
+        require_values(name, each)
+        if not bool((each.isfinite() & (each >= 0)).all()) or not bool((each.sum(-1) > 0).all()):
+            raise ValueError(f"{name} must hold probabilities, none of them negative, and in each row one above 0")
+    if generator is not None:
+        require_kind("generator", generator, torch.Generator)
     if p.shape[0] != len(drafts) + 1 or q.shape != (len(drafts), p.shape[1]):
         raise ValueError(
             f"{len(drafts)} drafts need p of k + 1 rows and q of k, got {tuple(p.shape)}, {tuple(q.shape)}"
         )
+    if any(token >= p.shape[1] for token in drafts):
+        raise ValueError(f"drafts holds {max(drafts)}, but ids go from 0 to {p.shape[1] - 1}")
     taken: list[int] = []
     for place, token in enumerate(drafts):
         u = float(torch.rand((), generator=generator, device=None if generator is None else generator.device))
         if u * float(q[place, token]) >= float(p[place, token]):
             left = (p[place] - q[place]).clamp(min=0)
+            left = left if float(left.sum()) > 0 else p[place]  # equal, but for rounding
             return [*taken, int(torch.multinomial(left, 1, generator=generator))]
         taken.append(token)
     return [*taken, int(torch.multinomial(p[-1], 1, generator=generator))]
@@ -164,7 +187,7 @@ class _LookUp:
         self.key_length, self.vocab_size = key_length, vocab_size
 
     def __call__(self, tokens: list[int], num_drafts: int) -> tuple[list[int], Tensor]:
-        drafts = look_up(tokens, num_drafts, self.key_length)
+        drafts = _followed(tokens, num_drafts, self.key_length)
         return drafts, F.one_hot(torch.tensor(drafts, dtype=torch.long), self.vocab_size).float()
 
 

@@ -1,4 +1,4 @@
-"""Speculation writes what plain steps write, token by token, or as often; and what may be drawn is what is asked for."""
+"""Speculation writes what plain steps write, token by token or as often, and what may be drawn is what is asked."""
 
 import re
 
