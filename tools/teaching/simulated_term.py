@@ -1,4 +1,4 @@
-"""Play the first four weeks of the six-week plan with twelve students, and grade them as the teacher's page says.
+"""Play the first four weeks of the seminar's plan with twelve students, and grade them as the teacher's page says.
 
     python -m tools.teaching.simulated_term [--weeks 1 2] [--folder FOLDER]
 

@@ -129,7 +129,9 @@ def section_slides(section: Tag, name: str) -> list[Slide]:
         elif part.select_one(".mhalib-instrument"):
             add(instrument_html(part, name), 3)
         elif "cell" in classes and (shown := code_html(part)):
+            words[:] = words or within(lead, 160) if made else words
             add(shown, 0)
+            lead = []
         elif part.name in ("ul", "ol") and 1 < len(items := part.find_all("li", recursive=False)) < 6:
             words[:] = words or [one for one in lead if plain(one).endswith(":")]
             add(listed(items), 1)
