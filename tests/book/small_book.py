@@ -43,7 +43,9 @@ INDEX = """\
 <p>Begin with <a href="01_first.html">chapter 1</a>, or with its <a href="01_first.html#sums">sums</a>; see the
 <a href="../genindex.html">index</a>, or <a href="https://example.org/paper">a paper</a>.</p>
 <section id="the-map"><h2>The map</h2><svg class="book-map" role="group" aria-label="Two chapters" viewbox="0 0 60 30">
-<circle cx="15" cy="15" r="9"></circle><text x="15" y="15">1</text></svg></section></section>
+<circle cx="15" cy="15" r="9"></circle><text x="15" y="15">1</text>
+<a href="03_third.html"><circle cx="45" cy="15" r="9"></circle><text x="45" y="15">3</text></a></svg>
+</section></section>
 """
 FIRST = f"""\
 <section id="a-first-chapter"><h1 data-chapter="1">A first chapter

@@ -207,6 +207,25 @@ def test_formulas_and_code_alone_are_not_to_be_translated(text: str, needed: boo
     assert catalogues.needs_words(text) == needed
 
 
+def test_the_table_of_contents_is_translated() -> None:
+    """Parts by the start page's catalogue, titles by each page's own; a page without one keeps its title."""
+    assert (
+        catalogues.title_of("fr", "chapters/00_take_a_model_apart", "0 · Take a model apart")
+        == "0 · Démonter un modèle"
+    )
+    assert catalogues.title_of("fr", "chapters/nothing", "9 · Nothing") == "9 · Nothing"
+    assert catalogues.title_of("en", "chapters/00_take_a_model_apart", "0 · Take") == "0 · Take"
+    parts = yaml.safe_load((notebooks.ROOT / "_toc.yml").read_text(encoding="utf-8"))["parts"]
+    other = [catalogues.title_of("fr", "chapters/index", part["caption"]) for part in parts]
+    assert all(one != part["caption"] for one, part in zip(other, parts, strict=True))
+
+
+def test_the_start_page_s_button_is_the_phrase_that_is_translated() -> None:
+    from tools.pages import book_language
+
+    assert book_language.START in (notebooks.CHAPTERS / "index.md").read_text(encoding="utf-8")
+
+
 def test_a_workflow_builds_each_language() -> None:
     workflow = yaml.safe_load((notebooks.ROOT / ".github/workflows/languages.yml").read_text(encoding="utf-8"))
     runs = "\n".join(step.get("run", "") for step in workflow["jobs"]["build"]["steps"])

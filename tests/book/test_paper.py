@@ -131,6 +131,15 @@ def test_a_symbol_at_a_sentences_start_keeps_its_case(volumes: list[pypdf.PdfRea
     assert "F need" not in whole
 
 
+def test_a_circle_of_the_map_that_leads_to_the_other_volume_is_drawn_all_the_same(html: Path) -> None:
+    toc = html.parent / "_toc.yml"
+    leaves = single_page.read(html, toc, single_page.pages_of(toc, downloads.VOLUMES[0].parts))
+    single_page.with_own_ids(leaves, lambda page, name: f"#{name or page}")
+    drawing = leaves[0].article.svg
+    assert {circle.parent.name for circle in drawing.find_all("circle")} == {"svg", "g"}
+    assert drawing.find("a") is None
+
+
 def test_the_imprint_says_version_day_licences_and_how_to_cite(
     volumes: list[pypdf.PdfReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:

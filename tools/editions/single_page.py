@@ -204,7 +204,8 @@ def with_own_ids(leaves: list[Leaf], address: Callable[[str, str], str]) -> None
             target = unquote(parts.fragment)
             is_page = page in ids and (not parts.path or parts.path.endswith(".html"))
             if not is_page or (target and target not in ids[page]):
-                link.name = "span"  # a file beside the pages, which the book does not hold
+                # a file beside the pages, or a page of another volume; in a drawing, a group keeps what is drawn
+                link.name = "g" if link.find_parent("svg") else "span"
                 link.attrs = {"class": link.get_attribute_list("class")}
             else:
                 link["href"] = address(page, own_id(page, target) if target else "")

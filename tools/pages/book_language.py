@@ -25,7 +25,11 @@ from tools.pages import catalogues
 
 LAUNCHED: dict[str, set[str]] = {}  # page -> the paragraphs of cells with links to the repository
 SUMMARY = re.compile(r"\s*<details>\s*<summary>(?P<words>.+?)</summary>", re.DOTALL)  # not those of the tools' own
-BEFORE_SPHINX, AFTER_SPHINX = 5, 24  # Sphinx preserves messages at 10, translates at 20, and counts at 25
+BEFORE_SPHINX, AFTER_SPHINX, AFTER_CONTENTS = (
+    5,
+    24,
+    110,
+)  # the table of contents comes at 100; Sphinx preserves messages at 10, translates at 20, and counts at 25
 STATEMENT = re.compile(r'<p class="statement .*?</p>', re.DOTALL)
 TRANSLATED = "Translated from the English text of {date}, version {version}: {now} of {all} passages are up to date."
 ENGLISH = (
@@ -34,7 +38,8 @@ ENGLISH = (
 UNTRANSLATED = "This page is not translated yet."
 STALE = "The English text above has changed since it was translated. This is the translation of what it said before."
 TITLE, STALE_TITLE = "Translation", "Stale translation"
-PHRASES = (TITLE, STALE_TITLE, TRANSLATED, ENGLISH, UNTRANSLATED, STALE)  # locale/*/LC_MESSAGES/book.po has them
+START = "Start here: take a model apart, in ten minutes"  # the start page's button
+PHRASES = (TITLE, STALE_TITLE, TRANSLATED, ENGLISH, UNTRANSLATED, STALE, START)  # locale/*/LC_MESSAGES/book.po has them
 
 
 class Words(nodes.Element, addnodes.translatable):
@@ -164,6 +169,28 @@ class MarkWhatIsEnglish(SphinxTransform):
         return stale
 
 
+class TranslateContents(SphinxTransform):
+    """The parts and titles of the table of contents, which come from _toc.yml, and the words on buttons."""
+
+    default_priority = AFTER_CONTENTS
+
+    def apply(self, **kwargs: Any) -> None:
+        language = self.config.language
+        if language == "en" or self.app.builder.name == "gettext":
+            return
+        say = catalogues.phrases(language)
+        for contents in self.document.findall(addnodes.toctree):
+            contents["caption"] = catalogues.title_of(language, self.env.docname, contents.get("caption") or "") or None
+            contents["entries"] = [
+                (catalogues.title_of(language, page, title) if title else title, page)
+                for title, page in contents["entries"]
+            ]
+        for button in self.document.findall(addnodes.pending_xref):
+            if "sd-btn" in button["classes"]:
+                for text in list(button.findall(nodes.Text)):
+                    text.parent.replace(text, nodes.Text(say(text.astext())))
+
+
 def untranslated(document: nodes.document) -> Iterator[tuple[nodes.Element, str]]:
     """Each passage that Sphinx left as it was, and counts all passages on the way."""
     document["passages"] = 0
@@ -219,6 +246,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_node(Words)
     app.add_transform(FindWords)
     app.add_transform(MarkWhatIsEnglish)
+    app.add_transform(TranslateContents)
     app.connect("source-read", translate_launches, priority=400)  # before book_extension, which changes links in them
     app.connect("source-read", note_launches, priority=600)  # after it
     app.connect("html-page-context", translate_statements)

@@ -73,6 +73,13 @@ def phrases(language: str) -> Callable[[str], str]:
     return lambda english: found.get(english, english)
 
 
+def title_of(language: str, page: str, title: str) -> str:
+    """A page's title, with its number where it has one, in a language; in English where it is not translated."""
+    number, dot, bare = title.rpartition(" · ")
+    found = {str(one.id): str(one.string) for one in read(language, page) or () if one.string and not one.fuzzy}
+    return found.get(title, f"{number}{dot}{found.get(bare, bare)}")
+
+
 def begun(language: str) -> list[str]:
     """The pages that have a catalogue."""
     paths = sorted(folder(language).rglob("*.po"))

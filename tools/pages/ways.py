@@ -61,6 +61,12 @@ def ways() -> list[Way]:
     return found
 
 
+def titles(language: str) -> dict[str, str]:
+    """The title of each chapter in a language, by its file's name."""
+    known = book_map.titles()
+    return {stem: catalogues.title_of(language, f"chapters/{stem}", title) for stem, title in known.items()}
+
+
 def said() -> list[str]:
     """All words that are written on pages, for translators."""
     return [*PHRASES, *(words for way in ways() for words in (way.title, way.says))]
@@ -106,7 +112,7 @@ def next_on(stem: str, found: Iterable[Way], known: Mapping[str, str], say: Call
 
 def prepare(app: Sphinx) -> None:
     """Read the ways once, and write on every chapter where each goes on: below its core, above its exercises."""
-    found, known, say = ways(), book_map.titles(), catalogues.phrases(app.config.language)
+    found, known, say = ways(), titles(app.config.language), catalogues.phrases(app.config.language)
     made = {stem: next_on(stem, found, known, say) for stem in known}
 
     def add_next(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
@@ -128,7 +134,7 @@ class WaysList(SphinxDirective):
             found = ways()
         except ValueError as error:
             raise self.error(str(error)) from error
-        known, say = book_map.titles(), catalogues.phrases(self.config.language)
+        known, say = titles(self.config.language), catalogues.phrases(self.config.language)
         lists = "".join(listed(way, known, say) for way in found)
         return [nodes.raw("", f'<div class="ways">{lists}</div>', format="html")]
 
