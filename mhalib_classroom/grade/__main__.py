@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from typing import NoReturn
 
 from mhalib._write import write_whole
 
@@ -31,8 +32,15 @@ UBUNTU = (
 UNSAFE = "Without a sandbox, students' code could do all that you can; --unsafe allows that"
 
 
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message}\n")
+
+
 def main(arguments: list[str] | None = None, prog: str = "python -m mhalib_classroom.grade") -> int:
-    parser = argparse.ArgumentParser(prog, description=DESCRIPTION)
+    parser = Parser(prog, description=DESCRIPTION)
     parser.add_argument(
         "submissions",
         type=Path,
