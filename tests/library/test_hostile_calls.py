@@ -1136,7 +1136,7 @@ HARMLESS = {
         ("Digits", "Meetings", "Pairs", "Repeats", "Sentences", "Sums", "Translations", "NumberTable"), "a record"
     ),
     **dict.fromkeys(("names", "deviations", "times"), "a function without arguments"),
-    **dict.fromkeys(("History", "StepCost"), "a record"),
+    **dict.fromkeys(("History", "StepCost", "Chip", "LanguageModel", "Precision", "ServingCosts"), "a record"),
     "VariantError": "an error",
 }
 LAYER_SIZES = {"num_hiddens": 12, "num_heads": 3, "dropout": 0.0, "bias": True}
