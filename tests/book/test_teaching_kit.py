@@ -191,7 +191,7 @@ def test_pages_link_their_kit_and_each_instrument_alone() -> None:
             name = f"{embeds.FOLDER}/{embeds.file_name(path.stem, number)}"
             assert f'href="../{name}"' in text
             assert (HTML / name).is_file()
-    assert f'<a href="../{slides.FOLDER}/00_take_a_model_apart.html">slides 0</a>' in (
+    assert f'<a href="../{slides.FOLDER}/00_take_a_model_apart.html">slides&nbsp;0</a>' in (
         HTML / f"{kit.TEACHING}.html"
     ).read_text(encoding="utf-8")
 

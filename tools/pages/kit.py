@@ -51,7 +51,7 @@ def to_file(named: re.Match[str]) -> str:
     """A link to the slides or the quiz of a chapter; the words as they are where there is no such chapter."""
     folder = slides.FOLDER if named[1] == "slides" else quizzes.FOLDER
     stem = next((stem for stem in quizzes.chapters().values() if int(stem[:2]) == int(named[2])), None)
-    return f'<a href="../{folder}/{stem}.html">{named[0]}</a>' if stem else named[0]
+    return f'<a href="../{folder}/{stem}.html">{named[1]}&nbsp;{named[2]}</a>' if stem else named[0]
 
 
 def write_kit(app: Sphinx, exception: Exception | None) -> None:
