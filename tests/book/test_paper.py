@@ -156,8 +156,10 @@ def test_the_imprint_says_version_day_licences_and_how_to_cite(
         assert "CC BY 4.0" in volume.xmp_metadata.dc_rights["x-default"]
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1796000000")
     assert "made on 30 November 2026" in single_page.imprint()
-    monkeypatch.setattr(notebooks, "is_placeholder", lambda: True)
+    monkeypatch.setenv("BOOK_REPOSITORY", "")
     assert "github" not in single_page.imprint()
+    monkeypatch.setenv("BOOK_REPOSITORY", "some-one/heads")
+    assert "https://some-one.github.io/heads/" in single_page.imprint()
 
 
 def test_code_is_of_eight_and_a_half_points_and_longer_lines_are_smaller(pdf: pypdf.PdfReader) -> None:

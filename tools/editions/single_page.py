@@ -25,7 +25,7 @@ import yaml
 from bs4 import BeautifulSoup, Tag
 
 from tools import ROOT
-from tools.notebooks import notebooks
+from tools.notebooks import address
 from tools.pages import catalogues, downloads
 
 HTML = ROOT / "_build/html"
@@ -73,11 +73,11 @@ def listed(toc: Path) -> list[tuple[str, str, str]]:
 
 
 def settings() -> dict[str, str]:
-    """Title, author and address of the book, from `_config.yml`; `pages` is empty while there is no address."""
+    """Title and author of the book, from `_config.yml`; `url` and `pages` are empty where it has no address."""
     config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
-    pages = "" if notebooks.is_placeholder() else config["html"]["baseurl"]
     found = {key: config[key] for key in ("title", "author", "copyright")}
-    return found | {"url": config["repository"]["url"], "pages": pages}
+    online = address.here()
+    return found | {"url": online.url if online else "", "pages": online.pages if online else ""}
 
 
 def now() -> datetime.datetime:
