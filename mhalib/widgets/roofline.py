@@ -217,8 +217,8 @@ def in_time(seconds: float) -> str:
 
 def digits(value: float) -> str:
     """A number above 0 to three digits."""
-    places = 2 - math.floor(math.log10(value))
-    return f"{round(value, places):,.{max(0, places)}f}"
+    value = float(f"{value:.3g}")  # first, or 99.99 would become 100.0
+    return f"{value:,.{max(0, 2 - math.floor(math.log10(value)))}f}"
 
 
 def _require_size(name: str, size: int) -> None:

@@ -113,6 +113,7 @@ def test_what_a_cell_stores_is_the_numbers_and_not_the_script():
         (4.56e-5, "45.6 µs"),
         (7e-9, "7.00 ns"),
         (4.44e-10, "0.444 ns"),
+        (0.0999999, "100 ms"),
     ],
 )
 def test_times_have_three_digits(seconds, said):
