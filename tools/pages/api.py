@@ -39,7 +39,8 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
             "make_positions=positions POSITIONS=positions ROTARY=positions"
         ),
         "10_all_targets_at_once": "KeyValueCache Cache=cache",
-        "26_token_by_token": "QuantisedCache WindowCache=cache",
+        "26_token_by_token": "QuantisedCache",
+        "33_serving": "WindowCache",
         "32_what_comes_next": "StateCache=state",
         "12_small_gpt": (
             "Band=mask SymbolicMask=mask Strided=mask GlobalTokens=mask AnyOf=mask AllOf=mask num_pairs=mask"
@@ -92,9 +93,8 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     "mhalib.train": {"03_why_more_than_one_head": "fit", "11_translator": "History=history"},
     "mhalib.decoding": {
         "11_translator": "greedy beam_search",
-        "26_token_by_token": (
-            "sample speculate=token Speculation=token look_up=token accepted=token probabilities=logits"
-        ),
+        "26_token_by_token": "sample",
+        "33_serving": "speculate Speculation=speculate look_up accepted=drafts probabilities",
     },
     "mhalib.evaluation": {
         "11_translator": "exact_match token_accuracy=exact Pairs=sentences",
