@@ -1280,6 +1280,42 @@ def shapley_by_sizes(accuracies):
     return means.mean(1)
 
 
+def drafts_by_words(tokens, key_length, num_drafts):
+    for end in range(len(tokens) - 1, key_length - 1, -1):
+        if all(tokens[end - key_length + n] == tokens[n - key_length] for n in range(key_length)):
+            return list(tokens)[end:][:num_drafts]
+    return []
+
+
+def drafts_by_tensors(tokens, key_length, num_drafts):
+    text = torch.tensor(tokens)
+    places = text.unfold(0, key_length, 1)[:-1]
+    found = (places == text[-key_length:]).all(1).nonzero()
+    if not len(found):
+        return []
+    begin = int(found[-1]) + key_length
+    return text[begin : begin + num_drafts].tolist()
+
+
+def passes_by_seats(wants, seats):
+    free = dict.fromkeys(range(seats), 0)
+    for want in wants:
+        seat = min(free, key=free.get)
+        free[seat] += want
+    return max(free.values())
+
+
+def passes_by_playing(wants, seats):
+    queue, held, passes = [*wants], [0] * seats, 0
+    while queue or any(held):
+        for seat in range(seats):
+            if not held[seat] and queue:
+                held[seat] = queue.pop(0)
+        held = [max(0, one - 1) for one in held]
+        passes += 1
+    return passes
+
+
 VARIANTS = {
     "longest_ago": [away_by_last_times, away_by_loops, away_by_tables],
     "rule_shares": [
@@ -1415,6 +1451,35 @@ VARIANTS = {
         lambda kinds, num_heads, head_dim, num_tokens: (
             np.int64(num_heads * head_dim * 4) * sum(head_dim if kind == "state" else num_tokens for kind in kinds)
         ),
+    ],
+    "ring_slot": [
+        lambda place, window, sinks: [*range(sinks), *(sinks + n % window for n in range(place + 1))][place],
+        lambda place, window, sinks: min(place, sinks) + max(0, place - sinks) % window,
+        lambda place, window, sinks: np.int64(place if place < sinks else sinks + divmod(place - sinks, window)[1]),
+    ],
+    "found_drafts": [
+        drafts_by_words,
+        lambda tokens, key_length, num_drafts: next(
+            (
+                tokens[n : n + num_drafts]
+                for n in reversed(range(key_length, len(tokens)))
+                if tokens[n - key_length : n] == tokens[len(tokens) - key_length :]
+            ),
+            [],
+        ),
+        drafts_by_tensors,
+    ],
+    "rest": [
+        lambda p, q: (p - torch.minimum(p, q)) / (1 - torch.minimum(p, q).sum()),
+        lambda p, q: F.normalize(F.relu(p - q), p=1, dim=0),
+        lambda p, q: torch.where(p > q, p - q, torch.zeros_like(p)).double() / (p - q).abs().sum() * 2,
+    ],
+    "passes_needed": [
+        passes_by_seats,
+        lambda wants, seats: max(
+            __import__("functools").reduce(lambda free, want: sorted([free[0] + want, *free[1:]]), wants, [0] * seats)
+        ),
+        passes_by_playing,
     ],
     "kept_keys": [
         kept_by_sorting,

@@ -39,7 +39,8 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
             "make_positions=positions POSITIONS=positions ROTARY=positions"
         ),
         "10_all_targets_at_once": "KeyValueCache Cache=cache",
-        "26_token_by_token": "QuantisedCache WindowCache=cache",
+        "26_token_by_token": "QuantisedCache",
+        "33_serving": "WindowCache",
         "32_what_comes_next": "StateCache=state",
         "12_small_gpt": (
             "Band=mask SymbolicMask=mask Strided=mask GlobalTokens=mask AnyOf=mask AllOf=mask num_pairs=mask"
@@ -54,7 +55,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "23_heads_composed_anew": "ComposedAttention Composition DifferentialAttention GatedAttention",
         "28_training_that_holds": "QKNormAttention",
         "32_what_comes_next": "DeltaAttention delta_rule delta_weights=delta",
-        "33_few_keys": "MixtureOfBlocks NativeSparseAttention IndexedAttention",
+        "34_few_keys": "MixtureOfBlocks NativeSparseAttention IndexedAttention",
         "which_attention": (
             "SinkAttention=sinks SigmoidAttention=sigmoid SoftpickAttention=softpick SoftCapAttention=capping "
             "TensorProductAttention=products MultiTokenAttention=neighbours CrossLayerAttention=layers"
@@ -93,9 +94,8 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     "mhalib.train": {"03_why_more_than_one_head": "fit", "11_translator": "History=history"},
     "mhalib.decoding": {
         "11_translator": "greedy beam_search",
-        "26_token_by_token": (
-            "sample speculate=token Speculation=token look_up=token accepted=token probabilities=logits"
-        ),
+        "26_token_by_token": "sample",
+        "33_serving": "speculate Speculation=speculate look_up accepted=drafts probabilities",
     },
     "mhalib.evaluation": {
         "11_translator": "exact_match token_accuracy=exact Pairs=sentences",

@@ -1,0 +1,98 @@
+"""Slots of a ring, drafts that are looked up, what replaces a refused one, and the passes of a server."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ._exercise import Case
+from ._inputs import own_sizes
+from ._markdown import exercises_of
+
+exercise = exercises_of(globals())
+
+
+@own_sizes("each is a place in the text, beside two sizes of a memory")
+def _places(rng: random.Random) -> Iterator[Case]:
+    """Among the sinks, the last of a round, the first of the next, and later; sizes differ from case to case."""
+    yield {"place": 7, "window": 5, "sinks": 2}
+    for way, (window, sinks) in enumerate(((9, 4), (11, 3), (8, 5), (13, 6), (10, 1), (7, 2))):
+        place = (rng.randrange(1, sinks + 1) - 1, sinks + window - 1, sinks + window, 0, 0, 0)[way]
+        if way > 2:
+            place = sinks + rng.randint(2, 5) * window + rng.randrange(1, window - 1)
+        yield {"place": place, "window": window, "sinks": sinks}
+
+
+ring_slot = exercise(
+    "ring_slot",
+    reference=lambda place, window, sinks: place if place < sinks else sinks + (place - sinks) % window,
+    cases=_places,
+)
+
+
+@own_sizes("a text is built around the places of its key")
+def _texts(rng: random.Random) -> Iterator[Case]:
+    yield {"tokens": [5, 6, 7, 8, 9, 5, 6], "key_length": 2, "num_drafts": 3}
+    for key_length, num_drafts in ((2, 4), (3, 2), (1, 5), (4, 3)):
+        names = rng.sample(range(10, 99), 40)
+        key, rest = names[:key_length], names[key_length:]
+        decoy = [*rest[30:32], key[-1]]  # the end of the key alone
+        parts = [rest[:2], key, rest[2:9], key, rest[9:16], decoy if key_length > 1 else rest[16:18], rest[18:21], key]
+        yield {
+            "tokens": [token for part in parts for token in part],
+            "key_length": key_length,
+            "num_drafts": num_drafts,
+        }
+    names = rng.sample(range(10, 99), 9)
+    yield {"tokens": names, "key_length": 2, "num_drafts": 3}
+
+
+def _found(tokens: list[int], key_length: int, num_drafts: int, *, first: bool = False, shift: int = 0) -> list[int]:
+    starts = [n for n in range(len(tokens) - key_length) if tokens[n : n + key_length] == tokens[-key_length:]]
+    if not starts:
+        return []
+    begin = (starts[0] if first else starts[-1]) + key_length + shift
+    return tokens[begin : begin + num_drafts]
+
+
+found_drafts = exercise("found_drafts", reference=_found, cases=_texts)
+
+
+@own_sizes("both distributions are over the same tokens")
+def _pairs(rng: random.Random) -> Iterator[Case]:
+    yield {"p": torch.tensor([0.5, 0.25, 0.25]), "q": torch.tensor([0.25, 0.5, 0.25])}
+    for number, size in enumerate((5, 7, 9, 11)):
+        p, q = (torch.tensor([rng.uniform(0.2, 1.0) for _ in range(size)]) for _ in range(2))
+        if not number:
+            p[2] = 0.0
+        yield {"p": p / p.sum(), "q": q / q.sum()}
+
+
+def _normed(x: Tensor) -> Tensor:
+    return x / x.sum()
+
+
+rest = exercise("rest", reference=lambda p, q: _normed((p - q).clamp(min=0)), cases=_pairs)
+
+
+@own_sizes("a queue has as many wishes as it needs")
+def _queues(rng: random.Random) -> Iterator[Case]:
+    yield {"wants": [2, 1, 9, 1], "seats": 2}
+    for seats in (2, 3, 4, 5, 3):
+        wants = [rng.randint(1, 4) if n % 3 else rng.randint(7, 15) for n in range(3 * seats + rng.randint(1, 3))]
+        yield {"wants": [*wants, rng.randint(16, 20), rng.randint(1, 4)], "seats": seats}
+
+
+def _served(wants: list[int], seats: int) -> int:
+    """When the last of them has all: each takes the seat that is free first."""
+    free = [0] * seats
+    for want in wants:
+        heapq.heapreplace(free, free[0] + want)
+    return max(free)
+
+
+passes_needed = exercise("passes_needed", reference=_served, cases=_queues)
