@@ -76,7 +76,8 @@ def least_seconds(ways: dict[str, Callable[[], Any]], rounds: int) -> dict[str, 
 
 def one_prompt(opened: Any, text: str) -> dict[str, float]:
     """What drafts by looking up save for one prompt."""
-    prompt, given = ids_of(opened, text), {"num_drafts": NUM_DRAFTS, "key_length": KEY_LENGTH, "temperature": 0}
+    prompt = ids_of(opened, text)
+    given: dict[str, Any] = {"num_drafts": NUM_DRAFTS, "key_length": KEY_LENGTH, "temperature": 0}
     plain = sample(opened.model, prompt, NUM_TOKENS, temperature=0)
     found = speculate(opened.model, prompt, NUM_TOKENS, **given)
     if not torch.equal(plain, found.tokens):
@@ -145,7 +146,7 @@ def forgotten(opened: Any, word: str) -> dict[str, float]:
 def main() -> None:
     torch.set_num_threads(1)
     opened = pretrained.load(NAME)
-    values = {}
+    values: dict[str, list[float]] = {}
     prompts = [text for texts in PROMPTS.values() for text in texts]
     parts = {
         "prompt": [one_prompt(opened, text) for text in prompts],
