@@ -172,7 +172,7 @@ def test_what_a_cell_prints_beside_its_figure_is_behind_the_word_too(browser: Br
 
 def test_on_a_phone_the_picture_of_the_head_fills_the_width(browser: Browser, site: str) -> None:
     page = browser.new_page(viewport={"width": 390, "height": 844})
-    page.goto(f"{site}chapters/31_open_a_model_you_know.html")
+    page.goto(f"{site}chapters/32_open_a_model_you_know.html")
     page.evaluate(LOADED)
     (plate,) = page.evaluate(OPENING)
     assert plate["width"] > 320
@@ -190,10 +190,10 @@ def test_the_place_of_the_picture_of_the_head_is_kept(browser: Browser, site: st
             page.route("**/*.svg", lambda route: route.abort())
         else:
             page.unroute("**/*.svg")
-        page.goto(f"{site}chapters/31_open_a_model_you_know.html")
+        page.goto(f"{site}chapters/32_open_a_model_you_know.html")
         if not blocked:
             page.evaluate(LOADED)
         heights.append(page.locator("figure.opening img.only-light").bounding_box()["height"])
     page.close()
     assert heights[0] == pytest.approx(heights[1], abs=1)
-    assert heights[1] > 200  # the picture of chapter 31 is 249 pixels high
+    assert heights[1] > 200  # the picture of chapter 32 is 249 pixels high

@@ -1,4 +1,4 @@
-"""The tabs of chapter 30: their code is the library's, prints what the page shows, and they can be used."""
+"""The tabs of chapter 31: their code is the library's, prints what the page shows, and they can be used."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_the_tool_fails_where_the_page_is_stale_and_stores_only_if_asked(
 def page(browser: Browser, site: str) -> Any:
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     shown = context.new_page()
-    shown.goto(f"{site}chapters/30_four_frameworks.html")
+    shown.goto(f"{site}chapters/31_four_frameworks.html")
     yield shown
     context.close()
 

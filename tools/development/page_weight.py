@@ -33,7 +33,7 @@ SAMPLE = (
     "chapters/05_mathematics",
     "chapters/06_per_head_heatmaps",
     "chapters/16_what_heads_look_at",
-    "chapters/30_four_frameworks",
+    "chapters/31_four_frameworks",
     "chapters/instruments",
     "chapters/notation",
     "chapters/bibliography",

@@ -65,8 +65,8 @@ OWN_NEEDS = {  # what one chapter needs beyond the package and its instruments, 
     **dict.fromkeys(("14_seeing_with_heads", "15_two_modalities"), ("scikit-learn",)),
     "21_heads_that_talk": ("tensorly",),
     "24_bake_off": ("scikit-learn", "scipy"),
-    "30_four_frameworks": ("jax", "flax", "keras"),
-    "31_open_a_model_you_know": ("tokenizers", "transformers"),
+    "31_four_frameworks": ("jax", "flax", "keras"),
+    "32_open_a_model_you_know": ("tokenizers", "transformers"),
 }
 
 LAUNCH = (

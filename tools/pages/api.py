@@ -40,8 +40,8 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         ),
         "10_all_targets_at_once": "KeyValueCache Cache=cache",
         "26_token_by_token": "QuantisedCache",
-        "33_serving": "WindowCache",
-        "32_what_comes_next": "StateCache=state",
+        "30_serving": "WindowCache",
+        "33_what_comes_next": "StateCache=state",
         "12_small_gpt": (
             "Band=mask SymbolicMask=mask Strided=mask GlobalTokens=mask AnyOf=mask AllOf=mask num_pairs=mask"
         ),
@@ -54,7 +54,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         ),
         "23_heads_composed_anew": "ComposedAttention Composition DifferentialAttention GatedAttention",
         "28_training_that_holds": "QKNormAttention",
-        "32_what_comes_next": "DeltaAttention delta_rule delta_weights=delta",
+        "33_what_comes_next": "DeltaAttention delta_rule delta_weights=delta",
         "34_few_keys": "MixtureOfBlocks NativeSparseAttention IndexedAttention",
         "which_attention": (
             "SinkAttention=sinks SigmoidAttention=sigmoid SoftpickAttention=softpick SoftCapAttention=capping "
@@ -95,7 +95,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     "mhalib.decoding": {
         "11_translator": "greedy beam_search",
         "26_token_by_token": "sample",
-        "33_serving": "speculate Speculation=speculate look_up accepted=drafts probabilities",
+        "30_serving": "speculate Speculation=speculate look_up accepted=drafts probabilities",
     },
     "mhalib.evaluation": {
         "11_translator": "exact_match token_accuracy=exact Pairs=sentences",
@@ -115,7 +115,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
             "load_maps about_maps About=about_maps Reading=load_maps marked stacked SENTENCES=sentences "
             "read_maps=load_maps write_maps=load_maps ERROR=load_maps MINILM=MiniLM"
         ),
-        "31_open_a_model_you_know": (
+        "32_open_a_model_you_know": (
             "load Pretrained=load memory Memory=memory pieces supported FAMILIES=families DECODERS=families "
             "ENCODER_DECODERS=families PairReading=load PICTURES=families PREPARATION=folder Preparation=load "
             "UNREAD=refused FILES=folder INDEX=folder Pin=commit PINS=commit fetch WHEELS "

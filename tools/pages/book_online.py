@@ -45,7 +45,7 @@ CARDS = {
     "14_seeing_with_heads": 4,
     "24_bake_off": 4,
     "27_never_write_the_scores": 3,
-    "31_open_a_model_you_know": 3,
+    "32_open_a_model_you_know": 3,
 }  # the figure of a chapter's card, where the first is not the best
 
 
