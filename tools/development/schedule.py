@@ -71,7 +71,7 @@ SECONDS = {  # of what takes 10 or more when all tests run, on one of two cores;
     "tests/book/test_chapter.py": 30,
     "tests/book/test_head_wall.py": 25,
     "tests/book/test_playground_planes.py": 25,
-    "chapters/33_what_comes_next.ipynb": 25,
+    "chapters/34_what_comes_next.ipynb": 25,
     "tests/library/test_saved_talker.py": 25,
     "tests/library/test_hostile_calls.py": 25,
     "chapters/09_positions.ipynb": 25,

@@ -41,7 +41,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "10_all_targets_at_once": "KeyValueCache Cache=cache",
         "26_token_by_token": "QuantisedCache",
         "30_serving": "WindowCache",
-        "33_what_comes_next": "StateCache=state",
+        "34_what_comes_next": "StateCache=state",
         "12_small_gpt": (
             "Band=mask SymbolicMask=mask Strided=mask GlobalTokens=mask AnyOf=mask AllOf=mask num_pairs=mask"
         ),
@@ -54,8 +54,8 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         ),
         "23_heads_composed_anew": "ComposedAttention Composition DifferentialAttention GatedAttention",
         "28_training_that_holds": "QKNormAttention",
-        "33_what_comes_next": "DeltaAttention delta_rule delta_weights=delta",
-        "34_few_keys": "MixtureOfBlocks NativeSparseAttention IndexedAttention",
+        "34_what_comes_next": "DeltaAttention delta_rule delta_weights=delta",
+        "33_few_keys": "MixtureOfBlocks NativeSparseAttention IndexedAttention",
         "which_attention": (
             "SinkAttention=sinks SigmoidAttention=sigmoid SoftpickAttention=softpick SoftCapAttention=capping "
             "TensorProductAttention=products MultiTokenAttention=neighbours CrossLayerAttention=layers"
