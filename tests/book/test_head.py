@@ -104,7 +104,7 @@ def test_the_head_is_title_hook_picture_aims_and_one_fold(chapter: Path, screen:
         assert "cell" not in names
     assert head["bars"] == 0
     assert head["hidden"]
-    assert "find_spec" in head["folded"]
+    assert "%pip install" in head["folded"]
     assert re.search(r"^(import|from) ", head["folded"], flags=re.MULTILINE)
     assert "make lab" in head["folded"] or "Colab" in head["folded"]
 
