@@ -156,3 +156,7 @@ class IndexedCache(KeyValueCache):
     def reorder(self, rows: Tensor) -> None:
         super().reorder(rows)
         self.notes.reorder(rows)
+
+    def crop(self, num_tokens: int) -> None:
+        super().crop(num_tokens)
+        self.notes.crop(num_tokens)
