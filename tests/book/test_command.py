@@ -57,8 +57,8 @@ def test_help_needs_neither_torch_nor_the_classroom() -> None:
     [
         ("", "mhalib: the following arguments are required: COMMAND"),
         ("opne 5", "mhalib: argument COMMAND: invalid choice: 'opne'"),
-        ("open 99", "mhalib open: there is no chapter 99: the book has 0 to 32"),
-        ("open five", "mhalib open: there is no chapter five: the book has 0 to 32"),
+        ("open 99", "mhalib open: there is no chapter 99: the book has 0 to 34"),
+        ("open five", "mhalib open: there is no chapter five: the book has 0 to 34"),
         ("open --book .", "mhalib open: . is not the folder of the book's repository"),
         ("exercises --chapter 0", "mhalib exercises: 00_take_a_model_apart has no exercises in code"),
         ("exercises --install a$b", "mhalib exercises: --install='a$b' is no wheel and no address of one"),
