@@ -133,7 +133,7 @@ def speculate(
     likely as there.
 
     Args:
-        model: in evaluation mode; its caches must be able to `crop`, which states cannot.
+        model: in evaluation mode; its caches must be able to `crop`, which states and multi-token attention cannot.
         prompt: (1, N) ids, at least one.
         num_tokens: how many are added.
         draft: a smaller model of the same tokens, which drafts; `None` looks up what followed before, see `look_up`.

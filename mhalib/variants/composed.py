@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .._validate import require_count, require_flag
-from ..attention import Cache, KeyValueCache, MultiHeadAttention, register
+from ..attention import Cache, MultiHeadAttention, register
+from ._noted import NotedCache
 
 
 class Composition(nn.Module):
@@ -98,7 +99,7 @@ class ComposedAttention(MultiHeadAttention):
         if not self.by_keys:
             return keys
         noted = torch.stack([self.before["key"](keys), self.after["key"](keys)], 2)
-        if not isinstance(cache, ComposedCache):
+        if not isinstance(cache, NotedCache):
             return noted
         (held,) = cache.notes.append(noted.flatten(2))
         return held.unflatten(2, noted.shape[2:])
@@ -126,24 +127,4 @@ class ComposedAttention(MultiHeadAttention):
 
     def new_cache(self, max_tokens: int = 0) -> Cache:
         """An empty cache, which keeps also what keys say."""
-        return ComposedCache(max_tokens) if self.by_keys else super().new_cache(max_tokens)
-
-
-class ComposedCache(KeyValueCache):
-    """Keys and values, and in `notes` what keys say of how heads are composed."""
-
-    def __init__(self, max_tokens: int = 0) -> None:
-        super().__init__(max_tokens)
-        self.notes = KeyValueCache(max_tokens)
-
-    @property
-    def num_bytes(self) -> int:
-        return super().num_bytes + self.notes.num_bytes
-
-    def reorder(self, rows: Tensor) -> None:
-        super().reorder(rows)
-        self.notes.reorder(rows)
-
-    def crop(self, num_tokens: int) -> None:
-        super().crop(num_tokens)
-        self.notes.crop(num_tokens)
+        return NotedCache(max_tokens) if self.by_keys else super().new_cache(max_tokens)

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from .._validate import require_count, require_kind
-from ..attention import Cache, KeyValueCache, register
+from ..attention import Cache, register
 from ..attention.masks import Mask
 from ..attention.positions import rotary_positions
+from ._noted import NotedCache
 from ._settings import largest
 from .latent import LatentAttention
 
@@ -73,7 +74,7 @@ class IndexedAttention(LatentAttention):
 
     def note_keys(self, keys: Tensor, cache: Cache | None) -> Tensor:
         """The indexer's keys (B, K, index_size), turned; with a cache, of the tokens in it, too."""
-        if cache is not None and not isinstance(cache, IndexedCache):
+        if cache is not None and not isinstance(cache, NotedCache):
             raise ValueError(f"an indexer needs a cache from its own new_cache, not {type(cache).__name__}")
         start = 0 if cache is None else len(cache.notes)
         noted = self._turned(self.index_norm(self.index_k(keys))[:, None], start)[:, 0]
@@ -128,7 +129,7 @@ class IndexedAttention(LatentAttention):
 
     def new_cache(self, max_tokens: int = 0) -> Cache:
         """An empty cache, which keeps also the indexer's keys."""
-        return IndexedCache(max_tokens)
+        return NotedCache(max_tokens)
 
     def numbers_read(self, num_tokens: int) -> int:
         """How many kept numbers the newest of `num_tokens` tokens needs: the indexer's keys of all, and the latents and
@@ -140,23 +141,3 @@ class IndexedAttention(LatentAttention):
     def _turned(self, x: Tensor, start: int) -> Tensor:
         """(B, h, N, index_size), of which the first channels have positions, if the layer has."""
         return x if self.index_positions is None else self.index_positions.turn(x, start)
-
-
-class IndexedCache(KeyValueCache):
-    """Latents and turned keys, and in `notes` the indexer's keys."""
-
-    def __init__(self, max_tokens: int = 0) -> None:
-        super().__init__(max_tokens)
-        self.notes = KeyValueCache(max_tokens)
-
-    @property
-    def num_bytes(self) -> int:
-        return super().num_bytes + self.notes.num_bytes
-
-    def reorder(self, rows: Tensor) -> None:
-        super().reorder(rows)
-        self.notes.reorder(rows)
-
-    def crop(self, num_tokens: int) -> None:
-        super().crop(num_tokens)
-        self.notes.crop(num_tokens)

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from .._validate import require_count
 from ..attention import Cache, KeyValueCache, MultiHeadAttention, register
+from ..attention.cache import require_tokens_held
 from ._settings import as_pair
 
 
@@ -118,6 +119,14 @@ class MultiTokenCache(KeyValueCache):
             rows = torch.cat([earlier, rows], 2)
         self.rows = rows[:, :, max(0, rows.shape[2] - before) :].clone()
         return rows
+
+    def crop(self, num_tokens: int) -> None:
+        """Refused, unless nothing goes: the rows that the tokens before would need were dropped."""
+        require_tokens_held(num_tokens, len(self))
+        if num_tokens != len(self):
+            raise TypeError(
+                f"a MultiTokenCache cannot forget the last {len(self) - num_tokens} tokens: scores before them are gone"
+            )
 
     def reorder(self, rows: Tensor) -> None:
         super().reorder(rows)

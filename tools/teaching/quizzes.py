@@ -68,7 +68,8 @@ def exam(numbers: list[int], count: int, seed: int) -> list[Question]:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="?", choices=("book", "exam"), default="book")
-    parser.add_argument("--chapters", type=int, nargs="+", default=list(range(33)), help="of the exam")
+    every = [int(stem[:2]) for stem in chapters().values()]
+    parser.add_argument("--chapters", type=int, nargs="+", default=every, help="of the exam")
     parser.add_argument("--questions", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0, help="another seed is another exam, of the same kind")
     parser.add_argument("--out", type=Path, default=ROOT / "exam")
