@@ -31,6 +31,7 @@ OF_PAGES = (
 """What any built page comes from, beside its own source."""
 WAITING = {
     "weekly": (),
+    "about": OF_TESTS,
     "tool": ("tools/", "pyproject.toml", "_config.yml", *OF_TESTS),
     "page": OF_PAGES,
     "instrument": OF_PAGES,

@@ -55,6 +55,7 @@ def packing() -> Iterator[str]:
 
 @pytest.mark.browser
 @pytest.mark.parametrize("name", [CHAPTER, "search.html?q=strides"])
+@pytest.mark.page
 def test_a_first_view_is_light_and_comes_from_here(browser: Browser, packing: str, name: str) -> None:
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     found = page_weight.load(context.new_page(), page_weight.address_of(packing, name))
@@ -78,6 +79,7 @@ FAR = "chapters/18_which_heads_matter"  # its live model is below the first view
 
 @pytest.mark.browser
 @pytest.mark.parametrize("name", ["chapters/08_three_uses", "chapters/11_translator", FAR, "chapters/index"])
+@pytest.mark.page
 def test_weights_of_a_live_model_come_after_the_first_view(browser: Browser, packing: str, name: str) -> None:
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
@@ -120,6 +122,7 @@ def test_every_page_has_a_policy_that_knows_its_scripts(built: dict[str, str]) -
 
 
 @pytest.mark.browser
+@pytest.mark.page
 def test_the_policy_stops_what_is_not_the_books(browser: Browser, packing: str) -> None:
     page = browser.new_page()
     errors: list[str] = []
@@ -136,6 +139,7 @@ def test_the_policy_stops_what_is_not_the_books(browser: Browser, packing: str) 
 
 
 @pytest.mark.browser
+@pytest.mark.page
 def test_the_keyboard_reaches_the_instrument_and_passes_formulas(browser: Browser, packing: str) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     for name in (CHAPTER, FORMULAS_AND_INSTRUMENT):
@@ -154,6 +158,7 @@ def test_the_keyboard_reaches_the_instrument_and_passes_formulas(browser: Browse
 
 
 @pytest.mark.browser
+@pytest.mark.page
 def test_the_buttons_for_print_and_full_screen_work_under_the_policy(browser: Browser, packing: str) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     errors: list[str] = []
@@ -170,6 +175,7 @@ def test_the_buttons_for_print_and_full_screen_work_under_the_policy(browser: Br
 
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.page
 def test_axe_finds_nothing_serious_in_search_results(browser: Browser, packing: str, scheme: str) -> None:
     page = browser.new_page(color_scheme=scheme)  # type: ignore[arg-type]
     page.goto(f"{packing}search.html?q=softmax")
@@ -179,6 +185,7 @@ def test_axe_finds_nothing_serious_in_search_results(browser: Browser, packing: 
 
 
 @pytest.mark.browser
+@pytest.mark.page
 def test_without_scripts_formulas_are_legible_and_a_word_says_what_is_missing(browser: Browser, packing: str) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
@@ -226,6 +233,7 @@ def disk(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.mark.browser
+@pytest.mark.page
 def test_the_zip_works_from_a_disk_with_search_and_instruments(disk: Disk) -> None:
     page = disk.open("index.html")
     page.wait_for_url("**/chapters/index.html")
@@ -240,6 +248,7 @@ def test_the_zip_works_from_a_disk_with_search_and_instruments(disk: Disk) -> No
 
 
 @pytest.mark.browser
+@pytest.mark.page
 def test_the_zip_has_all_that_its_note_promises(disk: Disk) -> None:
     note = (disk.folder / "OFFLINE.txt").read_text(encoding="utf-8")
     assert "book/index.html" in note
@@ -255,6 +264,7 @@ def test_the_zip_has_all_that_its_note_promises(disk: Disk) -> None:
 
 
 @pytest.mark.browser
+@pytest.mark.page
 def test_the_zips_package_can_be_built_into_a_wheel(disk: Disk) -> None:
     build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-index", "--no-build-isolation", "."]
     done = subprocess.run(

@@ -51,6 +51,7 @@ def test_every_formula_is_drawn_as_mathjax_draws_it(
 
 @pytest.mark.browser
 @needs_mathjax
+@pytest.mark.tool("chapters/_static/")
 def test_a_root_that_is_not_drawn_is_seen(
     browser: Browser, given: list[look_formulas.Formula], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,6 +68,7 @@ def test_a_root_that_is_not_drawn_is_seen(
 
 @pytest.mark.browser
 @needs_mathjax
+@pytest.mark.tool("chapters/_static/")
 def test_a_converter_that_says_something_else_is_seen(
     browser: Browser, given: list[look_formulas.Formula], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +111,7 @@ def test_brackets_and_roots_have_larger_sizes() -> None:
         assert len(sizes.MathGlyphVariantRecord) >= (2 if sign in "∑∏" else 3) or sizes.GlyphAssembly, sign
 
 
+@pytest.mark.tool("chapters/_static/")
 def test_the_package_makes_the_committed_font_again(tmp_path: Path) -> None:
     if not math_font.SOURCE.exists():
         pytest.skip("no whole font: run  make javascript")

@@ -213,6 +213,7 @@ def test_bad_statements_are_named(metadata: dict, source: str, printed: str, com
     assert (complaint is None and not found) or complaint in found[0]
 
 
+@pytest.mark.tool
 def test_running_twice_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Widget ids, addresses of objects and measured times are all different in the second run."""
     page = tmp_path / "chapters/page.ipynb"

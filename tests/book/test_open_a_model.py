@@ -101,7 +101,9 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pretrained, "supported", lambda: few)
 
 
-@pytest.mark.parametrize("family", [pytest.param("gpt2", marks=OF_THE_PAGE), "llama", "bert"])
+@pytest.mark.parametrize(
+    "family", [pytest.param("gpt2", marks=OF_THE_PAGE), pytest.param("llama", marks=OF_THE_PAGE), "bert"]
+)
 def test_one_cell_names_another_model(family: str, tmp_path: Path) -> None:
     write(family, tmp_path)
     said = run(str(tmp_path), PAIR, KINDS[family][2])

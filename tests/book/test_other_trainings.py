@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
+from types import ModuleType
+
 import pytest
 
 from mhalib.results import read
-from tools.evidence import registers, translators
+from tools.evidence import registers
+
+
+@pytest.fixture(scope="module")
+def translators() -> ModuleType:
+    """Imported by the first test that needs it and not when tests are collected: it makes 27,000 sentences."""
+    return importlib.import_module("tools.evidence.translators")
 
 
 def test_the_cells_of_rollout_and_registers_are_found_once_and_in_order() -> None:
@@ -17,7 +26,7 @@ def test_the_cells_of_rollout_and_registers_are_found_once_and_in_order() -> Non
     assert next(n for n, source in enumerate(sources) if registers.FIRST in source) == len(registers.BEFORE)
 
 
-def test_a_training_is_summed_up() -> None:
+def test_a_training_is_summed_up(translators: ModuleType) -> None:
     run = {"whole": 1.0, "together": [0.0, 0.5, 0.0, 0.0, 0.0, 1.0], "random": [0.4, 0.9, 0.1], "slope": [*range(24)]}
     for way, cost in (("zero", 0.3), ("mean", 0.1), ("resample", 0.2)):
         run |= {f"lost/{way}": [0.0] * 20 + [cost] + [0.0] * 3, f"rise/{way}": [0.0] * 20 + [cost] + [0.0] * 3}
@@ -30,7 +39,7 @@ def test_a_training_is_summed_up() -> None:
     assert (short["random/least"], short["random/most"]) == (0.1, 0.9)
 
 
-def test_what_is_stored_has_a_number_for_each_training() -> None:
+def test_what_is_stored_has_a_number_for_each_training(translators: ModuleType) -> None:
     stored = read("translators")
     own = {name: found for name, found in stored.values.items() if not name.startswith("stored/")}
     assert {len(found) for found in own.values()} == {len(stored.seeds)}

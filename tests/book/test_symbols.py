@@ -13,6 +13,8 @@ from served import HTML
 from mhalib import style
 from tools.pages import book_map
 
+pytestmark = [pytest.mark.browser, pytest.mark.page("chapters/05_mathematics.", "chapters/notation.")]
+
 MATHEMATICS = next(stem for _, stem, title in book_map.chapters().values() if title == "The mathematics")
 
 

@@ -33,6 +33,7 @@ def test_the_start_page_lists_each_way_with_its_pages_and_minutes() -> None:
         assert (str(way.minutes()) in one.summary.get_text()) == (way.name != ways.WHOLE)
 
 
+@pytest.mark.page("chapters/index.")
 def test_each_page_leads_on_to_the_next_of_its_way_and_the_last_says_so() -> None:
     for way in ways.ways():
         pages = list(way.pages)
@@ -75,6 +76,7 @@ def test_a_way_of_a_page_that_is_not_there_is_refused(tmp_path: Path, monkeypatc
         ways.ways()
 
 
+@pytest.mark.page("chapters/index.")
 def test_a_reader_who_chose_the_evening_is_led_along_it_and_finds_it_ticked(browser: Browser) -> None:
     """From the start page to the second page of the way, and back: one box is ticked, and only that way is shown."""
     context = browser.new_context()
@@ -97,6 +99,7 @@ def test_a_reader_who_chose_the_evening_is_led_along_it_and_finds_it_ticked(brow
     context.close()
 
 
+@pytest.mark.page("chapters/index.")
 def test_an_evening_shuts_what_is_deeper_and_a_press_a_link_or_a_search_opens_it(browser: Browser) -> None:
     context = browser.new_context()
     page = context.new_page()
@@ -130,6 +133,7 @@ def height_of(locator: Locator) -> FloatRect:
     return box
 
 
+@pytest.mark.page("chapters/index.")
 def test_who_chose_no_way_is_led_on_from_a_page_of_the_whole_alone(browser: Browser) -> None:
     context = browser.new_context()
     page = context.new_page()
@@ -138,6 +142,7 @@ def test_who_chose_no_way_is_led_on_from_a_page_of_the_whole_alone(browser: Brow
     context.close()
 
 
+@pytest.mark.page("chapters/index.")
 def test_what_another_wrote_into_the_storage_stops_no_page(browser: Browser) -> None:
     errors: list[str] = []
     for wrong, ticked in {
@@ -158,6 +163,7 @@ def test_what_another_wrote_into_the_storage_stops_no_page(browser: Browser) -> 
     assert errors == []
 
 
+@pytest.mark.page("chapters/index.")
 def test_an_address_that_ends_in_anything_stops_no_page(browser: Browser) -> None:
     context = browser.new_context()
     page = context.new_page()

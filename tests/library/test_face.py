@@ -38,6 +38,7 @@ def test_type_checkers_see_the_names_that_are_loaded_when_used():
     assert seen - {"TYPE_CHECKING", "annotations"} == set(mhalib.__all__)
 
 
+@pytest.mark.package
 def test_a_name_is_loaded_with_what_it_needs_and_no_more():
     code = """
 import sys, mhalib
@@ -49,6 +50,7 @@ mhalib.head_heatmap; loaded()
     assert _run(code).splitlines() == ["False False False", "True False False", "True True False"]
 
 
+@pytest.mark.package
 def test_the_layer_is_imported_in_little_more_time_than_torch():
     code = """
 import time

@@ -232,6 +232,7 @@ def test_each_file_that_is_cut_or_has_a_byte_turned_is_read_or_refused(tmp_path)
     assert refused > 100
 
 
+@pytest.mark.about("mhalib/pretrained/")
 def test_a_file_is_read_without_the_packages_that_write_it(tmp_path):
     """`load` with a GGUF file imports neither gguf nor transformers."""
     made.llama(tmp_path / "small.gguf")

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from functools import cache
 
 import pytest
 import torch
@@ -11,7 +12,11 @@ from mhalib.data import repeats
 from mhalib.evaluation import next_token_accuracy
 from mhalib.measures import attention_to, induction_score
 
-UNSEEN = repeats(21_000, seed=0)[20_000:]
+
+@cache
+def unseen():
+    """Made when a test asks for it first, not when tests are collected."""
+    return repeats(21_000, seed=0)[20_000:]
 
 
 @pytest.fixture(scope="module")
@@ -22,11 +27,11 @@ def model():
 @pytest.fixture(scope="module")
 def weights(model):
     with torch.no_grad():
-        return model(UNSEEN.inputs, need_weights=True)[1]["decoder self"]
+        return model(unseen().inputs, need_weights=True)[1]["decoder self"]
 
 
 def accuracy(model):
-    return next_token_accuracy(model, UNSEEN.tokens, UNSEEN.is_predictable)
+    return next_token_accuracy(model, unseen().tokens, unseen().is_predictable)
 
 
 def test_the_file_is_small_and_has_the_hash_that_was_written_down():
@@ -56,7 +61,7 @@ def test_sequences_of_another_seed(model):
 
 def test_layer_0_looks_back_by_one_and_layer_1_looks_for_what_followed(weights):
     previous = [attention_to(layer, "previous") for layer in weights]
-    induction = [induction_score(layer, UNSEEN.inputs) for layer in weights]
+    induction = [induction_score(layer, unseen().inputs) for layer in weights]
     assert previous[0].max() > 0.7
     assert previous[1].max() < 0.2
     assert induction[1].min() > 0.9

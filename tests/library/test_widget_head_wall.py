@@ -258,6 +258,7 @@ class Layers:
             yield layer
 
 
+@pytest.mark.about("mhalib/widgets/", "mhalib/live/")
 def test_a_large_model_fits_into_the_page_and_needs_the_memory_of_one_layer() -> None:
     """32 layers of 32 heads of 512 tokens, made one at a time: 17 MB each in float16."""
     layers = Layers(32, (32, 512, 512))
