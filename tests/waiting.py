@@ -19,22 +19,20 @@ def changed_on_this_branch() -> tuple[str, ...]:
 
 
 OF_TESTS = ("tests/conftest.py", "tests/waiting.py", "tests/book/conftest.py", "requirements.txt")
-OF_PAGES = (
-    "tools/pages/",
-    "mhalib/widgets/",
-    "mhalib/live/",
-    "chapters/_static/",
-    "_config.yml",
-    "_toc.yml",
+OF_PAGES = ("tools/pages/", "chapters/_static/", "_config.yml", "_toc.yml", *OF_TESTS)
+"""What any built page comes from, beside its own source; of instruments each wakes on one page for each commit."""
+OF_INSTRUMENTS = (
+    *(f"mhalib/widgets/{name}" for name in ("_", "host.js", "shared.", "sentences.js")),
+    "tools/pages/chromium.py",
     *OF_TESTS,
 )
-"""What any built page comes from, beside its own source."""
+"""What all instruments share."""
 WAITING = {
     "weekly": (),
     "about": OF_TESTS,
     "tool": ("tools/", "pyproject.toml", "_config.yml", *OF_TESTS),
     "page": OF_PAGES,
-    "instrument": OF_PAGES,
+    "instrument": OF_INSTRUMENTS,
     "grader": ("mhalib_classroom/grade/", *OF_TESTS),
     "package": ("mhalib/", "mhalib_classroom/", "pyproject.toml", *OF_TESTS),
 }

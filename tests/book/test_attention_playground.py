@@ -15,7 +15,7 @@ from playwright.sync_api import Page, expect
 from mhalib import attend, causal_mask
 from mhalib.widgets import AttentionPlayground, source
 
-pytestmark = [pytest.mark.browser, pytest.mark.instrument("mhalib/attention/")]
+pytestmark = [pytest.mark.browser, pytest.mark.instrument("mhalib/widgets/attention_playground", "mhalib/attention/")]
 
 HOSTILE = [
     "</SCRIPT><img src=x onerror=window.PWN=1>",

@@ -12,7 +12,10 @@ from playwright.sync_api import Page, expect
 from mhalib.widgets import CostCalculator
 from mhalib.widgets.cost_calculator import SETTINGS_OF
 
-pytestmark = [pytest.mark.browser, pytest.mark.instrument("mhalib/costs.py", "mhalib/variants/")]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.instrument("mhalib/widgets/cost_calculator", "mhalib/costs.py", "mhalib/variants/"),
+]
 
 
 def amounts(page: Page) -> dict[str, int]:

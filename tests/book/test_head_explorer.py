@@ -21,7 +21,7 @@ from playwright.sync_api import Locator, Page, expect
 from mhalib import style
 from mhalib.widgets import HeadExplorer
 
-pytestmark = [pytest.mark.browser, pytest.mark.instrument("mhalib/measures/")]
+pytestmark = [pytest.mark.browser, pytest.mark.instrument("mhalib/widgets/head_explorer", "mhalib/measures/")]
 
 QUERIES = ["the", "cat", "sat", "on", "mats"]
 KEYS = ["die", "Katze", "saß", "auf", "den", "Matten", "."]

@@ -22,7 +22,7 @@ from playwright.sync_api import Page, expect
 from mhalib import causal_mask, style
 from mhalib.widgets import HeadWall, _levels
 
-pytestmark = [pytest.mark.browser, pytest.mark.instrument("mhalib/measures/")]
+pytestmark = [pytest.mark.browser, pytest.mark.instrument("mhalib/widgets/head_wall", "mhalib/measures/")]
 
 ROOT = ".mhalib-head-wall"
 TOKENS = "the cat sat on the mat".split()

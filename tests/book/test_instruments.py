@@ -82,7 +82,7 @@ def test_an_unknown_instrument_keeps_its_table(show: Callable) -> None:
 @pytest.mark.browser
 @pytest.mark.parametrize("colours", ["none", "active"])
 @pytest.mark.parametrize("name", Instrument.known)
-@pytest.mark.instrument
+@pytest.mark.instrument("mhalib/widgets/", "mhalib/live/")
 def test_tab_reaches_every_control_and_shows_where_it_is(show: Callable, name: str, colours: str) -> None:
     weights = torch.ones(2, 3, 4, 4) / 4
     of_weights = {"HeadExplorer": HeadExplorer, "HeadWall": HeadWall}

@@ -13,7 +13,10 @@ from mhalib import saved, switched_off
 from mhalib.live import described
 from mhalib.measures import heads_of, mixed
 
-pytestmark = [pytest.mark.browser, pytest.mark.instrument("mhalib/models/", "mhalib/weights/")]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.instrument("mhalib/widgets/live_", "mhalib/live/", "mhalib/models/", "mhalib/weights/"),
+]
 
 INPUTS = {
     "repeater": [[5, 9, 2, 7, 5, 9, 2]],

@@ -25,7 +25,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 import mhalib
 from mhalib.widgets import AttentionPlayground, CostCalculator, ReshapeStepper
 
-pytestmark = [pytest.mark.browser, pytest.mark.instrument]
+pytestmark = [pytest.mark.browser, pytest.mark.instrument("mhalib/widgets/live_", "mhalib/live/")]
 
 PATIENCE = 60  # seconds for what the lab does on the way; it is ready in a few
 TOKENS = "the cat sat on the mat".split()

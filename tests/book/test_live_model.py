@@ -21,7 +21,9 @@ from mhalib.widgets._quests import QUESTS, Facts, is_met
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.instrument("mhalib/models/", "mhalib/measures/deeds.py", "mhalib/weights/"),
+    pytest.mark.instrument(
+        "mhalib/widgets/live_", "mhalib/live/", "mhalib/models/", "mhalib/measures/deeds.py", "mhalib/weights/"
+    ),
 ]
 
 COW = "the white cow sees the black dog"

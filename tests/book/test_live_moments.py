@@ -35,7 +35,7 @@ def said(page: Page) -> str:
     return "".join(title[-2] for title in titles)
 
 
-@pytest.mark.instrument("mhalib/weights/", "mhalib/moments.py")
+@pytest.mark.instrument("mhalib/widgets/live_", "mhalib/live/", "mhalib/weights/", "mhalib/moments.py")
 def test_the_slider_goes_through_the_training_and_the_page_says_what_python_says(
     opened: Callable[[LiveModel], Page],
 ) -> None:
@@ -54,7 +54,7 @@ def test_the_slider_goes_through_the_training_and_the_page_says_what_python_says
     assert "after 0 steps of training" in str(slider.get_attribute("aria-valuetext"))
 
 
-@pytest.mark.instrument("mhalib/weights/", "mhalib/moments.py")
+@pytest.mark.instrument("mhalib/widgets/live_", "mhalib/live/", "mhalib/weights/", "mhalib/moments.py")
 def test_what_is_not_learned_yet_is_marked_beside_what_will_be(opened: Callable[[LiveModel], Page]) -> None:
     live = LiveModel("small_gpt", LIST, moment=0)
     page = opened(live)
@@ -62,7 +62,7 @@ def test_what_is_not_learned_yet_is_marked_beside_what_will_be(opened: Callable[
     assert f"{right} of 9 as trained" in page.inner_text(".mhalib-live-model")
 
 
-@pytest.mark.instrument("mhalib/weights/", "mhalib/moments.py")
+@pytest.mark.instrument("mhalib/widgets/live_", "mhalib/live/", "mhalib/weights/", "mhalib/moments.py")
 def test_heads_are_off_at_an_early_moment_as_in_python(opened: Callable[[LiveModel], Page]) -> None:
     deeds = {f"decoder self 0 {head}": {"off": True} for head in (0, 1)}
     live = LiveModel("small_gpt", LIST, moment=11, deeds=deeds)

@@ -14,7 +14,10 @@ from mhalib.serving import MODELS, PRECISIONS
 from mhalib.widgets import ModelCalculator
 from mhalib.widgets.model_calculator import ROWS, in_cells
 
-pytestmark = [pytest.mark.browser, pytest.mark.instrument("mhalib/serving.py", "mhalib/roofline.py")]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.instrument("mhalib/widgets/model_calculator", "mhalib/serving.py", "mhalib/roofline.py"),
+]
 
 RATHER_FULL = {"batch_size": 37, "num_tokens": 5000, "num_chips": 3}
 

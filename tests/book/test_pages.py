@@ -2,20 +2,22 @@
 
 A few pages, and those whose source changed, are looked at light and dark, on a desktop and on a phone; with
 MHALIB_LOOK=all, as once a week in the workflow `look.yml`, all are. The others wait for the week: what they come from
-has not changed. Where what all pages share has, each is looked at light on a desktop and dark on a phone.
+has not changed. Where what all pages share has, each is looked at once, one light on a desktop, the next dark on a
+phone.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import book_text
 import pytest
+from _pytest.mark import ParameterSet
 from accessibility import OF_COLOURS, serious_findings
 from playwright.sync_api import Browser, Page, expect
 from test_look import PAGES as CHOSEN
@@ -41,9 +43,16 @@ def waits(name: str) -> list[pytest.MarkDecorator]:
     return [] if name in CLOSELY else [pytest.mark.page(f"{name}.")]
 
 
-VISITS = [
-    pytest.param((name, *mode), marks=waits(name)) for name in PAGES for mode in (MODES if name in CLOSELY else BRIEFLY)
-]
+def visits() -> Iterator[ParameterSet]:
+    """Each page with its modes. One whose own source is as it was is looked at once where what all share has changed:
+    one page light on a desktop, the next one dark on a phone."""
+    for i, name in enumerate(PAGES):
+        for mode in MODES if name in CLOSELY else BRIEFLY:
+            turn = name in CLOSELY or mode == BRIEFLY[i % 2]
+            yield pytest.param((name, *mode), marks=waits(name) + ([] if turn else [pytest.mark.weekly(f"{name}.")]))
+
+
+VISITS = list(visits())
 
 LINKS = "[...new Set([...document.querySelectorAll('a')].map(link => link.href))]"
 HEADINGS = """[...document.querySelectorAll('main h1, main h2, main h3, main h4')]

@@ -16,7 +16,7 @@ from test_attention_playground import DARK, VOICE, assert_equal, expected, unfol
 from mhalib import causal_mask, style
 from mhalib.widgets import STYLE, AttentionPlayground
 
-pytestmark = [pytest.mark.browser, pytest.mark.instrument("mhalib/attention/")]
+pytestmark = [pytest.mark.browser, pytest.mark.instrument("mhalib/widgets/attention_playground", "mhalib/attention/")]
 
 SIDE, MARGIN = 320, 26  # of a drawing, in its own units
 PLANES = "[class$=-planes] svg"

@@ -15,7 +15,10 @@ import mhalib
 from mhalib import widgets
 from mhalib.widgets import ReshapeStepper
 
-pytestmark = [pytest.mark.browser, pytest.mark.instrument("mhalib/attention/heads.py")]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.instrument("mhalib/widgets/reshape_stepper", "mhalib/attention/heads.py"),
+]
 
 SIZES = [
     (2, 3, 6, 3),

@@ -16,7 +16,10 @@ from mhalib.roofline import LATENT_STEPS, MACHINES, PHASES, STEPS
 from mhalib.widgets import Roofline
 from mhalib.widgets.roofline import BOUNDS, SETTINGS_OF, in_time
 
-pytestmark = [pytest.mark.browser, pytest.mark.instrument("mhalib/roofline.py", "mhalib/costs.py", "mhalib/variants/")]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.instrument("mhalib/widgets/roofline", "mhalib/roofline.py", "mhalib/costs.py", "mhalib/variants/"),
+]
 
 MINE = Machine("this machine", 72e9, 11e9, 4)
 SIZES = {"num_hiddens": 96, "num_heads": 12, "num_tokens": 50, "batch_size": 5}

@@ -322,7 +322,9 @@ def strict_site() -> Iterator[str]:
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.page(f"chapters/{name}.")) for name in PAGES])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.page(f"chapters/{name}.", "mhalib/widgets/")) for name in PAGES]
+)
 def test_all_wake_on_the_built_page_and_say_what_is_stored(browser: Browser, strict_site: str, name: str) -> None:
     page = browser.new_page()
     page.goto(f"{strict_site}chapters/{name}.html")

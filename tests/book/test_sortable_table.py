@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from mhalib.widgets import SortableTable
 from mhalib.widgets.sortable_table import written
 
-pytestmark = [pytest.mark.browser, pytest.mark.instrument("mhalib/measures/card.py")]
+pytestmark = [pytest.mark.browser, pytest.mark.instrument("mhalib/widgets/sortable_table", "mhalib/measures/card.py")]
 
 
 def drawn(seed: int) -> SortableTable:

@@ -10,7 +10,7 @@ from playwright.sync_api import Page
 
 from mhalib.widgets import LiveModel
 
-pytestmark = [pytest.mark.browser, pytest.mark.instrument("chapters/00_")]
+pytestmark = [pytest.mark.browser, pytest.mark.instrument("mhalib/widgets/live_", "mhalib/live/", "chapters/00_")]
 
 SENTENCE = "the clever fox sees my hungry young bear"
 WORDS = SENTENCE.split()
