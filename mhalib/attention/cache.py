@@ -145,7 +145,8 @@ class KeyValueCache:
 
 
 class QuantisedCache:
-    """A `KeyValueCache` that keeps 8-bit integers. It fits every layer whose own cache is a `KeyValueCache`.
+    """A `KeyValueCache` that keeps 8-bit integers. It fits every layer whose own cache is a `KeyValueCache`,
+    and is refused by kinds that note more than keys and values.
 
     Each vector, a key or a value of one token and head, is divided by a scale of its own, max|x| / 127 in the type of
     what came in, and rounded. What `append` returns is codes times scales, in this type, too: no number is off by more

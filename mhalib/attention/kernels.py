@@ -206,8 +206,7 @@ def _is_steered(x: Tensor) -> bool:
     is_recorded = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined]
     if is_recorded or not isinstance(x, Tensor):
         return True
-    kind = x.device.type
-    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return autocasts(x.device.type)
 
 
 def _saves_memory(q: Tensor, k: Tensor) -> bool:

@@ -21,6 +21,10 @@ class NotedCache(KeyValueCache):
     def num_bytes(self) -> int:
         return super().num_bytes + self.notes.num_bytes
 
+    @property
+    def num_bytes_taken(self) -> int:
+        return super().num_bytes_taken + self.notes.num_bytes_taken
+
     def reorder(self, rows: Tensor) -> None:
         super().reorder(rows)
         self.notes.reorder(rows)
@@ -28,3 +32,10 @@ class NotedCache(KeyValueCache):
     def crop(self, num_tokens: int) -> None:
         super().crop(num_tokens)
         self.notes.crop(num_tokens)
+
+
+def as_noted(cache: object, what: str) -> NotedCache:
+    """The cache; ValueError unless it keeps notes, without which `what` would know nothing of the tokens in it."""
+    if not isinstance(cache, NotedCache):
+        raise ValueError(f"{what} need a cache from the layer's own new_cache, got {type(cache).__name__}")
+    return cache

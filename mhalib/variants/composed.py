@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from .._validate import require_count, require_flag
 from ..attention import Cache, MultiHeadAttention, register
-from ._noted import NotedCache
+from ._noted import NotedCache, as_noted
 
 
 class Composition(nn.Module):
@@ -99,9 +99,9 @@ class ComposedAttention(MultiHeadAttention):
         if not self.by_keys:
             return keys
         noted = torch.stack([self.before["key"](keys), self.after["key"](keys)], 2)
-        if not isinstance(cache, NotedCache):
+        if cache is None:
             return noted
-        (held,) = cache.notes.append(noted.flatten(2))
+        (held,) = as_noted(cache, "heads composed by keys").notes.append(noted.flatten(2))
         return held.unflatten(2, noted.shape[2:])
 
     def mix_scores(self, scores: Tensor, queries: Tensor, keys: Tensor, *, mask: Tensor | None = None) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import warnings
 from collections.abc import Callable, Collection, Mapping
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .._validate import as_list, require_choice, require_count, require_kind
-from ..attention import Band, MultiHeadAttention, causal_mask, kind_of, make_attention
+from ..attention import Band, Cache, KeyValueCache, MultiHeadAttention, causal_mask, kind_of, make_attention
 from ..shapes import ledger
 
 CLOSE: dict[str, Any] = {"atol": 1e-9, "rtol": 1e-7}
@@ -119,12 +120,15 @@ def _causality(subject: _Subject) -> None:
 
 def _cache(subject: _Subject) -> None:
     """Tokens that come in pieces, with a cache, give what they give at once, and the cache counts them. A layer that
-    keeps a state is asked without weights: of tokens that are gone it has none, see the check "state"."""
+    keeps a state is asked without weights: of tokens that are gone it has none, see the check "state". A
+    `KeyValueCache` in place of its own is refused, or gives the same."""
     for need_weights in (True, False):
         layer, x = subject.layer(), subject.x
         if need_weights and layer.keeps_state:
             continue
-        _require_whole(layer, x, need_weights)
+        _require_whole(layer, x, need_weights, layer.new_cache())
+        with contextlib.suppress(TypeError, ValueError):
+            _require_whole(layer, x, need_weights, KeyValueCache())
 
 
 def _state(subject: _Subject) -> None:
@@ -167,7 +171,7 @@ def _positions(subject: _Subject) -> None:
     except (TypeError, ValueError):
         return
     x = subject.x
-    _require_whole(layer, x, need_weights=True)
+    _require_whole(layer, x, True, layer.new_cache())
     turned, _ = layer(x, x, x)
     layer.positions = None
     same = torch.allclose(layer(x, x, x)[0], turned, **CLOSE)
@@ -281,10 +285,10 @@ def _all_but_head_1(layer: MultiHeadAttention) -> Tensor:
     return (torch.arange(layer.num_heads) != 1).double()[:, None, None]
 
 
-def _require_whole(layer: MultiHeadAttention, x: Tensor, need_weights: bool) -> None:
-    """Raise unless x (2, 7, D) in three pieces, with a cache, gives what it gives at once."""
+def _require_whole(layer: MultiHeadAttention, x: Tensor, need_weights: bool, cache: Cache) -> None:
+    """Raise unless x (2, 7, D) in three pieces, with this empty cache, gives what it gives at once."""
     whole, _ = layer(x, x, x, mask=Band(), need_weights=need_weights)
-    cache, parts = layer.new_cache(), []
+    parts = []
     with torch.no_grad():
         for start, piece in ((0, x[:, :3]), (3, x[:, 3:4]), (4, x[:, 4:])):
             band = Band(offset=start)

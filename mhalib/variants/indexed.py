@@ -11,7 +11,7 @@ from .._validate import require_count, require_kind
 from ..attention import Cache, register
 from ..attention.masks import Mask
 from ..attention.positions import rotary_positions
-from ._noted import NotedCache
+from ._noted import NotedCache, as_noted
 from ._settings import largest
 from .latent import LatentAttention
 
@@ -74,11 +74,10 @@ class IndexedAttention(LatentAttention):
 
     def note_keys(self, keys: Tensor, cache: Cache | None) -> Tensor:
         """The indexer's keys (B, K, index_size), turned; with a cache, of the tokens in it, too."""
-        if cache is not None and not isinstance(cache, NotedCache):
-            raise ValueError(f"an indexer needs a cache from its own new_cache, not {type(cache).__name__}")
-        start = 0 if cache is None else len(cache.notes)
+        notes = None if cache is None else as_noted(cache, "an indexer's queries").notes
+        start = 0 if notes is None else len(notes)
         noted = self._turned(self.index_norm(self.index_k(keys))[:, None], start)[:, 0]
-        return noted if cache is None else cache.notes.append(noted)[0]
+        return noted if notes is None else notes.append(noted)[0]
 
     def index(self, queries: Tensor, noted: Tensor) -> Tensor:
         """The layer's input (B, Q, query_size) and what `note_keys` gave, (B, K, index_size) -> index (B, Q, K)."""

@@ -110,7 +110,15 @@ class MultiTokenCache(KeyValueCache):
 
     @property
     def num_bytes(self) -> int:
-        return super().num_bytes + (0 if self.rows is None else self.rows.numel() * self.rows.element_size())
+        return super().num_bytes + self._bytes_of_rows
+
+    @property
+    def num_bytes_taken(self) -> int:
+        return super().num_bytes_taken + self._bytes_of_rows
+
+    @property
+    def _bytes_of_rows(self) -> int:
+        return 0 if self.rows is None else self.rows.numel() * self.rows.element_size()
 
     def after_earlier(self, rows: Tensor, before: int) -> Tensor:
         """New rows (B, h, Q, K) behind the earlier ones, to which the new keys were hidden; the latest are kept."""

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mhalib import KeyValueCache, MultiHeadAttention, causal_mask
-from mhalib.attention import QuantisedCache, attend, kernels
+from mhalib.attention import Band, QuantisedCache, attend, kernels, make_attention
 from mhalib.attention.kernels import fused
 from mhalib.bench import peak_bytes
 from mhalib.models import GPT, Captioner, DecoderCache, DecoderLayer, EncoderLayer, Transformer
@@ -433,3 +433,16 @@ def test_what_a_product_would_copy_is_copied_by_rows():
             assert in_rows(x).is_contiguous()
             assert in_rows(x) is not x
     assert in_rows(room[:, :, :4]).is_contiguous()  # autograd keeps it
+
+
+@pytest.mark.parametrize("kind", ["composed", "indexed", "multi-token"])
+def test_what_a_kind_keeps_beside_keys_is_counted_as_taken_and_is_missed_in_another_cache(kind):
+    torch.manual_seed(0)
+    layer, x = make_attention(kind, 12, 3), torch.randn(2, 5, 12)
+    cache = layer.new_cache()
+    with torch.no_grad():
+        layer(x, x, x, mask=Band(), cache=cache)
+        assert cache.num_bytes_taken >= cache.num_bytes
+        for other in (KeyValueCache(), QuantisedCache()):
+            with pytest.raises((TypeError, ValueError), match=f"cache.*{type(other).__name__}"):
+                layer(x, x, x, mask=Band(), cache=other)

@@ -67,6 +67,12 @@ SETTINGS = {
 }
 
 
+def test_each_kind_of_the_book_is_held_to_its_seams():
+    assert {one["name"] for one in LIBRARY.values()} == set(KINDS) - {"multi-head"} - {
+        f"a test's {name}" for name in THROWAWAY
+    }
+
+
 @pytest.fixture(autouse=True)
 def _registered():
     for name, kind in THROWAWAY.items():

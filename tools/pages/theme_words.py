@@ -38,7 +38,6 @@ PLURAL = re.compile(r'"plural_expr": "([^"\\]*)"')  # which form a number asks f
 ICON = re.compile(r'<(i|span) class="([^"]*\bfa-[^"]*)"([^>]*)></\1>')
 ICON_KINDS = {"fa-solid": "solid", "fas": "solid", "fab": "brands", "fa-brands": "brands"}
 ICON_SIZES = {"fa-lg", "fa-fw"}
-ICON_LIBRARY = "fontawesome"  # in the address of its scripts and styles
 ICON_SCRIPTS = ("_static/vendor/fontawesome/*/js/all.min.js", "_static/scripts/fontawesome.js")  # version 6, version 7
 ICON_FONTS = (
     "_static/vendor/fontawesome/*/webfonts/fa-solid-900.ttf",
