@@ -19,6 +19,7 @@ PAIRS = ("interleaved", "halves")
 SCALINGS = {
     "linear": ("factor",),
     "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_tokens"),
+    "yarn": ("factor", "beta_slow", "beta_fast", "original_max_tokens", "attention_factor"),
 }
 """How rotary positions may be slowed down, and the numbers that each way asks for, see `rotate`."""
 Scaling = Mapping[str, "str | float"]
@@ -68,6 +69,9 @@ def rotate(
             {"name": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
             "original_max_tokens": 8192} does so for the pairs that turn less than once in 8192 tokens, leaves those
             alone that turn more than 4 times, and goes from one to the other in between.
+            {"name": "yarn", "factor": 8.0, "beta_slow": 1.0, "beta_fast": 32.0, "original_max_tokens": 4096,
+            "attention_factor": 1.2} does the same for turns between 1 and 32, by whole pairs and evenly from pair to
+            pair, and makes what is turned 1.2 times longer.
 
     Raises:
         TypeError, ValueError: `x` is no tensor of two axes or more and of real numbers, d or `width` is odd, `width`
@@ -75,7 +79,8 @@ def rotate(
             another form.
 
     Sources: Su et al. 2021, RoFormer, section 3; Chen et al. 2023, Extending Context Window of Large Language Models
-    via Position Interpolation, for "linear"; Meta's code of LLaMA 3.1 for "llama3".
+    via Position Interpolation, for "linear"; Meta's code of LLaMA 3.1 for "llama3"; Peng et al. 2023, YaRN, section 3,
+    for "yarn", whose whole pairs and whose factor are those of the authors' code.
     """
     require_tensor("x", x)
     if not x.is_floating_point():
@@ -92,7 +97,8 @@ def rotate(
         turned = rotate(x[..., :width], start, pairs=pairs, base=base, scaling=scaling)
         return torch.cat([turned, x[..., width:]], -1)
     angles = _angles(x.shape[-2], width, start, base, scaling)
-    cos, sin = (part.to(x.dtype).to(x.device) for part in (angles.cos(), angles.sin()))
+    longer = float(scaling["attention_factor"]) if scaling is not None and scaling["name"] == "yarn" else 1.0
+    cos, sin = ((part * longer).to(x.dtype).to(x.device) for part in (angles.cos(), angles.sin()))
     if pairs == "halves":
         first, second = x.chunk(2, -1)
         return torch.cat([first * cos - second * sin, first * sin + second * cos], -1)
@@ -122,6 +128,8 @@ def require_scaling(name: str, scaling: object) -> None:
         require_positive(f"{name}[{number!r}]", scaling[number])
     if scaling["name"] == "llama3" and scaling["low_freq_factor"] >= scaling["high_freq_factor"]:
         raise ValueError(f"{name}={dict(scaling)!r:.200} must have a low_freq_factor below its high_freq_factor")
+    if scaling["name"] == "yarn" and scaling["beta_slow"] >= scaling["beta_fast"]:
+        raise ValueError(f"{name}={dict(scaling)!r:.200} must have a beta_slow below its beta_fast")
 
 
 def _angles(num_tokens: int, width: int, start: int, base: float = 10000.0, scaling: Scaling | None = None) -> Tensor:
@@ -131,21 +139,36 @@ def _angles(num_tokens: int, width: int, start: int, base: float = 10000.0, scal
         raise ValueError(f"positions by angles need an even width, got {width}")
     rates = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     if scaling is not None:
-        rates = _slowed(rates, scaling)
+        rates = _slowed(rates, scaling, base)
     places = torch.arange(start, start + num_tokens, dtype=torch.float64)
     return places[:, None] * rates
 
 
-def _slowed(rates: Tensor, scaling: Scaling) -> Tensor:
+def _slowed(rates: Tensor, scaling: Scaling, base: float) -> Tensor:
     """The angles per token after `scaling`, see `rotate`."""
     numbers = {name: float(value) for name, value in scaling.items() if name != "name"}
     slow = rates / numbers["factor"]
     if scaling["name"] == "linear":
         return slow
-    low, high = numbers["low_freq_factor"], numbers["high_freq_factor"]
-    turns = rates * numbers["original_max_tokens"] / (2 * math.pi)  # in the texts of the first training
-    share_kept = ((turns - low) / (high - low)).clamp(0, 1)
+    if scaling["name"] == "yarn":
+        share_kept = _kept_by_yarn(len(rates), numbers, base)
+    else:
+        low, high = numbers["low_freq_factor"], numbers["high_freq_factor"]
+        turns = rates * numbers["original_max_tokens"] / (2 * math.pi)  # in the texts of the first training
+        share_kept = ((turns - low) / (high - low)).clamp(0, 1)
     return share_kept * rates + (1 - share_kept) * slow
+
+
+def _kept_by_yarn(num_pairs: int, numbers: Mapping[str, float], base: float) -> Tensor:
+    """(num_pairs,): how much of its rate each pair keeps: all before the one that turns `beta_fast` times in the texts
+    of the first training, none behind the one that turns `beta_slow` times, and evenly less in between."""
+    first, last = (
+        num_pairs * math.log(numbers["original_max_tokens"] / (2 * math.pi * numbers[turns])) / math.log(base)
+        for turns in ("beta_fast", "beta_slow")
+    )
+    start, stop = max(math.floor(first), 0), min(math.ceil(last), 2 * num_pairs - 1)
+    pairs = torch.arange(num_pairs, dtype=torch.float64)
+    return 1 - ((pairs - start) / max(stop - start, 0.001)).clamp(0, 1)
 
 
 class Positions(nn.Module):

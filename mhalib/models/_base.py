@@ -112,14 +112,14 @@ def require_ids(name: str, tokens: Tensor, vocab_size: int) -> None:
 
 
 class _Stack(nn.Module):
-    """Layers in a row; with norm="pre", a last normalisation."""
+    """Layers in a row; but with norm="post", a last normalisation."""
 
     kind: type[EncoderLayer] | type[DecoderLayer]
 
     def __init__(self, design: Description) -> None:
         super().__init__()
         self.layers = nn.ModuleList(self.kind.described(design, number) for number in range(design.num_layers))
-        has_norm = design.norm == "pre"
+        has_norm = design.norm != "post"
         self.norm = make_norm(design.num_hiddens, design.norm_kind, design.norm_eps) if has_norm else nn.Identity()
         self.share()
 
@@ -141,7 +141,7 @@ class _Stack(nn.Module):
 
 
 class Encoder(_Stack):
-    """Encoder layers in a row; with norm="pre", a last normalisation."""
+    """Encoder layers in a row; but with norm="post", a last normalisation."""
 
     kind = EncoderLayer
 
@@ -167,7 +167,7 @@ class Encoder(_Stack):
 
 
 class Decoder(_Stack):
-    """Decoder layers in a row; with norm="pre", a last normalisation."""
+    """Decoder layers in a row; but with norm="post", a last normalisation."""
 
     kind = DecoderLayer
 

@@ -21,6 +21,7 @@ from .._validate import (
     require_width,
 )
 from ..attention import Cache
+from ..attention.kernels import autocasts
 from ..attention.masks import Mask
 from ..variants import HandsOn
 from .description import FFN_KINDS, NORM_KINDS, NORMS, Description, LayerOptions
@@ -50,12 +51,17 @@ def make_norm(num_hiddens: int, kind: str = "layer", eps: float = 1e-5) -> nn.La
 class SkipConnection(nn.Module):
     """What a sublayer reads, and what becomes of its result.
 
-    `norm="pre"`: the sublayer reads norm(x), and x + dropout(result) goes on. `norm="post"`: the sublayer reads x, and
-    norm(x + dropout(result)) goes on, as in Vaswani et al. 2017.
+    | `norm` | the sublayer reads | what goes on | as in |
+    |---|---|---|---|
+    | "pre" | norm(x) | x + dropout(result) | GPT-2 |
+    | "post" | x | norm(x + dropout(result)) | Vaswani et al. 2017 |
+    | "after" | x | x + dropout(norm(result)) | OLMo 2 |
+    | "both" | norm(x) | x + dropout(norm_result(result)) | Gemma 2 |
 
     `norm_kind` and `norm_eps` say which normalisation, see `Description`.
 
-    Source of "pre": Xiong et al. 2020, On Layer Normalization in the Transformer Architecture.
+    Sources: Xiong et al. 2020, On Layer Normalization in the Transformer Architecture, for "pre"; OLMo Team 2024, 2
+    OLMo 2 Furious, for "after"; Gemma Team 2024, Gemma 2, for "both".
     """
 
     def __init__(
@@ -72,8 +78,9 @@ class SkipConnection(nn.Module):
         require_choice("norm", norm, NORMS)
         require_choice("norm_kind", norm_kind, NORM_KINDS)
         require_positive("norm_eps", norm_eps)
-        self.is_pre = norm == "pre"
+        self.way, self.is_pre = norm, norm in ("pre", "both")
         self.norm = make_norm(num_hiddens, norm_kind, norm_eps)
+        self.norm_result = make_norm(num_hiddens, norm_kind, norm_eps) if norm == "both" else None
         self.dropout = nn.Dropout(dropout)
 
     def before(self, x: Tensor) -> Tensor:
@@ -87,8 +94,12 @@ class SkipConnection(nn.Module):
         _require_vectors("result", result, self.norm.weight)
         if x.shape != result.shape:
             raise ValueError(f"result has shape {tuple(result.shape)}, but x has {tuple(x.shape)}")
+        if self.norm_result is not None:
+            result = self.norm_result(result)
+        elif self.way == "after":
+            result = self.norm(result)
         x = x + self.dropout(result)
-        return x if self.is_pre else self.norm(x)
+        return self.norm(x) if self.way == "post" else x
 
 
 class FeedForward(nn.Module):
@@ -280,7 +291,7 @@ class DecoderLayer(_Layer):
 def _require_vectors(name: str, x: Tensor, weight: Tensor) -> None:
     """Raise unless `x` is (B, N, D), D as long as `weight`, and of its type where no autocast changes that."""
     require_width(name, x, weight.shape[0] if isinstance(weight, Tensor) else x.shape[-1])
-    if isinstance(weight, Tensor) and x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+    if isinstance(weight, Tensor) and x.dtype != weight.dtype and not autocasts(x.device.type):
         raise TypeError(f"{name} is {x.dtype}, but the layer's weights are {weight.dtype}")
 
 

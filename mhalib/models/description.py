@@ -10,7 +10,7 @@ from .. import variants as variants  # so that their names are known
 from .._validate import require_choice, require_count, require_flag, require_positive, require_probability
 from ..attention import POSITIONS, ROTARY, MultiHeadAttention, kind_of, make_attention
 
-NORMS = ("pre", "post")
+NORMS = ("pre", "post", "after", "both")
 NORM_KINDS = ("layer", "rms")
 FFN_KINDS = ("gelu", "gelu_tanh", "gelu_sigmoid", "relu", "silu", "geglu", "geglu_tanh", "reglu", "swiglu")
 LATER = ("norm_kind", "norm_eps", "ffn_kind", "ffn_bias", "parallel", "cross")
@@ -57,7 +57,7 @@ class Description:
     ffn_num_hiddens: width inside the feed-forward networks; 0 leaves them out, for a model of attention alone.
     dropout: of each sublayer's result, in training.
     max_tokens: how long a sequence may be, with learned positions.
-    norm: "pre" or "post", see `mhalib.models.SkipConnection`.
+    norm: "pre", "post", "after" or "both", see `mhalib.models.SkipConnection`.
     positions: "none", "learned", "sinusoidal", "sinusoidal-halves", "rotary" or "rotary-halves", see
         `mhalib.attention.positions`.
     attention: which layer, by a name in `mhalib.attention.KINDS`, or a mapping with that "name" and settings of the

@@ -31,6 +31,7 @@ class GPT(Model):
             products with the tokens' own vectors.
         embedding_scale: what the tokens' vectors are multiplied by before the first layer; Vaswani et al. 2017 and
             Gemma have √D.
+        logit_cap: c, where each logit z becomes c · tanh(z / c), as in Gemma 2; `None` leaves them as they are.
 
     Raises:
         TypeError, ValueError: an argument is not of this kind.
@@ -47,17 +48,21 @@ class GPT(Model):
         window: Windows = None,
         readout: str = "with bias",
         embedding_scale: float = 1.0,
+        logit_cap: float | None = None,
         **described: Unpack[Described],
     ) -> None:
         require_windows(window)
         window = list(window) if isinstance(window, tuple) else window
         require_choice("readout", readout, READOUTS)
         require_positive("embedding_scale", embedding_scale)
+        if logit_cap is not None:
+            require_positive("logit_cap", logit_cap)
         own: dict[str, Any] = {"window": window, "readout": readout, "embedding_scale": embedding_scale}
-        usual = {"window": None, "readout": "with bias", "embedding_scale": 1.0}
+        own["logit_cap"] = logit_cap
+        usual = {"window": None, "readout": "with bias", "embedding_scale": 1.0, "logit_cap": None}
         told = {name: value for name, value in own.items() if value != usual[name]}  # older files name none of them
         super().__init__(sizes, described, vocab_size=vocab_size, **told)
-        self.window = window
+        self.window, self.logit_cap = window, logit_cap
         self.windows = windows_of(window, self.design.num_layers)  # of each layer
         self.tokens = Tokens(vocab_size, self.design, scale=embedding_scale)
         self.decoder = Encoder(self.design)
@@ -96,7 +101,8 @@ class GPT(Model):
 
     def read_out(self, x: Tensor) -> Tensor:
         """What the last layer makes, (B, N, D) -> logits (B, N, vocab_size)."""
-        return nn.functional.linear(x, self.tokens.embedding.weight) if self.readout is None else self.readout(x)
+        logits = nn.functional.linear(x, self.tokens.embedding.weight) if self.readout is None else self.readout(x)
+        return logits if self.logit_cap is None else (logits / self.logit_cap).tanh() * self.logit_cap
 
     def new_caches(self, max_tokens: int = 0) -> list[Cache]:
         """An empty cache for each layer, with memory for `max_tokens` taken ahead, or for what its window sees."""

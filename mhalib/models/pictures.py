@@ -10,6 +10,7 @@ from typing_extensions import Unpack
 
 from .._validate import require_count, require_flag, require_tensor
 from ..attention import LearnedPositions, MultiHeadAttention, padding_mask
+from ..attention.kernels import autocasts
 from ._base import CROSS, DECODER, ENCODER, Decoder, Encoder, EncoderDecoder, Model, Tokens, Weights
 from .blocks import make_norm
 from .description import Described, Description
@@ -69,7 +70,7 @@ class Patches(nn.Module):
         if tuple(images.shape[1:]) != self.size:
             raise ValueError(f"images are {tuple(images.shape[1:])}, but the model was made for {self.size}")
         dtype = self.embedding.weight.dtype
-        if images.dtype != dtype and not torch.is_autocast_enabled(images.device.type):
+        if images.dtype != dtype and not autocasts(images.device.type):
             raise TypeError(f"images is {images.dtype}, but the model's weights are {dtype}")
         return self.positions(self.embedding(patches(images, self.patch_size)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,16 +22,23 @@ UNREAD = {
         ("m2m_100",), "its sinusoidal positions turn at rates of their own, and leave out the padding token"
     ),
     **dict.fromkeys(("siglip", "siglip2"), "a last layer of attention reads its patches with a query of its own"),
-    **dict.fromkeys(("gemma2",), "its scores are capped, and it has norms behind its sublayers, too"),
-    **dict.fromkeys(("gemma3", "gemma3_text"), "its layers have different windows and rotary bases"),
     **dict.fromkeys(("bloom", "mpt"), "its positions are a number for each distance and head, ALiBi"),
-    **dict.fromkeys(
-        ("mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3"), "a mixture of feed-forward networks"
-    ),
+    **dict.fromkeys(("gemma3",), "it reads pictures, too; its decoder alone is gemma3_text"),
+    **dict.fromkeys(("olmo2", "olmo3"), "its queries and keys are normalised over all heads at once"),
+    **dict.fromkeys(("modernbert",), "its layers look at words on both sides within windows"),
     **dict.fromkeys(("gptj", "phi"), "one norm before attention and feed-forward network, which stand side by side"),
     **dict.fromkeys(("mamba", "mamba2", "rwkv"), "it has no attention"),
 }
-"""Well-known models that our blocks cannot hold, by `model_type`, and why not."""
+"""Well-known models that our blocks cannot hold, by `model_type`, and why not; of others, `_SIGNS` says it."""
+_SIGNS = (
+    ("it reads or makes sounds", False, "audio|mel_bins|^sampling_rate|conv_dim|codebook|speech|^feat_(extract|proj)"),
+    ("it reads pictures", False, "vision|image|patch|num_channels|backbone|video"),
+    ("a mixture of feed-forward networks", True, "expert|^moe_"),
+    ("some of its layers have a state in place of attention", True, "mamba|ssm|state_size|linear_(key|attn|num)|lru_"),
+    ("its keys and values come from latents", True, "kv_lora_rank"),
+)
+"""Of a family that nobody has written down here: why our blocks cannot hold it, whether it reads texts alone, and what
+one of the entries of its config.json is called then."""
 
 
 def supported() -> dict[str, tuple[str, ...]]:
@@ -48,11 +56,32 @@ def require_known(config: Mapping[str, Any]) -> None:
     """Raise ValueError unless the model of this config.json is `supported`."""
     kind, known = config.get("model_type"), {one for families in supported().values() for one in families}
     if not isinstance(kind, str) or kind not in known:
-        why = f" ({UNREAD[kind]})" if isinstance(kind, str) and kind in UNREAD else ""
+        why, reads_text = _refusal(config)
+        route = ELSEWHERE if reads_text else "transformers itself runs it, and no function of ours"
         raise ValueError(
             f"model_type={kind!r:.80} in config.json is not one of {sorted(known)}, "
-            f"which our blocks can hold{why}; {ELSEWHERE}"
+            f"which our blocks can hold ({why}); {route}"
         )
+
+
+def _refusal(config: Mapping[str, Any]) -> tuple[str, bool]:
+    """Why our blocks cannot hold a model, and whether it reads texts and nothing else."""
+    kind = config.get("model_type")
+    signs = [
+        (why, reads_text)
+        for why, reads_text, pattern in _SIGNS
+        if any(re.search(pattern, str(name)) for name, value in config.items() if value is not None)
+    ]
+    reads_text = all(reads for _, reads in signs) and (
+        any(str(name).endswith("vocab_size") for name in config) or config.keys() <= {"model_type"}
+    )
+    if isinstance(kind, str) and kind in UNREAD:
+        return UNREAD[kind], reads_text
+    if signs:
+        return signs[0][0], reads_text
+    if not reads_text:
+        return "it reads no texts", False
+    return "nobody has written down yet which of its tensors is which of ours", True
 
 
 def _family(config: Mapping[str, Any]) -> Family | PictureFamily:

@@ -14,6 +14,11 @@ that it computes what theirs does, from their config.json; and which of their te
 | qwen2 (also 2.5) | rms | SwiGLU | rotary | shared keys, biases for q, k and v | own or tied |
 | qwen3 | rms | SwiGLU | rotary | shared keys, q and k normalised | own or tied |
 | gemma (1) | rms, stored less 1 | GEGLU with tanh | rotary | shared keys, wide heads | tied, vectors times √D |
+| gemma2 | as gemma, two for each sublayer | GEGLU with tanh | rotary | scores capped, windows | tied, capped |
+| gemma3_text | as gemma2 | GEGLU with tanh | rotary, two bases | q and k normalised, windows | tied |
+| phi3 (also Phi-4) | rms | SwiGLU, two maps in one | rotary | shared keys, three maps in one | own |
+| granite | rms | SwiGLU, results scaled | rotary | shared keys, results scaled | own or tied, divided |
+| smollm3 | rms | SwiGLU | rotary in three layers of four | shared keys | tied |
 
 | encoder-decoder | norm | feed-forward network | positions | before the first layer | logits |
 |---|---|---|---|---|---|
@@ -120,6 +125,21 @@ def _plus_one(tensor: Tensor, layer: MultiHeadAttention) -> Tensor:
     return tensor.float() + 1
 
 
+def _rows_of(index: int) -> Change:
+    """Phi-3's queries, keys or values, of rows that hold all three one behind the other."""
+
+    def change(tensor: Tensor, layer: MultiHeadAttention) -> Tensor:
+        d, kv = layer.head_dim, layer.num_kv_heads
+        return tensor.split([layer.num_heads * d, kv * d, kv * d])[index]
+
+    return change
+
+
+def _half(index: int) -> Change:
+    """Phi-3's gate, or what it multiplies, of rows that hold both."""
+    return lambda tensor, layer: tensor.chunk(2)[index]
+
+
 def _as_bias(tensor: Tensor, layer: MultiHeadAttention) -> Tensor:
     """BART's logits have a bias of shape (1, words)."""
     return tensor[0]
@@ -163,6 +183,20 @@ _LLAMA_PARTS: Parts = {
     "ffn.widen": "mlp.up_proj",
     "ffn.narrow": "mlp.down_proj",
     "ffn_skip.norm": "post_attention_layernorm",
+}
+
+
+_PHI3_PARTS: Parts = {
+    **_LLAMA_PARTS,
+    **{f"attention.W_{name}": Origin(("self_attn.qkv_proj",), _rows_of(index)) for index, name in enumerate("qkv")},
+    "ffn.gate": Origin(("mlp.gate_up_proj",), _half(0)),
+    "ffn.widen": Origin(("mlp.gate_up_proj",), _half(1)),
+}
+_GEMMA2_PARTS: Parts = {
+    **_LLAMA_PARTS,
+    "attention_skip.norm_result": "post_attention_layernorm",
+    "ffn_skip.norm": "pre_feedforward_layernorm",
+    "ffn_skip.norm_result": "post_feedforward_layernorm",
 }
 
 
@@ -214,18 +248,30 @@ def _with_positions(family: Family, name: str, change: Change = unchanged) -> Fa
 def _with_norms(family: Family, change: Change) -> Family:
     """The family with gains of its norms that are stored in another way."""
 
-    def changed(parts: Mapping[str, str | Origin], ending: str) -> dict[str, Any]:
+    def changed(parts: Mapping[str, str | Origin], *endings: str) -> dict[str, Any]:
         return {
-            own: as_origin(theirs)._replace(change=change) if own.endswith(ending) else theirs
+            own: as_origin(theirs)._replace(change=change) if own.endswith(endings) else theirs
             for own, theirs in parts.items()
         }
 
-    stacks = {stack: (layers, changed(parts, "skip.norm")) for stack, (layers, parts) in family.stacks.items()}
+    in_layers = ("skip.norm", "skip.norm_result", "attention.norm_q", "attention.norm_k")
+    stacks = {stack: (layers, changed(parts, *in_layers)) for stack, (layers, parts) in family.stacks.items()}
     return replace(family, stacks=stacks, others=changed(family.others, ".norm.weight"))
 
 
-def _as_llama(told: Callable[[Config], dict[str, Any]]) -> Family:
-    return _decoder(told, "model.", "layers", _LLAMA_PARTS, "embed_tokens", "norm")
+def _as_llama(told: Callable[[Config], dict[str, Any]], parts: Parts = _LLAMA_PARTS) -> Family:
+    return _decoder(told, "model.", "layers", parts, "embed_tokens", "norm")
+
+
+def _multiplied(config: Config, model: Any, tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Granite multiplies what each sublayer makes, and divides the logits: the last maps of sublayers, and the gains of
+    the last norm, are made larger and smaller in their place, in float32."""
+    times = config.number("residual_multiplier", 1.0)
+    factors = {f"{prefix}norm.weight": 1 / config.number("logits_scaling", 1.0)}
+    for number in range(model.design.num_layers):
+        for last in ("self_attn.o_proj", "mlp.down_proj"):
+            factors |= dict.fromkeys((f"{prefix}layers.{number}.{last}.{kind}" for kind in ("weight", "bias")), times)
+    return {name: tensors[name].float() * factor for name, factor in factors.items() if name in tensors}
 
 
 DECODERS = {
@@ -253,6 +299,11 @@ DECODERS = {
     "qwen2": _as_llama(settings.qwen2),
     "qwen3": _as_llama(settings.qwen3),
     "gemma": _with_norms(_as_llama(settings.gemma), _plus_one),
+    "gemma2": _with_norms(_as_llama(settings.gemma2, _GEMMA2_PARTS), _plus_one),
+    "gemma3_text": _with_norms(_as_llama(settings.gemma3_text, _GEMMA2_PARTS), _plus_one),
+    "phi3": _as_llama(settings.phi3, _PHI3_PARTS),
+    "granite": replace(_as_llama(settings.granite), instead=_multiplied),
+    "smollm3": _as_llama(settings.smollm3),
 }
 """The decoders that are read, by the `model_type` of their config.json."""
 _TOKENS: dict[str, Origin] = {

@@ -5,6 +5,7 @@ An entry that is missing means what it means in `transformers` 5.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,7 +34,9 @@ def _readout(config: Config, usual: bool) -> str:
     return "tied" if config.flag("tie_word_embeddings", usual) else "without bias"
 
 
-def _rotary(config: Config, head_dim: int, usual_share: float | None = None) -> dict[str, Any]:
+def _rotary(
+    config: Config, head_dim: int, usual_share: float | None = None, usual_base: float = 10000.0
+) -> dict[str, Any]:
     """Settings of rotary positions. transformers 5 writes `rope_parameters`, older ones `rope_theta` and
     `rope_scaling`, and GPT-NeoX's `rotary_emb_base` and `rotary_pct`."""
     told: dict[str, Any] = {}
@@ -49,7 +52,7 @@ def _rotary(config: Config, head_dim: int, usual_share: float | None = None) -> 
         "original_max_position_embeddings": config.get("max_position_embeddings"),
     }
     rope = Config({**old, **{key: value for key, value in told.items() if value is not None}})
-    settings: dict[str, Any] = {"rotary_base": rope.number("rope_theta", 10000.0)}
+    settings: dict[str, Any] = {"rotary_base": rope.number("rope_theta", usual_base)}
     share = rope.number("partial_rotary_factor", 1.0)
     if usual_share is None:
         rope.require(partial_rotary_factor=1.0)
@@ -66,11 +69,35 @@ def _rotary(config: Config, head_dim: int, usual_share: float | None = None) -> 
             "high_freq_factor": rope.number("high_freq_factor", 0.0),
             "original_max_tokens": rope.count("original_max_position_embeddings"),
         }
+    elif kind == "yarn":
+        settings["rotary_scaling"] = _yarn(rope)
     elif kind != "default":
         raise ValueError(
-            f"rope_type={kind!r:.80} in config.json: our rotary positions are default, linear or llama3; {ELSEWHERE}"
+            f"rope_type={kind!r:.80} in config.json: our rotary positions are default, linear, llama3 or yarn; "
+            f"{ELSEWHERE}"
         )
     return settings
+
+
+def _yarn(rope: Config) -> dict[str, Any]:
+    """What slows rotary positions down by YaRN; the factor of queries and keys as transformers takes it."""
+    rope.require(truncate=True)
+    factor = rope.number("factor", 0.0)
+
+    def longer(weight: float) -> float:
+        return 0.1 * weight * math.log(factor) + 1 if factor > 1 else 1.0
+
+    usual = longer(1.0)
+    if rope.get("mscale") and rope.get("mscale_all_dim"):
+        usual = longer(rope.number("mscale", 1.0)) / longer(rope.number("mscale_all_dim", 1.0))
+    return {
+        "name": "yarn",
+        "factor": factor,
+        "beta_slow": rope.number("beta_slow", 1.0),
+        "beta_fast": rope.number("beta_fast", 32.0),
+        "original_max_tokens": rope.count("original_max_position_embeddings"),
+        "attention_factor": rope.number("attention_factor", usual),
+    }
 
 
 def _sizes(config: Config) -> dict[str, Any]:
@@ -140,10 +167,14 @@ def _llama_like(
     activation: str = "silu",
     tied: bool = False,
     ffn_bias: bool = False,
+    share: float | None = None,
+    base: float = 10000.0,
+    norm_eps: float = 1e-6,
+    activation_key: str = "hidden_act",
     **attention: Any,
 ) -> dict[str, Any]:
-    """RMS norms, a gated network, rotary positions, shared keys. `kv_heads`, `head_dim`, `activation` and `tied` are
-    what a missing entry means."""
+    """RMS norms, a gated network, rotary positions, shared keys. `kv_heads`, `head_dim`, `activation`, `tied`,
+    `share`, of a head's channels that are turned, `base` and `norm_eps` are what a missing entry means."""
     sizes = _sizes(config)
     if head_dim is None and config.get("head_dim") is None and sizes["num_hiddens"] % sizes["num_heads"]:
         raise ValueError(
@@ -157,8 +188,8 @@ def _llama_like(
         **sizes,
         "ffn_num_hiddens": config.count("intermediate_size"),
         "norm_kind": "rms",
-        "norm_eps": config.number("rms_norm_eps", 1e-6),
-        "ffn_kind": GATED[activation_of(config, "hidden_act", activation)],
+        "norm_eps": config.number("rms_norm_eps", norm_eps),
+        "ffn_kind": GATED[activation_of(config, activation_key, activation)],
         "ffn_bias": ffn_bias,
         "positions": "rotary-halves",
         "attention": {
@@ -166,7 +197,7 @@ def _llama_like(
             "head_dim": width,
             "num_kv_heads": config.count("num_key_value_heads", kv_heads),
             "bias": False,
-            **_rotary(config, width),
+            **_rotary(config, width, share, base),
             **attention,
         },
         "readout": _readout(config, tied),
@@ -184,21 +215,36 @@ def mistral(config: Config) -> dict[str, Any]:
     return settings if window is None else {**settings, "window": config.count("sliding_window", 4096)}
 
 
+def _local_layers(config: Config, usual: list[bool]) -> list[bool]:
+    """Which layers have a window: as `layer_types` says, or as usual."""
+    kinds = config.get("layer_types")
+    if kinds is None:
+        return usual
+    if not isinstance(kinds, list) or len(kinds) != len(usual):
+        raise ValueError(f"layer_types={kinds!r:.80} in config.json must be a list of {len(usual)} entries")
+    for kind in kinds:
+        if kind not in ("sliding_attention", "full_attention"):
+            raise ValueError(
+                f"layer_types in config.json has {kind!r:.80}: our layers are of 'sliding_attention' or "
+                f"'full_attention'; {ELSEWHERE}"
+            )
+    return [kind == "sliding_attention" for kind in kinds]
+
+
+def _windows(config: Config, is_local: list[bool], usual: int) -> dict[str, Any]:
+    """A window for each layer that has one; one number where all have."""
+    if not any(is_local):
+        return {}
+    window = config.count("sliding_window", usual)
+    return {"window": window if all(is_local) else [window if local else None for local in is_local]}
+
+
 def _qwen(config: Config) -> dict[str, Any]:
-    """What Qwen2 and Qwen3 say of windows: our GPT has one for all layers, or none."""
-    kinds = config.get("layer_types", [])
-    if not isinstance(kinds, list):
-        raise ValueError(f"layer_types={kinds!r:.80} in config.json must be a list")
-    is_local = [kind == "sliding_attention" for kind in kinds]
-    if not is_local and config.flag("use_sliding_window", False) and config.get("sliding_window", 4096) is not None:
-        first = config.count("max_window_layers", 28, minimum=0)
-        is_local = [number >= first for number in range(config.count("num_hidden_layers"))]
-    if any(is_local) and not all(is_local):
-        raise ValueError(
-            f"layer_types in config.json: {sum(is_local)} of {len(is_local)} layers have a window, and our blocks need "
-            f"one for all layers, or none; {ELSEWHERE}"
-        )
-    return {"window": config.count("sliding_window", 4096)} if any(is_local) else {}
+    """What Qwen2 and Qwen3 say of windows: the first layers may be without."""
+    has_window = config.flag("use_sliding_window", False) and config.get("sliding_window", 4096) is not None
+    first = config.count("max_window_layers", 28, minimum=0)
+    usual = [has_window and number >= first for number in range(config.count("num_hidden_layers"))]
+    return _windows(config, _local_layers(config, usual), 4096)
 
 
 def qwen2(config: Config) -> dict[str, Any]:
@@ -218,3 +264,91 @@ def gemma(config: Config) -> dict[str, Any]:
     bias = config.flag("attention_bias", False)
     settings = _llama_like(config, kv_heads=16, head_dim=256, activation="gelu_pytorch_tanh", tied=True, bias=bias)
     return {**settings, "embedding_scale": settings["num_hiddens"] ** 0.5}
+
+
+def phi3(config: Config) -> dict[str, Any]:
+    window = config.get("sliding_window")
+    settings = _llama_like(config, share=1.0, norm_eps=1e-5)
+    return settings if window is None else {**settings, "window": config.count("sliding_window")}
+
+
+def granite(config: Config) -> dict[str, Any]:
+    """As LLaMA, with four numbers more; those of results and logits are put into the weights, see `families`."""
+    settings = llama(config)
+    settings["attention"]["scale"] = config.number("attention_multiplier", 1.0)
+    return {**settings, "embedding_scale": config.number("embedding_multiplier", 1.0)}
+
+
+def smollm3(config: Config) -> dict[str, Any]:
+    """As LLaMA, but each fourth layer is told no positions."""
+    bias, num_layers = config.flag("attention_bias", False), config.count("num_hidden_layers")
+    settings = _llama_like(config, kv_heads=4, tied=True, bias=bias, base=2e6, ffn_bias=config.flag("mlp_bias", False))
+    every = config.count("no_rope_layer_interval", 4)
+    turned = config.get("no_rope_layers", [int((number + 1) % every != 0) for number in range(num_layers)])
+    if not isinstance(turned, list) or len(turned) != num_layers or any(one not in (0, 1) for one in turned):
+        raise ValueError(f"no_rope_layers={turned!r:.80} in config.json must be a list of {num_layers} zeros and ones")
+    rotary = settings["attention"]
+    plain = {key: value for key, value in rotary.items() if not key.startswith("rotary")} | {"positions": "none"}
+    settings["attention"] = [rotary if one else plain for one in turned]
+    has_window = config.flag("use_sliding_window", False) and config.get("sliding_window") is not None
+    usual = [has_window and not one for one in turned]
+    return {**settings, **_windows(config, _local_layers(config, usual), 4096)}
+
+
+def _gemma_later(config: Config, **own: Any) -> dict[str, Any]:
+    """What Gemma 2 and 3 share: norms before and behind each sublayer, a scale of the scores that the file names."""
+    config.require(use_bidirectional_attention=False)
+    settings = _llama_like(
+        config,
+        kv_heads=4,
+        head_dim=256,
+        activation="gelu_pytorch_tanh",
+        activation_key="hidden_activation",
+        tied=True,
+        bias=config.flag("attention_bias", False),
+        scale=config.number("query_pre_attn_scalar", 256.0) ** -0.5,
+        **own,
+    )
+    cap = config.told.get("final_logit_softcapping")
+    capped = {} if cap is None else {"logit_cap": config.number("final_logit_softcapping", 30.0)}
+    return {**settings, "norm": "both", "embedding_scale": settings["num_hiddens"] ** 0.5, **capped}
+
+
+def gemma2(config: Config) -> dict[str, Any]:
+    cap = config.told.get("attn_logit_softcapping", 50.0)
+    own = {} if cap is None else {"name": "soft-cap", "cap": config.number("attn_logit_softcapping", 50.0)}
+    told = (
+        config if "final_logit_softcapping" in config.told else Config({**config.told, "final_logit_softcapping": 30.0})
+    )
+    settings = _gemma_later(told, **own)
+    usual = [number % 2 == 0 for number in range(settings["num_layers"])]
+    return {**settings, **_windows(config, _local_layers(config, usual), 4096)}
+
+
+def gemma3_text(config: Config) -> dict[str, Any]:
+    """Local layers turn by another base than global ones."""
+    if config.get("attn_logit_softcapping") is not None:
+        raise ValueError(
+            f"attn_logit_softcapping={config.get('attn_logit_softcapping')!r:.80} in config.json: our queries and keys "
+            f"are normalised, and their scores not capped; {ELSEWHERE}"
+        )
+    rope = config.part("rope_parameters")
+    old = {"full_attention": ("rope_theta", 1e6), "sliding_attention": ("rope_local_base_freq", 1e4)}
+    told = {}
+    for kind, (key, base) in old.items():
+        of_kind = {"rope_theta": config.number(key, base), **rope.part(kind).told}
+        if kind == "full_attention" and "rope_parameters" not in config.told:
+            of_kind |= config.part("rope_scaling").told
+        told[kind] = of_kind
+    names = ("rope_parameters", "rope_scaling", "rope_theta")
+    bare = {key: value for key, value in config.told.items() if key not in names}
+    own = {"name": "qk-norm", "norm": "rms", "norm_eps": config.number("rms_norm_eps", 1e-6)}
+    settings = _gemma_later(Config({**bare, "rope_parameters": told["full_attention"]}), **own)
+    every = config.count("sliding_window_pattern", 6)
+    usual = [bool((number + 1) % every) for number in range(settings["num_layers"])]
+    is_local = _local_layers(config, usual)
+    one = settings["attention"]
+    plain = {key: value for key, value in one.items() if not key.startswith("rotary")}
+    local = {**plain, **_rotary(Config({**bare, "rope_parameters": told["sliding_attention"]}), one["head_dim"])}
+    settings["attention"] = [local if each else one for each in is_local]
+    return {**settings, **_windows(config, is_local, 4096)}

@@ -17,6 +17,18 @@ ROPE_3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 500.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 64,
+    "beta_fast": 8.0,
+}
+SOFT = {"head_dim": 8, "query_pre_attn_scalar": 5, "attn_logit_softcapping": 2.0, "pad_token_id": 0}
+TWO_ROPES = {
+    "full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 700.0},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
+}
 GPT2 = {"vocab_size": 53, "n_layer": 2, "n_embd": 15, "n_head": 3, "n_inner": 37, "n_positions": 19}
 OPT = {**SIZES, "hidden_size": 15, "num_attention_heads": 3, "ffn_dim": 37, "pad_token_id": 1}
 NEOX = {**SIZES, "hidden_size": 48, "num_attention_heads": 3, "intermediate_size": 37}
@@ -41,6 +53,22 @@ CASES = {
     "qwen2, a window": ("Qwen2", {**LLAMA, "hidden_size": 36, "use_sliding_window": True, "sliding_window": 3}
                         | {"max_window_layers": 0, "tie_word_embeddings": True}),
     "qwen3": ("Qwen3", {**LLAMA, "head_dim": 8, "rms_norm_eps": 1e-3}),
+    "qwen3, windows in later layers": ("Qwen3", {**LLAMA, "head_dim": 8, "use_sliding_window": True}
+                                       | {"sliding_window": 3, "max_window_layers": 1}),
+    "llama, yarn": ("Llama", {**LLAMA, "head_dim": 8, "rope_parameters": YARN}),
+    "phi3": ("Phi3", {**LLAMA, "hidden_size": 48, "pad_token_id": 0}
+             | {"rope_parameters": {"rope_type": "default", "rope_theta": 99.0, "partial_rotary_factor": 0.5}}),
+    "phi3, a window": ("Phi3", {**LLAMA, "hidden_size": 36, "sliding_window": 4, "pad_token_id": 0}),
+    "granite": ("Granite", {**LLAMA, "hidden_size": 36, "embedding_multiplier": 3.0, "logits_scaling": 1.7}
+                | {"residual_multiplier": 0.6, "attention_multiplier": 0.3, "mlp_bias": True, "attention_bias": True}),
+    "granite, tied": ("Granite", {**LLAMA, "hidden_size": 36, "logits_scaling": 2.5, "tie_word_embeddings": True}),
+    "smollm3": ("SmolLM3", {**LLAMA, "hidden_size": 36, "num_hidden_layers": 4, "pad_token_id": 0}),
+    "smollm3, windows": ("SmolLM3", {**LLAMA, "hidden_size": 36, "no_rope_layers": [0, 1], "pad_token_id": 0}
+                         | {"use_sliding_window": True, "sliding_window": 3}),
+    "gemma2": ("Gemma2", {**LLAMA, **SOFT, "sliding_window": 4}),
+    "gemma2, no caps": ("Gemma2", {**LLAMA, **SOFT, "attn_logit_softcapping": None, "final_logit_softcapping": None}),
+    "gemma3_text": ("Gemma3Text", {**LLAMA, "head_dim": 8, "query_pre_attn_scalar": 5, "sliding_window": 3}
+                    | {"pad_token_id": 0, "num_hidden_layers": 6, "rope_parameters": TWO_ROPES}),
     "gemma": ("Gemma", {**LLAMA, "head_dim": 8, "num_key_value_heads": 1, "pad_token_id": 0}),
 }  # fmt: skip
 """Name -> the class in `transformers`, and what its config says."""
@@ -64,12 +92,12 @@ def made(name, dtype=torch.float32):
     config._attn_implementation = "eager"
     kind = CASES[name][0]
     suffix = "LMHeadModel" if kind == "GPT2" else "ForCausalLM"
-    model = getattr(transformers, kind + suffix)(config).to(dtype).eval()
+    model = getattr(transformers, kind.removesuffix("Text") + suffix)(config).to(dtype).eval()
     with torch.no_grad():
         for key, weight in model.named_parameters():
             std = 0.3 if weight.dim() == 1 else 1.5 * min(weight.shape) ** -0.5
             weight.copy_(torch.randn_like(weight) * (1.0 if "embed" in key or "wte" in key else std))
-            if weight.dim() == 1 and key.endswith("weight") and kind != "Gemma":
+            if weight.dim() == 1 and key.endswith("weight") and not kind.startswith("Gemma"):
                 weight.add_(1)
     return model.requires_grad_(False)
 

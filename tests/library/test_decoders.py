@@ -1,5 +1,6 @@
 """Decoders in our layers, against what `transformers` computes with the same random weights."""
 
+import contextlib
 import copy
 import functools
 import json
@@ -22,7 +23,7 @@ from mhalib.measures import head_importance, head_roles, induction_score, prune_
 from mhalib.models import GPT
 from mhalib.pretrained import DECODERS, FAMILIES, PICTURES, UNREAD
 from mhalib.pretrained import memory as count
-from mhalib.pretrained.convert import settings_of, with_weights
+from mhalib.pretrained.convert import require_known, settings_of, with_weights
 from mhalib.pretrained.memory_estimate import on_meta
 
 pytestmark = pytest.mark.package
@@ -187,6 +188,11 @@ def test_what_a_config_leaves_out_means_what_it_means_there(name):
         ),
         ("gemma", {"hidden_act": "gelu", "hidden_activation": None, "rope_theta": 10000.0}),
         ("gpt_neox", {"rotary_emb_base": 10000, "rotary_pct": 0.25}),
+        (
+            "gemma3_text",
+            {"rope_theta": 700.0, "rope_local_base_freq": 50.0, "layer_types": None}
+            | {"rope_scaling": {"rope_type": "linear", "factor": 2.0}, "sliding_window_pattern": 6},
+        ),
     ],
 )
 def test_configs_of_older_versions_say_the_same(name, old):
@@ -515,11 +521,11 @@ def test_free_memory_is_what_the_machine_says():
 @pytest.mark.parametrize(
     ("name", "changed", "message"),
     [
-        ("llama", {"model_type": "gemma2"}, "its scores are capped, and it has norms behind its sublayers, too); thr"),
-        ("llama", {"model_type": "gemma3_text"}, "its layers have different windows and rotary bases); through="),
+        ("llama", {"model_type": "gemma3", "vision_config": {}}, "alone is gemma3_text); transformers itself"),
+        ("llama", {"model_type": "mixtral", "num_local_experts": 8}, "(a mixture of feed-forward networks); through="),
         ("llama", {"model_type": "umt5"}, "model_type='umt5' in config.json is not one of ['bart', 'bert', 'cam"),
         ("llama", {"model_type": "siglip"}, "a last layer of attention reads its patches with a query of its own"),
-        ("llama", {"model_type": "never_heard_of"}, "which our blocks can hold; through=\"transformers\" runs"),
+        ("llama", {"model_type": "never_heard_of"}, "nobody has written down yet which of its tensors is which of"),
         ("llama", {"model_type": ["llama"]}, "model_type=['llama'] in config.json is not one of"),
         ("llama", {"quantization_config": {"bits": 4}}, "our blocks need weights that are not quantised"),
         ("llama", {"hidden_act": "mish"}, "hidden_act='mish' in config.json is none of ['gelu', 'gelu_fast'"),
@@ -531,7 +537,8 @@ def test_free_memory_is_what_the_machine_says():
         ("llama", {"vocab_size": True}, "vocab_size=True in config.json must be an integer of at least 1"),
         ("llama", {"attention_bias": 1}, "attention_bias=1 in config.json must be true or false"),
         ("llama", {"rope_parameters": 3}, "rope_parameters=3 in config.json must be an object"),
-        ("llama", {"rope_parameters": {"rope_type": "yarn"}}, "rope_type='yarn' in config.json: our rotary positions"),
+        ("llama", {"rope_parameters": {"rope_type": "dynamic"}}, "rope_type='dynamic' in config.json: our rotary posi"),
+        ("llama", {"rope_parameters": {**theirs.YARN, "truncate": False}}, "truncate=False in config.json: our bl"),
         ("llama", {"rope_parameters": {"rope_type": "linear"}}, "factor=0.0 in config.json must be a positive number"),
         ("llama", {"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor=0.5 in config.json: our"),
         ("llama, scaled", {"rope_parameters": {**theirs.ROPE_3, "low_freq_factor": 5}}, "low_freq_factor below its hi"),
@@ -550,9 +557,10 @@ def test_free_memory_is_what_the_machine_says():
         ("opt", {"_remove_final_layer_norm": True}, "_remove_final_layer_norm=True in config.json"),
         ("gpt_neox", {"num_attention_heads": 5}, "num_hiddens=48 is not divisible by num_heads=5"),
         ("gpt_neox", {"num_attention_heads": 4}, "rotary positions need an even rotary_dim, got 3"),
-        ("qwen2", {"layer_types": ["full_attention", "sliding_attention"]}, "1 of 2 layers have a window"),
-        ("qwen2", {"use_sliding_window": True, "layer_types": None, "sliding_window": 3, "max_window_layers": 1},
-         "layer_types in config.json: 1 of 2 layers have a window, and our blocks need one for all layers, or none"),
+        ("qwen2", {"layer_types": ["full_attention", "linear_attention"]}, "layer_types in config.json has 'linear_a"),
+        ("qwen2", {"layer_types": ["full_attention"]}, "layer_types=['full_attention'] in config.json must be a list"),
+        ("gemma3_text", {"attn_logit_softcapping": 5.0}, "attn_logit_softcapping=5.0 in config.json: our queries"),
+        ("smollm3", {"no_rope_layers": [1, 2, 1, 1]}, "no_rope_layers=[1, 2, 1, 1] in config.json must be a list of 4"),
         ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention=True in config.json: our blocks"),
         ("mistral", {"sliding_window": 0}, "sliding_window=0 in config.json must be an integer of at least 1"),
     ],
@@ -595,6 +603,29 @@ def test_well_known_models_that_are_not_read_are_told_why(kind, tmp_path):
         pretrained.load(tmp_path)
     with pytest.raises(ValueError, match=re.escape(UNREAD[kind])):
         count(tmp_path)
+
+
+def test_whatever_else_transformers_knows_is_refused_with_a_reason_and_a_way():
+    """Nobody is sent to `through="transformers"` with what reads pictures or sounds."""
+    mapping, known = transformers.CONFIG_MAPPING, {one for kinds in pretrained.supported().values() for one in kinds}
+    told, why = {}, {}
+    for kind in set(mapping) - known:
+        with contextlib.suppress(Exception):  # some have no usual settings, or need packages that are not here
+            told[kind] = mapping[kind]().to_dict()
+    for kind, config in told.items():
+        with pytest.raises(ValueError, match=f"model_type='{kind}'.*which our blocks can hold ") as refusal:
+            require_known({**config, "model_type": kind})
+        why[kind] = re.search(r"can hold \((.+)\); (through|transformers)", str(refusal.value)).groups()
+    assert len(why) > 300
+    assert {one for one, way in why.values() if way == "transformers"} <= {
+        *("it reads pictures", "it reads or makes sounds", "it reads no texts"),
+        *(UNREAD[kind] for kind in ("gemma3", "siglip")),
+    }
+    few = {kind: why[kind] for kind in ("whisper", "detr", "mixtral", "gpt_oss", "falcon", "zamba2", "minicpm3")}
+    assert [(one.split()[-1], way) for one, way in few.values()] == [
+        *(("sounds", "transformers"), ("pictures", "transformers"), ("networks", "through"), ("networks", "through")),
+        *(("ours", "through"), ("attention", "through"), ("latents", "through")),
+    ]
 
 
 def test_transformers_is_not_asked_for_what_reads_two_texts(tmp_path):
