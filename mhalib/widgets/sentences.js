@@ -21,6 +21,10 @@ const FORMULAS = {
       return { "typical score": short(score), difference: short(difference), ratio: [roughly, ...step].join(" ") };
     },
   },
+  average: {
+    variables: { w: ["weight of the first noun, in percent", 0, 100] },
+    results: ({ w = 0 }) => ({ first: (w / 100).toFixed(2), second: ((100 - w) / 100).toFixed(2) }),
+  },
   rotation: {
     variables: { t: ["position of the query", 0, 200], j: ["position of the key", 0, 200] },
     results({ t = 0, j = 0 }) {

@@ -226,6 +226,7 @@ def test_a_finger_drags_a_number_and_the_page_stays(read: Callable) -> None:
 @pytest.mark.browser
 def test_formulas_give_in_the_browser_what_they_give_in_python(read: Callable) -> None:
     cases = [("scores", {"d": d}) for d in (1, 2, 16, 50, 64, 256, 1000, 1024)]
+    cases += [("average", {"w": w}) for w in (0, 29, 50, 75, 100)]
     cases += [("rotation", {"t": t, "j": j}) for t, j in itertools.product((0, 1, 7, 63, 100, 200), (0, 5, 63, 199))]
     sizes = itertools.product((1, 256, 4096, 65_536), (1, 3, 8), (1, 128, 2048, 1_048_576))
     cases += [("layer", dict(zip("DhN", each, strict=True))) for each in sizes]

@@ -48,8 +48,8 @@ FRESH = 100
 """The first seed that no text knows."""
 LEFT_OUT = {"set-up", exercises.EXERCISE, exercises.SETUP, statements.TIMING, "remove-cell"}
 READS = "mhalib.results"
-DRAWS = {"ax", "axes", "figure", "plt", "sns", "LiveModel"}
-"""Names by which a statement of a chapter draws, or shows a model that was trained elsewhere."""
+DRAWS = {"ax", "axes", "figure", "plt", "sns", "LiveModel", "ReshapeStepper"}
+"""Names by which a statement of a chapter draws, or shows an instrument."""
 DIGITS = 6
 
 

@@ -74,6 +74,12 @@ def _of_layer(values: Mapping[str, int]) -> dict[str, str]:
     }
 
 
+def _of_average(values: Mapping[str, int]) -> dict[str, str]:
+    """Of two words, w percent of the weight for the first, the rest for the second."""
+    w = values.get("w", 0)
+    return {"first": f"{w / 100:.2f}", "second": f"{(100 - w) / 100:.2f}"}
+
+
 def _of_rotation(values: Mapping[str, int]) -> dict[str, str]:
     """A query at position t and a key at j, both the arrow (1, 0) in each of four pairs, turned by rotary positions."""
     t, j = (values.get(name, 0) for name in "tj")
@@ -84,6 +90,7 @@ def _of_rotation(values: Mapping[str, int]) -> dict[str, str]:
 
 FORMULAS = {
     "scores": Formula({"d": (1, 1024)}, _of_scores),
+    "average": Formula({"w": (0, 100)}, _of_average),
     "rotation": Formula({"t": (0, 200), "j": (0, 200)}, _of_rotation),
     "layer": Formula({"D": (1, 65_536), "h": (1, 1024), "N": (1, 1_048_576)}, _of_layer),
 }
