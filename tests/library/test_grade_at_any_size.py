@@ -268,7 +268,7 @@ def test_a_cluster_loses_nothing_with_a_worker(tmp_path, capsys):
 def test_a_class_on_two_addresses_survives_the_loss_of_one(tmp_path, capsys):
     """Two workers at addresses of their own; the second is killed in the middle, with results sent and one begun."""
     wrong_too = [HONEST[0], RIGHT.replace("weights @", "weights.mT @"), RIGHT_TOO, CALLS]
-    work = {f"s{i:02}": wrong_too if i % 3 == 0 else [*HONEST, f"own = {i}"] for i in range(12)}
+    work = {f"s{i:02}": [*(wrong_too if i % 3 == 0 else HONEST), f"own = {i}"] for i in range(12)}
     folder, out = hand_in(tmp_path / "s", work), tmp_path / "grades.csv"
     journal = tmp_path / "grades.csv.progress"
     killed = []
@@ -288,16 +288,16 @@ def test_a_class_on_two_addresses_survives_the_loss_of_one(tmp_path, capsys):
         killer.join(60)
     assert killed
     assert 3 <= killed[0] < 12, "not in the middle"
-    with out.open(newline="", encoding="utf-8") as file:
+    with out.open(newline="", encoding="utf-8-sig") as file:
         rows = [(row["student"], row["exercise"], row["points"]) for row in csv.DictReader(file)]
     assert sorted(rows) == sorted(
-        (student, exercise, "0" if cells is wrong_too and exercise == "weighted_average" else "1")
+        (student, exercise, "0" if cells[:4] == wrong_too and exercise == "weighted_average" else "1")
         for student, cells in work.items()
         for exercise in ("weighted_average", "scores")
     )
     told = [line for line in capsys.readouterr().out.splitlines() if " of " in line]
     assert [line.split()[-1] for line in told] == sorted(work)
-    assert len(list(journal.glob("*.json"))) == len({*map(str, work.values())})
+    assert len(list(journal.glob("*.json"))) == len(work)
 
 
 KILLER = """
