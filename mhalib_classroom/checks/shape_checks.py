@@ -41,27 +41,51 @@ folded_lens = exercise(
 Steps = list[tuple[str, list[str]]]
 
 
+def _turned(k: Tensor) -> Tensor:
+    """(B, h, K, d) -> (B, h, d, K)."""
+    return k.mT
+
+
+def _reshaped(k: Tensor) -> Tensor:
+    """(B, h, K, d) -> (B, h, d, K) without a transpose: wrong."""
+    return k.reshape(*k.shape[:-2], k.shape[-1], k.shape[-2])
+
+
+def _whole(x: Tensor) -> Tensor:
+    return x
+
+
 def _layer(
     num_heads: int,
     split: Callable[[Tensor, int], Tensor] = split_heads,
     merge: Callable[[Tensor], Tensor] = merge_heads,
     over: int = -1,
     folded: bool = False,
+    unfolded: tuple[int, int] | None = None,
+    turn: Callable[[Tensor], Tensor] = _turned,
+    keys_first: bool = False,
+    kept: Callable[[Tensor], Tensor] = _whole,
+    kept_values: Callable[[Tensor], Tensor] = _whole,
 ) -> Callable[..., Tensor]:
     def layer(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        q, k, v = (split(x, num_heads) for x in (queries, keys, values))
+        q, k, v = (kept(split(x, num_heads)) for x in (queries, keys, values))
         if folded:
             q, k, v = (x.flatten(0, 1) for x in (q, k, v))
-        found = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(over) @ v
-        return merge(found.unflatten(0, (len(queries), num_heads)) if folded else found)
+        scores = (k @ q.mT if keys_first else q @ turn(k)) / math.sqrt(q.shape[-1])
+        weights = scores.softmax(-2).mT if keys_first else scores.softmax(over)
+        found = weights @ kept_values(v)
+        return merge(found.unflatten(0, unfolded or (len(queries), num_heads)) if folded else found)
 
     return layer
 
 
 @own_sizes("names of axes, not numbers; the sizes that decide how a wrong step is told are fixed")
 def _ledgers(rng: random.Random) -> Iterator[Case]:
-    """Of two right layers and eight wrong ones; the sizes of some decide how a wrong reshape is told: Q~D, or Q:2."""
-    right = [({}, None), ({"folded": True}, None)]
+    """Of three right layers and twelve wrong ones; the sizes of some decide how a wrong step is told: Q~D, or Q:2.
+
+    Among the wrong ones, what is wrong is in the first axes alone, in the last two, in the last, in the first.
+    """
+    right = [({}, None), ({"folded": True}, None), ({"keys_first": True}, None)]
     wrong = [
         ({"split": straight_split}, [2, 7, 5, 4, 3]),
         ({"merge": straight_merge}, [3, 8, 5, 4, 7]),
@@ -71,6 +95,10 @@ def _ledgers(rng: random.Random) -> Iterator[Case]:
         ({"over": 0}, None),
         ({"split": straight_split, "merge": straight_merge, "over": -2}, [2, 8, 6, 4, 5]),  # the last axis stays whole
         ({"merge": straight_merge, "over": -2}, [2, 7, 5, 4, 3]),
+        ({"turn": _reshaped}, [2, 7, 5, 4, 3]),  # the first two axes stay whole, and Q has no part in it
+        ({"folded": True, "unfolded": (3, 4)}, [4, 7, 5, 3, 8]),  # the last two stay whole
+        ({"kept_values": lambda v: v[..., : v.shape[-1] // 2]}, [2, 7, 5, 3, 4]),  # all but the last
+        ({"kept": lambda x: x[:3]}, [6, 7, 5, 4, 3]),  # all but the first
     ]
     for changed, fixed in (*right, *rng.sample(wrong, len(wrong))):
         batch_size, num_queries, num_kvpairs, num_heads, head_dim = fixed or sizes(rng, 5, largest=9)

@@ -66,6 +66,7 @@ def test_the_list_of_files_is_what_is_there(book: dict[str, bytes], trees: dict[
     facts = book["EPUB/package.opf"].decode()
     assert re.search(r'<meta property="dcterms:modified">\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ</meta>', facts)
     assert all(f"<dc:{name}" in facts for name in ("identifier", "title", "language", "creator"))
+    assert "></dc:" not in facts  # epubcheck: a book without an address names no source, and not an empty one
 
 
 def test_a_library_finds_publisher_day_and_licence(book: dict[str, bytes]) -> None:

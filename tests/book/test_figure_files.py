@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import colorsys
+import os
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,12 +15,13 @@ import numpy as np
 import pytest
 from bs4 import BeautifulSoup
 from docutils import nodes
+from PIL import Image
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
 
 import mhalib
 from mhalib import style
-from tools.pages import figures
+from tools.pages import figures, finish
 
 SVG = "{http://www.w3.org/2000/svg}"
 HREF = "{http://www.w3.org/1999/xlink}href"
@@ -201,3 +203,64 @@ def test_a_page_has_both_files_of_each_figure_and_says_twice_what_it_shows(tmp_p
         assert [image["alt"] for image in pair] == ["A heat map above a line."] * 2
         files = [(out / image["src"]).read_text(encoding="utf-8") for image in pair]
         assert files == [figures.lit(svg).strip(), figures.darkened(svg).strip()]
+
+
+def captioned(tmp_path: Path, docname: str) -> tuple[SimpleNamespace, nodes.section]:
+    """A page with a figure that has a caption and code behind a word, and one with a caption alone."""
+    page = page_of(tmp_path, "drawn/a.svg", "drawn/b.svg")
+    app = SimpleNamespace(srcdir=tmp_path, outdir=tmp_path / "out", builder=SimpleNamespace(name="html"))
+    figures.pair_figures(app, page)
+    figures.frame_figures(app, page, docname)
+    for number, frame in enumerate(
+        page.findall(lambda one: "figure-frame" in getattr(one, "attributes", {}).get("classes", ())), 1
+    ):
+        said = nodes.caption("", "", nodes.strong("", f"Figure 7.{number}."), nodes.Text(" Two maps."))
+        figure = nodes.figure("", classes=["captioned"], ids=[f"figure-7-{number}"])
+        frame.parent.replace(frame, figure)
+        figure += [frame, said]
+    first = next(page.findall(nodes.figure))
+    first += nodes.legend("", nodes.raw("", "<details>code</details>", format="html"))
+    return app, page
+
+
+def test_a_caption_ends_with_the_figure_as_png_as_svg_and_its_code(tmp_path: Path) -> None:
+    app, page = captioned(tmp_path, "chapters/07_maps")
+    figures.offer_files(app, page, "chapters/07_maps")
+    figures.end_drawing(app, None)
+    legends = ["".join(raw.astext() for raw in legend) for legend in page.findall(nodes.legend)]
+    assert [BeautifulSoup(one, "html.parser").get_text() for one in legends] == [
+        "PNG: Figure 7.1 · SVG: Figure 7.1 · code",
+        "PNG: Figure 7.2 · SVG: Figure 7.2",
+    ]
+    links = BeautifulSoup(legends[0], "html.parser").find_all("a")
+    assert [(link["href"], link["download"]) for link in links] == [
+        ("../_downloads/figures/figure-7-1.png", "figure-7-1.png"),
+        ("../_images/a-light.svg", "figure-7-1.svg"),
+    ]
+    with Image.open(tmp_path / "out/_downloads/figures/figure-7-1.png") as png:
+        size, corner = png.size, png.convert("RGBA").getpixel((2, 2))
+    width, height = finish.size_of(tmp_path / "drawn/a-light.svg")
+    assert [round(side / 2) for side in size] == [width, height]  # twice as many pixels as on the page
+    assert corner == (255, 255, 255, 255)  # on slides of any colour
+
+
+def test_a_figure_is_drawn_again_only_where_it_changed(tmp_path: Path) -> None:
+    app, page = captioned(tmp_path, "index")
+    figures.offer_files(app, page, "index")
+    figures.end_drawing(app, None)
+    png = app.outdir / figures.FILES / "figure-7-1.png"
+    png.write_bytes(b"kept")
+    figures.draw(app, tmp_path / "drawn/a-light.svg", png)
+    assert "figures_painter" not in vars(app)
+    os.utime(png, (1, 1))
+    figures.draw(app, tmp_path / "drawn/a-light.svg", png)
+    figures.end_drawing(app, None)
+    assert png.read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_goes_wrong_with_a_drawing_stops_the_build(tmp_path: Path) -> None:
+    app = SimpleNamespace()
+    (tmp_path / "bad.svg").write_text("no picture", encoding="utf-8")
+    figures.draw(app, tmp_path / "bad.svg", tmp_path / "bad.png")
+    with pytest.raises(ValueError, match="unknown token"):
+        figures.end_drawing(app, None)

@@ -14,6 +14,7 @@ from bs4 import BeautifulSoup
 from playwright.sync_api import Browser, Page
 from served import HTML
 
+from tools import ROOT
 from tools.pages import kit
 from tools.teaching import embeds, quiz_files, quizzes, slides
 from tools.teaching.quiz_files import QTI, categories, item, moodle
@@ -194,6 +195,23 @@ def test_pages_link_their_kit_and_each_instrument_alone() -> None:
     assert f'<a href="../{slides.FOLDER}/00_take_a_model_apart.html">slides&nbsp;0</a>' in (
         HTML / f"{kit.TEACHING}.html"
     ).read_text(encoding="utf-8")
+
+
+def named(row: str) -> set[int]:
+    """The chapters whose slides, quiz or notebook a row of a plan names."""
+    found = {int(number) for _, number in kit.NAMED.findall(row)}
+    for numbers in re.findall(r"\bnotebooks? (\d+(?:(?:, | and )\d+)*)|\bof (\d\d)\b", row):
+        found |= {int(number) for number in re.findall(r"\d+", " ".join(numbers))}
+    return found
+
+
+def test_a_plan_s_week_names_slides_and_exercises_of_the_chapters_that_it_reads() -> None:
+    """Chapters get other numbers; what is no link is not moved with them."""
+    text = (ROOT / f"{kit.TEACHING}.md").read_text(encoding="utf-8")
+    rows = [row for row in text.splitlines() if row.startswith("|") and kit.NAMED.search(row) and ".ipynb" in row]
+    assert len(rows) > 20
+    for row in rows:
+        assert named(row) <= {int(number) for number in re.findall(r"\((\d\d)_\w+\.ipynb\)", row)}, row
 
 
 def test_an_instrument_alone_is_alive_and_says_how_to_embed_it(page: Page) -> None:

@@ -1,5 +1,6 @@
-"""A Dask cluster on this machine: `python cluster_of_test.py NUMBER`. It prints the scheduler's address, then the
-number of each worker's process, and ends when its standard input does.
+"""A Dask cluster on this machine, a worker for each address given: `python cluster_of_test.py 127.0.0.1 127.0.0.2`. It
+prints the scheduler's address, then of each worker the number of its process and where it listens, and ends when its
+standard input does.
 
 One process imports everything and divides into scheduler and workers, which saves the seconds that each import of torch
 takes. They talk to each other through sockets, as on several machines.
@@ -34,14 +35,14 @@ def divide(make):
 
 
 if __name__ == "__main__":
-    quiet = {"host": "127.0.0.1", "port": 0, "dashboard_address": None}
-    started, address = divide(lambda: Scheduler(**quiet))
+    quiet = {"port": 0, "dashboard_address": None}
+    started, address = divide(lambda: Scheduler(host="127.0.0.1", **quiet))
     processes = [started]
     print(address, flush=True)
-    for _ in range(int(sys.argv[1])):
-        started, _ = divide(lambda: Worker(address, nthreads=1, **quiet))
+    for host in sys.argv[1:]:
+        started, listens = divide(lambda host=host: Worker(address, host=host, nthreads=1, **quiet))
         processes.append(started)
-        print(started, flush=True)
+        print(started, listens, flush=True)
     sys.stdin.read()
     for process in processes:
         os.kill(process, signal.SIGKILL)

@@ -1,6 +1,7 @@
 """Grading on all cores and on a cluster: what is lost, what counts twice, and what others may read."""
 
 import contextlib
+import csv
 import io
 import json
 import os
@@ -196,15 +197,16 @@ def test_what_ends_every_worker_costs_only_itself():
 
 
 @contextlib.contextmanager
-def cluster(workers: int):
-    """The address of a scheduler, and the numbers of its workers' processes."""
-    command = [sys.executable, str(HERE / "cluster_of_test.py"), str(workers)]
+def cluster(*hosts: str):
+    """The address of a scheduler, and a worker at each of these: the number of its process, by where it listens."""
+    command = [sys.executable, str(HERE / "cluster_of_test.py"), *hosts]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
         try:
             address = process.stdout.readline().strip()
-            yield address, [int(process.stdout.readline()) for _ in range(workers)]
+            told = [process.stdout.readline().split() for _ in hosts]
+            yield address, {listens: int(number) for number, listens in told}
         finally:
             process.stdin.close()
             process.wait(60)
@@ -231,14 +233,20 @@ def interrupts():
     signal.signal(signal.SIGINT, before)
 
 
-def test_a_cluster_loses_nothing_with_a_worker(interrupts, tmp_path, capsys):
-    """Scheduler and workers are processes of their own. One is killed while it grades; then a run is interrupted."""
+@pytest.fixture
+def sandbox():
     try:
         _sandbox.require_working(bubblewrap, Limits())
     except (RuntimeError, FileNotFoundError) as error:
         pytest.skip(str(error))
+
+
+@pytest.mark.usefixtures("interrupts", "sandbox")
+def test_a_cluster_loses_nothing_with_a_worker(tmp_path, capsys):
+    """Scheduler and workers are processes of their own. One is killed while it grades; then a run is interrupted."""
     folder, out = hand_in(tmp_path / "s", {"a": HONEST, "b": HONEST}), tmp_path / "grades.csv"
-    with cluster(2) as (address, workers):
+    with cluster("127.0.0.1", "127.0.0.1") as (address, numbers):
+        workers = list(numbers.values())
         command = [str(folder), "--out", str(out), "--seed", "s", "--scheduler", address]
         killer = subprocess.Popen([sys.executable, "-I", "-S", "-c", KILLER, str(workers[0])])
         assert __main__.main(command) == 0
@@ -252,6 +260,44 @@ def test_a_cluster_loses_nothing_with_a_worker(interrupts, tmp_path, capsys):
             with pytest.raises(KeyboardInterrupt):
                 next(arriving)
         until(lambda: not below(workers[1]), "a sandbox outlives the run that it is for", 30)
+
+
+@pytest.mark.weekly("mhalib_classroom/grade/")
+@pytest.mark.skipif(sys.platform != "linux", reason="only there is every 127.x.x.x this machine")
+@pytest.mark.usefixtures("sandbox")
+def test_a_class_on_two_addresses_survives_the_loss_of_one(tmp_path, capsys):
+    """Two workers at addresses of their own; the second is killed in the middle, with results sent and one begun."""
+    wrong_too = [HONEST[0], RIGHT.replace("weights @", "weights.mT @"), RIGHT_TOO, CALLS]
+    work = {f"s{i:02}": [*(wrong_too if i % 3 == 0 else HONEST), f"own = {i}"] for i in range(12)}
+    folder, out = hand_in(tmp_path / "s", work), tmp_path / "grades.csv"
+    journal = tmp_path / "grades.csv.progress"
+    killed = []
+
+    def kill(lost: int, other: int):
+        until(lambda: below(lost) and below(other), "not both have begun")
+        until(lambda: len(list(journal.glob("*.json"))) >= 3 and below(lost), "nothing is done")
+        killed.append(len(list(journal.glob("*.json"))))
+        os.kill(lost, signal.SIGKILL)
+
+    with cluster("127.0.0.1", "127.0.0.2") as (address, workers):
+        assert [listens.rpartition(":")[0] for listens in workers] == ["tcp://127.0.0.1", "tcp://127.0.0.2"]
+        stays, lost = workers.values()
+        killer = threading.Thread(target=kill, args=(lost, stays), daemon=True)
+        killer.start()
+        assert __main__.main([str(folder), "--out", str(out), "--seed", "s", "--scheduler", address]) == 0
+        killer.join(60)
+    assert killed
+    assert 3 <= killed[0] < 12, "not in the middle"
+    with out.open(newline="", encoding="utf-8-sig") as file:
+        rows = [(row["student"], row["exercise"], row["points"]) for row in csv.DictReader(file)]
+    assert sorted(rows) == sorted(
+        (student, exercise, "0" if cells[:4] == wrong_too and exercise == "weighted_average" else "1")
+        for student, cells in work.items()
+        for exercise in ("weighted_average", "scores")
+    )
+    told = [line for line in capsys.readouterr().out.splitlines() if " of " in line]
+    assert [line.split()[-1] for line in told] == sorted(work)
+    assert len(list(journal.glob("*.json"))) == len(work)
 
 
 KILLER = """

@@ -156,6 +156,7 @@ def words(heading: Tag) -> str:
 def package(leaves: Sequence[Leaf], pictures: Iterable[str], changed: datetime.datetime) -> str:
     """The list of files, their order, and what is known of the book."""
     book = single_page.settings()
+    source = f"<dc:source>{html.escape(book['url'])}</dc:source>" if book["url"] else ""
     name = uuid.uuid5(uuid.NAMESPACE_URL, f"{book['url']} {mhalib.__version__}")
     items = [
         '<item id="nav" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>',
@@ -194,7 +195,7 @@ def package(leaves: Sequence[Leaf], pictures: Iterable[str], changed: datetime.d
         f'<dc:identifier id="name">urn:uuid:{name}</dc:identifier><dc:title>{html.escape(book["title"])}</dc:title>'
         f"<dc:creator>{html.escape(book['author'])}</dc:creator><dc:language>en</dc:language>"
         f"<dc:publisher>{html.escape(book['author'])}</dc:publisher><dc:date>{changed:%Y-%m-%d}</dc:date>"
-        f"<dc:rights>{html.escape(single_page.rights())}</dc:rights><dc:source>{html.escape(book['url'])}</dc:source>"
+        f"<dc:rights>{html.escape(single_page.rights())}</dc:rights>{source}"
         f'<meta property="dcterms:modified">{changed:%Y-%m-%dT%H:%M:%SZ}</meta>'
         f'<meta name="cover" content="cover-image"/>{told}</metadata><manifest>{"".join(items)}</manifest>'
         f'<spine><itemref idref="cover"/><itemref idref="imprint"/><itemref idref="nav"/>{order}</spine></package>'

@@ -31,7 +31,8 @@ from tools.pages import catalogues, downloads
 HTML = ROOT / "_build/html"
 SCREEN_ONLY = (
     "a.headerlink, p.downloads, p.kit, p.embed, figure.opening, div.tag_set-up, a.front-start, button.copybtn, "
-    "noscript, img.only-dark, form.predict-form, div.predict-said"
+    "noscript, img.only-dark, form.predict-form, div.predict-said, "
+    "span.figure-files"
 )
 SYMBOLS = ("math", "code", "em", "i")
 ONE_LETTER_WORDS = ("a", "à", "y")  # of English and French

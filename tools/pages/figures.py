@@ -6,13 +6,18 @@ in the dark, every colour becomes as light as it was dark. A heat map and the le
 is a plate of paper, and a dark cell has much weight on both grounds.
 The theme's classes `only-light` and `only-dark` choose; a browser loads the other file only when it is asked for.
 A file, and not SVG in the page: it comes when it is near, it is loaded once, and ids of two figures cannot meet.
+
+Behind a caption are links to the figure for a lecturer's slides: as PNG, which a second process draws while pages are
+written, and as SVG, which is the light page's file.
 """
 
 from __future__ import annotations
 
 import colorsys
+import html
 import os
 import re
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import matplotlib
@@ -25,6 +30,8 @@ from mhalib import style
 FACE = "-apple-system, BlinkMacSystemFont, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"  # the theme's own
 THEMED = "themed"
 """The class of a page's own figure that `mhalib.style` wrote."""
+FILES = "_downloads/figures"
+"""Where a built book has its figures as PNG."""
 GROUND = "#121212"
 """The theme's ground in the dark."""
 COLOUR = re.compile(r"#[0-9a-f]{6}\b")
@@ -95,13 +102,13 @@ def pair_figures(app: Sphinx, doctree: nodes.document) -> None:
         image.parent.replace(image, pair)
 
 
-def as_png(svg: Path, png: Path) -> None:
-    """Write a figure as PNG, three times as large, for who reads no SVG: previews of links."""
+def as_png(svg: Path, png: Path, zoom: float = 3.0) -> None:
+    """Write a figure as PNG, three times as large as on the page, for who reads no SVG: previews of links, slides."""
     fonts = Path(matplotlib.get_data_path(), "fonts/ttf")
     drawn = resvg_py.svg_to_bytes(
         svg_path=str(svg),
         dpi=96.0,
-        zoom=3.0,
+        zoom=zoom,
         font_dirs=[str(fonts)],
         skip_system_fonts=True,
         sans_serif_family="DejaVu Sans",
@@ -136,7 +143,54 @@ def frame_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
                 frame += one
 
 
+def offer_files(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Links to each captioned figure as PNG and SVG, before the word that shows its code."""
+    if app.builder.name != "html":
+        return
+    up = "../" * docname.count("/")
+    for figure in doctree.findall(lambda node: "captioned" in getattr(node, "attributes", {}).get("classes", ())):
+        light = next((one for one in figure.findall(nodes.image) if "only-light" in one["classes"]), None)
+        number = next(figure.findall(nodes.strong), None)
+        if light is None or number is None:
+            continue
+        name = figure["ids"][0]
+        svg, png = Path(app.srcdir, light["uri"].lstrip("/")), Path(app.outdir, FILES, f"{name}.png")
+        draw(app, svg, png)
+        of = f'<span class="in-words">: {html.escape(number.astext().rstrip("."))}</span>'
+        files = (("PNG", f"{FILES}/{png.name}"), ("SVG", f"_images/{svg.name}"))
+        links = (f'<a href="{up}{file}" download="{name}.{kind.lower()}">{kind}{of}</a>' for kind, file in files)
+        legend = next(figure.findall(nodes.legend), None)
+        if legend is None:
+            legend = nodes.legend()
+            figure += legend
+        between = " · " if legend.children else ""
+        legend.insert(
+            0, nodes.raw("", f'<span class="figure-files">{" · ".join(links)}{between}</span>', format="html")
+        )
+
+
+def draw(app: Sphinx, svg: Path, png: Path) -> None:
+    """Have a second process draw a figure, where what is there is older: a page's writer need not wait."""
+    if png.exists() and png.stat().st_mtime > svg.stat().st_mtime:
+        return
+    png.parent.mkdir(parents=True, exist_ok=True)
+    state = app.__dict__
+    if "figures_drawn" not in state:
+        state["figures_painter"], state["figures_drawn"] = ProcessPoolExecutor(1), []
+    state["figures_drawn"].append(state["figures_painter"].submit(as_png, svg, png, 2.0))
+
+
+def end_drawing(app: Sphinx, exception: Exception | None) -> None:
+    """Wait for what is still to be drawn; what went wrong there is an error here."""
+    if "figures_painter" in app.__dict__:
+        with app.__dict__.pop("figures_painter"):
+            for drawn in app.__dict__.pop("figures_drawn"):
+                drawn.result()
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("doctree-read", pair_figures, priority=400)  # Sphinx collects pictures at 500
     app.connect("doctree-resolved", frame_figures, priority=400)  # before captions are moved
+    app.connect("doctree-resolved", offer_files, priority=600)  # behind captions, with the word that shows code
+    app.connect("build-finished", end_drawing)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
