@@ -1,7 +1,7 @@
 """What checkers say, in another language: exchanged at the very end, where a student reads it.
 
-So no check, no point and no teacher's table depends on it. `checks/fr.po`, which any editor for gettext opens, holds the
-sentences; one that it lacks stays English. In it `{value}` stands for what is kept as it is, and `{PHRASE}` for a
+So no check, no point and no teacher's table depends on it. `checks/fr.po`, which any editor for gettext opens, holds
+the sentences; one that it lacks stays English. In it `{value}` stands for what is kept as it is, and `{PHRASE}` for a
 phrase that has an entry of its own.
 """
 
@@ -65,8 +65,8 @@ class Sentences(gettext.NullTranslations):
         self.forms = [(_form(one), other) for one, other in self.known.items() if FIELD.search(one)]
 
     def gettext(self, message: str) -> str:
-        """Line by line, and what is not known as a whole sentence by sentence."""
-        return "\n".join(self.phrase(line) or self._parts(line) for line in message.split("\n"))
+        """Line by line, and a line that is not known as a whole sentence by sentence."""
+        return "\n".join(self.known.get(line) or self._parts(line) for line in message.split("\n"))
 
     def phrase(self, text: str) -> str | None:
         """A phrase that has an entry, or whose form has one; `None` where it has none."""
@@ -74,7 +74,8 @@ class Sentences(gettext.NullTranslations):
             return self.known[text]
         for form, other in self.forms:
             if found := form.fullmatch(text):
-                values = {name: self.phrase(value) if name.isupper() else value for name, value in found.groupdict().items()}
+                pairs = found.groupdict().items()
+                values = {name: self.phrase(value) if name.isupper() else value for name, value in pairs}
                 if None not in values.values():
                     return FIELD.sub(lambda field: str(values[field[1]]), other)  # noqa: B023 - used at once
         larger = text[:1].upper() + text[1:]
@@ -82,9 +83,13 @@ class Sentences(gettext.NullTranslations):
         return said and said[0].lower() + said[1:]
 
     def _parts(self, line: str) -> str:
+        parts = line.split(". ")
+        said = [self.phrase(part) for part in parts]
+        if None in said and (whole := self.phrase(line)):
+            return whole  # a form of several sentences, or with a value that holds ". "
         if line.startswith("    "):
             return line.replace(SHAPE, self.known.get(SHAPE, SHAPE))
-        return ". ".join(self.phrase(part) or part for part in line.split(". "))
+        return ". ".join(other or part for other, part in zip(said, parts, strict=True))
 
 
 def entries(catalogue: str) -> Iterator[tuple[str, str]]:

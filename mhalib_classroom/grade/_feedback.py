@@ -111,7 +111,8 @@ def page(student: str, rows: Sequence[Row], *, last: bool = False, out_of: int |
             why.setdefault(row.diagnosis, []).append(row.notebook)
     for diagnosis, notebooks in why.items():
         names = "".join(f"<li>{escape(name)}</li>" for name in notebooks)
-        parts.append(f"<section><h2>{say('Not graded')}</h2><ul>{names}</ul><pre>{escape(say(diagnosis))}</pre></section>")
+        heading, text = say("Not graded"), escape(say(diagnosis))
+        parts.append(f"<section><h2>{heading}</h2><ul>{names}</ul><pre>{text}</pre></section>")
     total = say(f"{points} of {out_of} points in all.")
     return PAGE.format(language=spoken(), title=escape(student), total=total, parts="\n".join(parts))
 

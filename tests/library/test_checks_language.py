@@ -81,7 +81,7 @@ def test_all_sentences_of_chapters_1_to_8_are_translated(name: str) -> None:
         (lambda weights, values: 2 * (weights @ values), "Chaque nombre vaut 2 fois le bon"),
         (lambda weights, values: (weights @ values).flip(0), "Le résultat est renversé le long de l’axe -2"),
         (lambda weights, values: weights @ values + 1, "Chaque nombre est trop grand de 1"),
-        (lambda weights, values: (weights @ values).relu(), "C’est le bon résultat, avec 0 à la place des nombres négatifs"),
+        (lambda weights, values: (weights @ values).clamp(min=0), "C’est le bon résultat, avec 0"),
         (lambda weights, values: (weights @ values).sum(0), "C’est la somme du bon résultat sur l’axe -2"),
         (lambda weights, values: (weights @ values).numpy(), "enveloppez-le dans torch.from_numpy"),
         (lambda weights, values: None, "le résultat vaut None. Avez-vous oublié `return`"),
@@ -157,9 +157,7 @@ def test_every_form_still_says_what_the_checkers_say() -> None:
         for path in [*(FOLDER / "checks").glob("*.py"), *(FOLDER / "grade").glob("*.py")]
     )
     known = {one.message for exercise in EXERCISES.values() for one in exercise.mistakes}
-    known |= {
-        one for exercise in EXERCISES.values() for one in (exercise.title, exercise.verified, *exercise.parts)
-    }
+    known |= {one for exercise in EXERCISES.values() for one in (exercise.title, exercise.verified, *exercise.parts)}
     gone = []
     for english in _language.sentences("fr").known:
         pieces = [piece for piece in re.split(r"\{\w+\}", english) if len(piece.strip()) > 3]
@@ -170,16 +168,15 @@ def test_every_form_still_says_what_the_checkers_say() -> None:
 
 
 def _constants(path: Path) -> list[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return [str(node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    found = [
+        node.value for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Constant)
+    ]
+    return [value for value in found if isinstance(value, str)]
 
 
 def test_another_process_speaks_it_by_the_variable() -> None:
     """As the grader's own processes do, and a notebook that a student starts."""
-    code = (
-        "from mhalib_classroom import checks\n"
-        "checks.weighted_average(lambda weights, values: weights @ values)\n"
-    )
+    code = "from mhalib_classroom import checks\nchecks.weighted_average(lambda weights, values: weights @ values)\n"
     environment = {**os.environ, "MHALIB_LANGUAGE": "fr", "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, encoding="utf-8", check=True

@@ -32,6 +32,7 @@ from tools.pages import sphinx_book
 
 LOCALE = ROOT / "locale"
 FURNITURE = "book"  # the catalogue of what the book's own tools write on every page
+INSTRUMENTS = "instruments"  # and of the words of instruments
 LAUNCHES = {"launch", "exercise-launch"}  # tags of cells that hold the repository's address: no catalogue holds it
 SHOWN = 5  # problems of a page, where the list was not asked for
 SIMILAR = 0.6
@@ -84,7 +85,7 @@ def begun(language: str) -> list[str]:
     """The pages that have a catalogue."""
     paths = sorted(folder(language).rglob("*.po"))
     names = (path.relative_to(folder(language)).with_suffix("").as_posix() for path in paths)
-    return [name for name in names if name != FURNITURE]
+    return [name for name in names if name not in (FURNITURE, INSTRUMENTS)]
 
 
 def source(page: str, root: Path = ROOT) -> Path | None:
