@@ -62,7 +62,7 @@ class Sentences(gettext.NullTranslations):
     def __init__(self, catalogue: str) -> None:
         super().__init__()
         self.known = dict(entries(catalogue))
-        self.forms = [(_form(one), other) for one, other in self.known.items() if FIELD.search(one)]
+        self.forms = [(_pieces(one), _form(one), other) for one, other in self.known.items() if FIELD.search(one)]
 
     def gettext(self, message: str) -> str:
         """Line by line, and a line that is not known as a whole sentence by sentence."""
@@ -72,22 +72,30 @@ class Sentences(gettext.NullTranslations):
         """A phrase that has an entry, or whose form has one; `None` where it has none."""
         if text in self.known:
             return self.known[text]
-        for form, other in self.forms:
-            if found := form.fullmatch(text):
-                pairs = found.groupdict().items()
-                values = {name: self.phrase(value) if name.isupper() else value for name, value in pairs}
-                if None not in values.values():
-                    return FIELD.sub(lambda field: str(values[field[1]]), other)  # noqa: B023 - used at once
+        for pieces, form, other in self.forms:
+            found = all(piece in text for piece in pieces) and form.fullmatch(text)
+            if found and (values := self._values(found)) is not None:
+                return FIELD.sub(lambda field, values=values: values[field[1]], other)  # type: ignore[misc]
         larger = text[:1].upper() + text[1:]
         said = self.phrase(larger) if larger != text else None
         return said and said[0].lower() + said[1:]
+
+    def _values(self, found: re.Match[str]) -> dict[str, str] | None:
+        """What stands in a form's fields, phrases exchanged; `None` if one of these is not known."""
+        values = {}
+        for name, value in found.groupdict().items():
+            said = self.phrase(value) if name.isupper() else value
+            if said is None:
+                return None
+            values[name] = said
+        return values
 
     def _parts(self, line: str) -> str:
         parts = line.split(". ")
         said = [self.phrase(part) for part in parts]
         if None in said and (whole := self.phrase(line)):
             return whole  # a form of several sentences, or with a value that holds ". "
-        if line.startswith("    "):
+        if None in said and line.startswith("    "):  # a call, with the shapes of what it is given
             return line.replace(SHAPE, self.known.get(SHAPE, SHAPE))
         return ". ".join(other or part for other, part in zip(said, parts, strict=True))
 
@@ -101,6 +109,11 @@ def entries(catalogue: str) -> Iterator[tuple[str, str]]:
             one, other = (ast.literal_eval(f"({half})") for half in both)
             if one and other:
                 yield one, other
+
+
+def _pieces(english: str) -> list[str]:
+    """What stands between the fields of a form: a text without it needs no closer look."""
+    return [piece for piece in FIELD.split(english)[::2] if piece]
 
 
 def _form(english: str) -> re.Pattern[str]:

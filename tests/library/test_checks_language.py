@@ -63,7 +63,7 @@ def test_success_and_the_report_are_in_french(
     checks.report()
     line, total = capsys.readouterr().out.splitlines()
     assert line.split() == ["weighted_average", "pas", "encore", "0", "sur", "1"]
-    assert total == "0 justes sur 1, 0 points sur 1"
+    assert total == "juste\N{NO-BREAK SPACE}: 0 sur 1\N{NO-BREAK SPACE}; points\N{NO-BREAK SPACE}: 0 sur 1"
 
 
 @pytest.mark.usefixtures("french")
@@ -146,7 +146,7 @@ def test_feedback_is_in_french_and_the_rows_are_not_changed() -> None:
     assert '<html lang="fr">' in page
     assert "la moyenne de valeurs que renvoie une tête (weighted_average)" in page
     assert "c’est la moyenne de toutes les valeurs" in page
-    assert "0 points sur 1 en tout." in page
+    assert "Points en tout\N{NO-BREAK SPACE}: 0 sur 1." in page
     assert row.diagnosis == finding.message
 
 

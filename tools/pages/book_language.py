@@ -35,8 +35,8 @@ BEFORE_SPHINX, AFTER_SPHINX, AFTER_CONTENTS = (
 STATEMENT = re.compile(r'<p class="statement .*?</p>', re.DOTALL)
 TRANSLATED = "Translated from the English text of {date}, version {version}: {now} of {all} passages are up to date."
 ENGLISH = (
-    "Code, what it prints and draws, and some words of instruments are in English; so is each page that is not translated "
-    "yet."
+    "Code, what it prints and draws, and some words of instruments are in English; so is each page that is not "
+    "translated yet."
 )
 UNTRANSLATED = "This page is not translated yet."
 STALE = "The English text above has changed since it was translated. This is the translation of what it said before."
