@@ -26,7 +26,7 @@
   };
   /** A text as a whole, or sentence by sentence. @param {string} text */
   const said = (text) => {
-    const [, before, inner, after] = /** @type {RegExpExecArray} */ (/^(\s*)([^]*?)(\s*)$/.exec(text));
+    const [, before, inner, after] = /** @type {RegExpExecArray} */ (/^(\s*)(.*?)(\s*)$/s.exec(text));
     const parts = () => inner.split(/(?<=\.) /).map((part) => phrase(part) ?? part).join(" ");
     return inner && `${before}${phrase(inner) ?? parts()}${after}`;
   };
@@ -38,7 +38,7 @@
     const now = said(node.data);
     if (!now || now === node.data) return;
     const option = node.parentElement?.closest("option");
-    if (option && !option.hasAttribute("value")) option.value = option.value; // it stays what is chosen
+    if (option && !option.hasAttribute("value")) option.setAttribute("value", option.value); // it stays what is chosen
     put.set(node, now);
     node.data = now;
   };
