@@ -75,7 +75,7 @@ class Sentences(gettext.NullTranslations):
         for pieces, form, other in self.forms:
             found = all(piece in text for piece in pieces) and form.fullmatch(text)
             if found and (values := self._values(found)) is not None:
-                return FIELD.sub(lambda field, values=values: values[field[1]], other)  # type: ignore[misc]
+                return other.format_map(values)
         larger = text[:1].upper() + text[1:]
         said = self.phrase(larger) if larger != text else None
         return said and said[0].lower() + said[1:]
