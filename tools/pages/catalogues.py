@@ -241,6 +241,23 @@ def all_standings(language: str) -> list[Standing]:
     return found
 
 
+def of_checkers(language: str) -> Standing | None:
+    """What checkers say in the chapters that are begun; `None` where they do not speak the language."""
+    from mhalib_classroom import _language, checks
+
+    if language not in _language.languages():
+        return None
+    sentences = _language.sentences(language)
+    said: dict[int, list[str]] = {}
+    for one in checks.EXERCISES.values():
+        messages = (mistake.message for mistake in one.mistakes)
+        said.setdefault(one.chapter, []).extend([one.title, one.verified, *one.parts, *messages])
+    missing = [[text for text in texts if sentences.phrase(text) is None] for texts in said.values()]
+    pairs = zip(missing, said.values(), strict=True)
+    left = [text for texts, all_texts in pairs if 2 * len(texts) < len(all_texts) for text in texts]
+    return Standing("checkers", len(sentences.known), [], left, [], [], [])
+
+
 def build(language: str, root: Path = ROOT) -> int:
     """Build the book in a language into _build/html-fr, every page anew; the exit status."""
     settings = {"language": language, "locale_dirs": [str(root / "locale")], "gettext_compact": False}
@@ -265,7 +282,8 @@ def main(given: Sequence[str] | None = None) -> int:
         ]:
             parser.error(f"the book has no page {unknown[0]}")
         bring_up_to_date(asked.language, pages)
-    for one in all_standings(asked.language):
+    checkers = of_checkers(asked.language)
+    for one in [*all_standings(asked.language), *([checkers] if checkers else [])]:
         print(f"{one.page}: {one.translated} passages translated, {len(one.problems)} to look at")
         for problem in one.problems[: None if asked.list else SHOWN]:
             print(f"  {problem}")
