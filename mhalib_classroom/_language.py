@@ -73,7 +73,7 @@ class Sentences(gettext.NullTranslations):
         if text in self.known:
             return self.known[text]
         for pieces, form, other in self.forms:
-            found = all(piece in text for piece in pieces) and form.fullmatch(text)
+            found = form.fullmatch(text) if all(piece in text for piece in pieces) else None
             if found and (values := self._values(found)) is not None:
                 return other.format_map(values)
         larger = text[:1].upper() + text[1:]
