@@ -299,7 +299,7 @@ def test_words_of_instruments_are_exchanged_as_they_are_drawn(browser: Browser) 
     page.evaluate("() => document.querySelector('button').setAttribute('aria-label', 'head 4')")
     page.wait_for_function("document.querySelector('button').ariaLabel === 'tête 4'")
     assert page.inner_text("p") == "Undo"
-    assert page.inner_text("b") == "tête 1 : éteinte. Go."
+    assert page.inner_text("b").strip() == "tête 1 : éteinte. Go."
     assert page.inner_text("i") == "fox"
     assert page.inner_text("option") == "tête 3"
     assert page.input_value("select") == "head 3"
