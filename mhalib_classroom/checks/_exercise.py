@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from .._language import say
 from ._call import Outcome, call, gradients
 from ._compare import compare
 from ._given import is_untouched
@@ -122,8 +123,8 @@ class Exercise:
         if told_instead(self, finding):
             return
         if not finding.solved:
-            raise CheckFailed(f"{self.name}: {finding.message}")
-        print(f"{self.name}: right. {finding.message}")
+            raise CheckFailed(f"{self.name}: {say(finding.message)}")
+        print(f"{self.name}: {say('right.')} {say(finding.message)}")
 
     def examine(
         self, submission: Any, seed: int | str = SEED, *, tell: bool = False, cells: Iterable[str] | None = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .._language import say
+
 if TYPE_CHECKING:
     from ._exercise import Exercise, Finding
 
@@ -27,19 +29,18 @@ def told_instead(exercise: Exercise, finding: Finding) -> bool:
     if _found is None:
         return False
     _found[exercise.name] = (exercise, finding)
-    print(f"{exercise.name}: {'right. ' if finding.solved else ''}{finding.message}")
+    print(f"{exercise.name}: {say('right.') + ' ' if finding.solved else ''}{say(finding.message)}")
     return True
 
 
 def report() -> None:
     """Print a line for each exercise that was checked since `keep_going`, and their points together."""
     if not _found:
-        print("No exercise has been checked yet: run the cells above.")
+        print(say("No exercise has been checked yet: run the cells above."))
         return
     for name, (exercise, finding) in _found.items():
         points = exercise.points if finding.solved else 0
-        print(f"{name:24} {MARKS.get(finding.kind, 'not yet'):12} {points} of {exercise.points}")
+        print(f"{name:24} {say(MARKS.get(finding.kind, 'not yet')):12} {say(f'{points} of {exercise.points}')}")
     solved = [exercise.points for exercise, finding in _found.values() if finding.solved]
-    print(
-        f"{len(solved)} of {len(_found)} right, {sum(solved)} of {sum(one.points for one, _ in _found.values())} points"
-    )
+    worth = sum(exercise.points for exercise, _ in _found.values())
+    print(say(f"{len(solved)} of {len(_found)} right, {sum(solved)} of {worth} points"))

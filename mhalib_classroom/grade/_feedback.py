@@ -12,12 +12,13 @@ from pathlib import Path
 
 from mhalib._write import remove_parts, write_whole
 
+from .._language import say, spoken
 from ..checks import EXERCISES
 from ._submissions import Submission, content, parsed
 from ._table import Row, counted, totals
 
 PAGE = """<!doctype html>
-<html lang="en">
+<html lang="{language}">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -93,16 +94,16 @@ def page(student: str, rows: Sequence[Row], *, last: bool = False, out_of: int |
         if not row.exercise:
             continue
         known = EXERCISES.get(row.exercise)
-        title = row.notebook if known is None else f"{known.title} ({row.exercise})"
-        said = f"{row.points} of {row.out_of} points"
+        title = row.notebook if known is None else f"{say(known.title)} ({row.exercise})"
+        said = say(f"{row.points} of {row.out_of} points")
         if row.late == "yes":
-            said += ", handed in late" if row.days_late is None else f", handed in {row.days_late:g} days late"
+            said += say(", handed in late" if row.days_late is None else f", handed in {row.days_late:g} days late")
         if counts[student][row.exercise] is not row:
-            said += ", and another attempt counts"
-        notes = f"<p>Cells that did not run: {escape(row.notes)}</p>" if row.notes else ""
+            said += say(", and another attempt counts")
+        notes = f"<p>{escape(say(f'Cells that did not run: {row.notes}'))}</p>" if row.notes else ""
         parts.append(
-            f"<section><h2>{escape(title)}</h2><p>{said}. {escape(f'chapter {row.chapter}, {row.notebook}')}</p>"
-            f"<pre>{escape(row.diagnosis)}</pre>{notes}</section>"
+            f"<section><h2>{escape(title)}</h2><p>{said}. {escape(say(f'chapter {row.chapter}, {row.notebook}'))}</p>"
+            f"<pre>{escape(say(row.diagnosis))}</pre>{notes}</section>"
         )
     why: dict[str, list[str]] = {}
     for row in rows:
@@ -110,9 +111,10 @@ def page(student: str, rows: Sequence[Row], *, last: bool = False, out_of: int |
             why.setdefault(row.diagnosis, []).append(row.notebook)
     for diagnosis, notebooks in why.items():
         names = "".join(f"<li>{escape(name)}</li>" for name in notebooks)
-        parts.append(f"<section><h2>Not graded</h2><ul>{names}</ul><pre>{escape(diagnosis)}</pre></section>")
-    total = f"{points} of {out_of} points in all."
-    return PAGE.format(title=escape(student), total=total, parts="\n".join(parts))
+        heading, text = say("Not graded"), escape(say(diagnosis))
+        parts.append(f"<section><h2>{heading}</h2><ul>{names}</ul><pre>{text}</pre></section>")
+    total = say(f"{points} of {out_of} points in all.")
+    return PAGE.format(language=spoken(), title=escape(student), total=total, parts="\n".join(parts))
 
 
 def comment(notebook: bytes, rows: Mapping[str, Row]) -> str:
@@ -142,8 +144,9 @@ def comment(notebook: bytes, rows: Mapping[str, Row]) -> str:
 
 
 def _cell(row: Row, has_id: bool) -> dict[str, object]:
-    fence = "`" * max(3, *(1 + len(run) for run in re.findall("`+", row.diagnosis + "`")))
-    source = f"**{row.exercise}: {row.points} of {row.out_of} points**\n\n{fence}text\n{row.diagnosis}\n{fence}"
+    worth, diagnosis = say(f"{row.points} of {row.out_of} points"), say(row.diagnosis)
+    fence = "`" * max(3, *(1 + len(run) for run in re.findall("`+", diagnosis + "`")))
+    source = f"**{row.exercise}: {worth}**\n\n{fence}text\n{diagnosis}\n{fence}"
     named: dict[str, object] = {"id": f"graded-{row.exercise}"[:64]} if has_id else {}
     return {"cell_type": "markdown", **named, "metadata": {"tags": ["graded"]}, "source": source}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,12 @@ from babel.messages.pofile import write_po
 from bs4 import BeautifulSoup
 from docutils import nodes
 from docutils.utils import new_document
+from playwright.sync_api import Browser
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
 
 from tools.notebooks import notebooks
-from tools.pages import catalogues
+from tools.pages import book_language, catalogues
 
 ALL = [(language, page) for language in catalogues.languages() for page in catalogues.begun(language)]
 OLD = "An average of all values, weighted by $w$: see `attend`."
@@ -255,3 +257,50 @@ def test_a_page_is_described_by_its_own_text(language: str) -> None:
     page += nodes.paragraph("", catalogues.in_phrases(language, notebooks.LAUNCH_HERE).replace("`", ""))
     page += nodes.paragraph("", own)
     assert book_online.description(page, language) == own
+
+
+@pytest.mark.parametrize("language", catalogues.languages())
+def test_words_of_instruments_have_the_values_of_the_english_ones(language: str) -> None:
+    catalogue = catalogues.read(language, catalogues.INSTRUMENTS)
+    assert catalogue is not None
+    assert f"chapters/{catalogues.INSTRUMENTS}" not in catalogues.begun(language)
+    for one in catalogue:
+        values = [sorted(re.findall(r"\{\w+\}", str(text))) for text in (one.id, one.string)]
+        assert values[0] == values[1], one.id
+
+
+@pytest.mark.parametrize("language", catalogues.languages())
+def test_words_of_instruments_are_those_of_their_scripts(language: str) -> None:
+    """What a script does not say any more is removed, or mended: a reader would see English."""
+    files = [*(catalogues.ROOT / "mhalib/widgets").glob("*.*"), catalogues.ROOT / "mhalib/data/_sentences.py"]
+    files += [catalogues.ROOT / "chapters/00_take_a_model_apart.ipynb"]
+    said = "".join(path.read_text(encoding="utf-8") for path in files if path.suffix in (".js", ".py", ".ipynb"))
+    words = {word for one in catalogues.read(language, catalogues.INSTRUMENTS) or () for word in _words(str(one.id))}
+    assert {word for word in words if word not in said} == set()
+
+
+def _words(phrase: str) -> list[str]:
+    return re.findall(r"[A-Za-z]{3,}", re.sub(r"\{\w+\}", " ", phrase))
+
+
+def test_words_of_instruments_are_exchanged_as_they_are_drawn(browser: Browser) -> None:
+    """Phrases, values in them, labels, and what comes later; a model's words and what the catalogue lacks stay."""
+    script = book_language.words_script(
+        {"Undo": "Annuler", "head {n}": "tête {n}", "{HEAD} is off.": "{HEAD} : éteinte."}
+    )
+    page = browser.new_page()
+    page.set_content(
+        '<p>Undo</p><div class="mhalib-instrument"><button aria-label="head 2">Undo</button><b> head 1 is off. Go. </b>'
+        "<i>fox</i><select><option>head 3</option></select><u></u></div>"
+    )
+    page.add_script_tag(content=script)
+    page.evaluate("() => { document.querySelector('u').textContent = 'Undo'; }")
+    page.wait_for_function("document.querySelector('u').textContent === 'Annuler'")
+    page.evaluate("() => document.querySelector('button').setAttribute('aria-label', 'head 4')")
+    page.wait_for_function("document.querySelector('button').ariaLabel === 'tête 4'")
+    assert page.inner_text("p") == "Undo"
+    assert page.inner_text("b").strip() == "tête 1 : éteinte. Go."
+    assert page.inner_text("i") == "fox"
+    assert page.inner_text("option") == "tête 3"
+    assert page.input_value("select") == "head 3"
+    page.close()

@@ -7,9 +7,11 @@ and `lang="en"` on what is still English.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -33,7 +35,8 @@ BEFORE_SPHINX, AFTER_SPHINX, AFTER_CONTENTS = (
 STATEMENT = re.compile(r'<p class="statement .*?</p>', re.DOTALL)
 TRANSLATED = "Translated from the English text of {date}, version {version}: {now} of {all} passages are up to date."
 ENGLISH = (
-    "Code, what it prints and draws, and the instruments are in English; so is each page that is not translated yet."
+    "Code, what it prints and draws, and some words of instruments are in English; so is each page that is not "
+    "translated yet."
 )
 UNTRANSLATED = "This page is not translated yet."
 STALE = "The English text above has changed since it was translated. This is the translation of what it said before."
@@ -242,6 +245,20 @@ def translate_statements(app: Sphinx, page: str, template: str, context: dict[st
         )
 
 
+def translate_instruments(app: Sphinx) -> None:
+    """Give each page a script that exchanges the words of its instruments."""
+    catalogue = catalogues.read(app.config.language, catalogues.INSTRUMENTS)
+    if app.builder.format == "html" and catalogue is not None:
+        words = {str(one.id): str(one.string) for one in catalogue if one.id and one.string and not one.fuzzy}
+        app.add_js_file(None, body=words_script(words))
+
+
+def words_script(words: dict[str, str]) -> str:
+    """words_script.js with a catalogue in it."""
+    script = Path(__file__).with_name("words_script.js").read_text(encoding="utf-8")
+    return script.replace("WORDS = {}", f"WORDS = {json.dumps(words, ensure_ascii=False)}".replace("</", r"<\/"))
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_node(Words)
     app.add_transform(FindWords)
@@ -250,4 +267,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", translate_launches, priority=400)  # before book_extension, which changes links in them
     app.connect("source-read", note_launches, priority=600)  # after it
     app.connect("html-page-context", translate_statements)
+    app.connect("builder-inited", translate_instruments)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

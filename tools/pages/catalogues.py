@@ -32,6 +32,7 @@ from tools.pages import sphinx_book
 
 LOCALE = ROOT / "locale"
 FURNITURE = "book"  # the catalogue of what the book's own tools write on every page
+INSTRUMENTS = "instruments"  # and of the words of instruments
 LAUNCHES = {"launch", "exercise-launch"}  # tags of cells that hold the repository's address: no catalogue holds it
 SHOWN = 5  # problems of a page, where the list was not asked for
 SIMILAR = 0.6
@@ -84,7 +85,7 @@ def begun(language: str) -> list[str]:
     """The pages that have a catalogue."""
     paths = sorted(folder(language).rglob("*.po"))
     names = (path.relative_to(folder(language)).with_suffix("").as_posix() for path in paths)
-    return [name for name in names if name != FURNITURE]
+    return [name for name in names if name not in (FURNITURE, INSTRUMENTS)]
 
 
 def source(page: str, root: Path = ROOT) -> Path | None:
@@ -240,6 +241,23 @@ def all_standings(language: str) -> list[Standing]:
     return found
 
 
+def of_checkers(language: str) -> Standing | None:
+    """What checkers say in the chapters that are begun; `None` where they do not speak the language."""
+    from mhalib_classroom import _language, checks
+
+    if language not in _language.languages():
+        return None
+    sentences = _language.sentences(language)
+    said: dict[int, list[str]] = {}
+    for one in checks.EXERCISES.values():
+        messages = (mistake.message for mistake in one.mistakes)
+        said.setdefault(one.chapter, []).extend([one.title, one.verified, *one.parts, *messages])
+    missing = [[text for text in texts if sentences.phrase(text) is None] for texts in said.values()]
+    pairs = zip(missing, said.values(), strict=True)
+    left = [text for texts, all_texts in pairs if 2 * len(texts) < len(all_texts) for text in texts]
+    return Standing("checkers", len(sentences.known), [], left, [], [], [])
+
+
 def build(language: str, root: Path = ROOT) -> int:
     """Build the book in a language into _build/html-fr, every page anew; the exit status."""
     settings = {"language": language, "locale_dirs": [str(root / "locale")], "gettext_compact": False}
@@ -264,7 +282,8 @@ def main(given: Sequence[str] | None = None) -> int:
         ]:
             parser.error(f"the book has no page {unknown[0]}")
         bring_up_to_date(asked.language, pages)
-    for one in all_standings(asked.language):
+    checkers = of_checkers(asked.language)
+    for one in [*all_standings(asked.language), *([checkers] if checkers else [])]:
         print(f"{one.page}: {one.translated} passages translated, {len(one.problems)} to look at")
         for problem in one.problems[: None if asked.list else SHOWN]:
             print(f"  {problem}")
