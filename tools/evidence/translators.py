@@ -19,12 +19,13 @@ The analysis, written down before it was run:
 5. *Orders.* 14 of 24 heads are kept, the others at their means, in the orders "one-off", "importance" (once) and 40
    random ones; `beaten` counts the random orders that are at least as good.
 6. *The stored model again*: 20 draws of 300 other sentences, and 200 random orders, at 14 heads, by zero and by mean.
-7. *Optimal ablation of the stored model* (RUNS/optimal.json): for each head the constant with which the mean loss of
-   the first 100 of the 300 training sentences is least, by 20 steps of Adam from the head's mean, at 0.3 of the spread
-   of what it finds; the least on the way counts. Judged, as zero, mean and resample are, on the 300 unseen sentences:
-   exact translations lost, and nats. `optimal/chosen` is the rise on the 100 on which it was chosen, `optimal/far` how
-   far the constant is from the mean, over the length of the mean. Fewer nats on other sentences than by the mean is
-   not built in, and heads where it fails are counted.
+7. *Optimal ablation of the stored model* (RUNS/optimal.json): for each head that costs over 0.02 of the exact
+   translations by zero, the constant with which the mean loss of the first 100 of the 300 training sentences is least,
+   by 20 steps of Adam from the head's mean, at 0.3 of the spread of what it finds; the least on the way counts. Judged,
+   as zero, mean and resample are, on the 300 unseen sentences: exact translations lost, and nats. `optimal/chosen` is
+   the rise on the 100 on which it was chosen, `optimal/far` how far the constant is from the mean, over the length of
+   the mean. That it costs less than the mean on other sentences is not built in. (It was meant for all 24 heads, and
+   cut for time before any number was seen.)
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ MADE = translations(21_000, seed=0)
 FEW, TEST = MADE[:300], MADE[20_000:20_300]
 OTHERS = translations(6_000, seed=18)
 KEPT, DRAWS, ORDERS, ORDERS_OF_STORED = 14, 20, 40, 200
-STEPS, SEARCHED = 20, FEW[:100]
+STEPS, SEARCHED, LITTLE = 20, FEW[:100], 0.02
 WAYS = ("zero", "mean", "resample")
 DIGITS = 4
 
@@ -114,14 +115,15 @@ def best_constant(model: Any, head: Head, mean: Tensor) -> tuple[Tensor, float]:
 
 
 def of_optimal() -> dict[str, list[float]]:
-    """Zero, mean, resample and the best constant, each head of the model that comes with the package."""
+    """Zero, mean, resample and the best constant, the costly heads of the model that comes with the package."""
     model: Any = saved.load("translator").requires_grad_(False)
-    heads, whole = heads_of(model), exact_match(model, TEST)
+    whole = exact_match(model, TEST)
     with torch.no_grad():
         means = measures.head_means(model, [FEW], read)
-        found = {}
+        heads = [head for head in heads_of(model) if whole - exact_without(model, [head]) > LITTLE]
+        found = {"optimal/heads": [float(heads_of(model).index(head)) for head in heads]}
         for way in WAYS:
-            found |= one_by_one(model, way, {"zero": None, "mean": means})
+            found |= one_by_one(model, way, {"zero": None, "mean": means}, heads)
         base, on_searched = (float(losses(model, data).mean()) for data in (TEST, SEARCHED))
     for head in heads:
         mean = means[head.kind][head.layer][head.head]
@@ -136,11 +138,11 @@ def of_optimal() -> dict[str, list[float]]:
     return {f"stored/{name}": numbers for name, numbers in found.items()}
 
 
-def one_by_one(model: Any, way: str, means: Any) -> dict[str, list[float]]:
-    """What is lost, and by how much the loss rises, with each head off."""
+def one_by_one(model: Any, way: str, means: Any, heads: list[Head] | None = None) -> dict[str, list[float]]:
+    """What is lost, and by how much the loss rises, with each head off, or each of these."""
     whole, base = exact_match(model, TEST), float(losses(model, TEST).mean())
     lost, rise = [], []
-    for head in heads_of(model):
+    for head in heads or heads_of(model):
         off = resampled(model, head) if way == "resample" else switched_off(model, [head], means[way])
         with off:
             lost.append(whole - exact_match(model, TEST))
