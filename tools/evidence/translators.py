@@ -107,8 +107,8 @@ def best_constant(model: Any, head: Head, mean: Tensor) -> tuple[Tensor, float]:
     for _ in range(STEPS + 1):
         with given(model, head, lambda found: constant.expand_as(found)):
             loss = losses(model, SEARCHED).mean()
-        if float(loss) < least:
-            best, least = constant.detach().clone(), float(loss)
+        if loss.item() < least:
+            best, least = constant.detach().clone(), loss.item()
         (constant.grad,) = torch.autograd.grad(loss, constant)
         optimizer.step()
     return best, least
