@@ -143,6 +143,7 @@ def test_tags_are_known_and_most_cells_are_compared(path: Path, code: list[Noteb
     assert tags <= {
         "set-up",
         "hide-input",
+        "remove-output",
         "hide-cell",
         "remove-cell",
         exercises.EXERCISE,

@@ -2,8 +2,8 @@
 
 A notebook begins with what runs it: links, set-up, imports. A page begins with its title, its hook and a picture; what
 runs it is one fold at the end of the head, which is all that is above the first section. The picture is a figure of the
-page, whose cell has the tag `opening`, shown once more in small, with a line that leads to it. Where an instrument is
-in the head, it is the picture, and its code is in the fold, too.
+page, whose cell has the tag `opening`, shown once more in small, with a line that leads to it, or moved up from the
+first section. Where an instrument is in the head, it is the picture, and its code is in the fold, too.
 
 Code that draws a figure is behind the word *code* at the end of its caption, with what the cell prints: a number that a
 reader needs is in the caption or the text.
@@ -135,7 +135,8 @@ def code_behind_word(name: str, parts: list[nodes.Node]) -> list[nodes.Node]:
 
 
 def open_with_picture(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Show the opening figure under the hook: the figure itself if it is in the head, else its picture in small."""
+    """Show the opening figure under the hook: the figure itself if it is in the head, or tagged `opening` in the first
+    section, where it would be seen twice on one screen; else its picture in small."""
     page, head = head_of(doctree)
     cell, figure = opening_figure(doctree)
     if page is None or figure is None or any(map(is_instrument, head)):
@@ -144,11 +145,15 @@ def open_with_picture(app: Sphinx, doctree: nodes.document, docname: str) -> Non
     if not lists:
         raise ValueError(f"{docname}: no list of aims, above which the picture of the head goes")
     under_hook = lists[0] - 1  # above "After this page you can"
-    if cell in head:
-        page.remove(cell)
+    if cell in head or (has_tag(cell, OPENING) and cell.parent is first_section(page)):
+        cell.parent.remove(cell)
         page.insert(under_hook, cell)
     else:
         page.insert(under_hook, plate(figure, catalogues.phrases(app.config.language)))
+
+
+def first_section(page: nodes.section) -> nodes.Node | None:
+    return next((part for part in page.children if isinstance(part, nodes.section)), None)
 
 
 def opening_figure(doctree: nodes.document) -> tuple[nodes.container | None, nodes.figure | None]:
