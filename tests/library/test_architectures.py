@@ -253,6 +253,123 @@ def test_a_skip_connection_normalises_where_it_is_told(norm):
     torch.testing.assert_close(skip.after(x, result), goes_on[norm](), **EXACT)
 
 
+@pytest.mark.parametrize("parallel", [False, True])
+def test_a_layer_is_put_together_as_written(parallel):
+    described = {"norm_kind": "rms", "norm_eps": 0.1, "ffn_kind": "swiglu", "ffn_bias": False, "parallel": parallel}
+    layer = _shaken(EncoderLayer(D, 3, WIDE, positions="rotary-halves", **described))
+    x = torch.randn(2, 5, D)
+    seen = _rms(x, layer.attention_skip.norm, 0.1)
+    changed = x + layer.attention(seen, seen, seen)[0]
+    read = x if parallel else changed
+    expected = changed + layer.ffn(_rms(read, layer.ffn_skip.norm, 0.1))
+    torch.testing.assert_close(layer(x)[0], expected, **EXACT)
+
+
+# Models
+
+
+def test_a_gpt_with_all_of_it_is_put_together_as_written():
+    model = _shaken(
+        GPT(7, D, 3, 2, WIDE, positions="rotary", norm_kind="rms", norm_eps=0.1, ffn_kind="geglu", ffn_bias=False)
+    )
+    own = _shaken(GPT(**{**model.settings, "window": 2, "readout": "tied", "embedding_scale": 3.0}))
+    tokens = torch.randint(7, (2, 6))
+    x = 3 * own.tokens.embedding.weight[tokens]
+    mask = torch.ones(6, 6, dtype=torch.bool).tril().triu(-1)
+    for layer in own.decoder.layers:
+        x = layer(x, mask=mask)[0]
+    expected = _rms(x, own.decoder.norm, 0.1) @ own.tokens.embedding.weight.T
+    logits, weights = own(tokens, need_weights=True)
+    torch.testing.assert_close(logits, expected, **EXACT)
+    torch.testing.assert_close(own(tokens)[0], expected, **EXACT)
+    assert ((weights["decoder self"][1] > 0) == mask).all()
+    assert own.num_weights == sum(one.numel() for one in own.state_dict().values()) < model.num_weights
+    assert str(GPT(**own.settings)) == str(own)
+    caches = own.new_caches()
+    found = torch.cat([own(tokens[:, n : n + 1], caches=caches)[0] for n in range(6)], 1)
+    torch.testing.assert_close(found, expected, **EXACT)
+    assert GPT(7, D, 3, readout="without bias").readout.bias is None
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rotary", "none"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_padded_text_is_read_as_it_is_alone(positions, side):
+    model = _shaken(GPT(7, D, 3, 2, WIDE, positions=positions, max_tokens=6))
+    tokens, lens = torch.randint(7, (3, 6)), (6, 4, 1)
+    is_real = torch.arange(6) < torch.tensor(lens)[:, None]
+    is_real = is_real.flip(1) if side == "left" else is_real
+    logits, weights = model(tokens, is_real=is_real, need_weights=True)
+    for number, length in enumerate(lens):
+        own = slice(6 - length, 6) if side == "left" else slice(length)
+        alone, kept = model(tokens[number : number + 1, own], need_weights=True)
+        torch.testing.assert_close(logits[number, own], alone[0], **EXACT)
+        torch.testing.assert_close(weights["decoder self"][1][number, :, own, own], kept["decoder self"][1][0], **EXACT)
+    assert (weights["decoder self"][0].movedim(1, -1)[~is_real[:, None].expand(-1, 6, -1)] == 0).all()
+    torch.testing.assert_close(model(tokens, is_real=torch.ones_like(is_real))[0], model(tokens)[0], **EXACT)
+
+
+def test_settings_name_what_is_not_as_usual_and_nothing_else():
+    """Files of weights, and their hashes, are older than these entries."""
+    later = {"norm_kind", "norm_eps", "ffn_kind", "ffn_bias", "parallel", "window", "readout", "embedding_scale"}
+    later |= {"channels", "patch_bias", "readout_bias", "norm_tokens", "distilled"}
+    for model in (GPT(7), BERT(7), ViT(), Transformer(7, 7)):
+        assert not later & model.settings.keys()
+    given = {"norm_kind": "rms", "parallel": True, "ffn_kind": "relu", "window": 3}
+    assert GPT(7, **given).settings == GPT(7).settings | given
+    assert BERT(7, norm_eps=1e-5).settings == BERT(7).settings | {"norm_eps": 1e-5}
+    assert BERT(**BERT(7).settings).norm.eps == 1e-12
+    given = {"channels": 3, "patch_bias": False, "readout_bias": False, "norm_tokens": True, "distilled": True}
+    assert ViT(**given).settings == ViT().settings | given
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: rotate(torch.ones(3, 4), width=6), ValueError, "width=6 channels cannot be turned, a head has 4"),
+        (lambda: rotate(torch.ones(3, 4), width=3), ValueError, "positions by angles need an even width, got 3"),
+        (lambda: rotate(torch.ones(3, 4), scaling=2.0), TypeError, "scaling must be a mapping, got float: 2.0"),
+        (lambda: rotate(torch.ones(3, 4), scaling={"name": "yarn"}), ValueError, "scaling['name']='yarn' must be one"),
+        (lambda: rotate(torch.ones(3, 4), scaling={"name": "linear"}), ValueError, "just the entries ['name', 'f"),
+        (
+            lambda: rotate(torch.ones(3, 4), scaling={"name": "linear", "factor": -1}),
+            ValueError,
+            "scaling['factor']=-1 must be positive and finite",
+        ),
+        (
+            lambda: rotate(torch.ones(3, 4), scaling={**LLAMA_3, "low_freq_factor": 4}),
+            ValueError,
+            "must have a low_freq_factor below its high_freq_factor",
+        ),
+        (
+            lambda: MultiHeadAttention(D, 3, rotary_dim=2),
+            ValueError,
+            "rotary_dim=2 cannot be: positions='none' turns nothing",
+        ),
+        (lambda: MultiHeadAttention(D, 3, rotary_scaling=LLAMA_3), ValueError, "cannot be: positions='none' turns"),
+        (
+            lambda: MultiHeadAttention(D, 3, positions="rotary", rotary_dim=3),
+            ValueError,
+            "rotary positions need an even rotary_dim, got 3",
+        ),
+        (lambda: MultiHeadAttention(D, 3, out_bias="no"), TypeError, "out_bias must be True or False, got str: 'no'"),
+        (lambda: variants.QKNormAttention(D, 3, norm_eps=0), ValueError, "norm_eps=0 must be positive and finite"),
+        (lambda: FeedForward(D, WIDE, "mish"), ValueError, "kind='mish' must be one of ('gelu', "),
+        (lambda: FeedForward(D, WIDE, bias=1), TypeError, "bias must be True or False, got int: 1"),
+        (lambda: SkipConnection(D, norm_kind="batch"), ValueError, "norm_kind='batch' must be one of ('layer', 'rms')"),
+        (lambda: SkipConnection(D, norm_eps=0.0), ValueError, "norm_eps=0.0 must be positive and finite"),
+        (lambda: Description(norm="post", parallel=True), ValueError, "parallel=True needs norm='pre', got norm='po"),
+        (lambda: DecoderLayer(D, 3, WIDE, parallel=True), ValueError, "parallel=True cannot be: a decoder's layer lo"),
+        (lambda: BERT(7, parallel=True), TypeError, "unexpected keyword argument 'parallel'"),
+        (lambda: GPT(7, window=0), ValueError, "window=0 must be at least 1"),
+        (lambda: GPT(7, readout="none"), ValueError, "readout='none' must be one of ('with bias', 'without bias', "),
+        (lambda: GPT(7, embedding_scale=0), ValueError, "embedding_scale=0 must be positive and finite"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_by_name(call, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        call()
+
+
 def test_a_norm_without_biases_is_torch_s():
     assert isinstance(GPT(7, norm_kind="rms").decoder.norm, nn.RMSNorm)
     assert isinstance(GPT(7).decoder.norm, nn.LayerNorm)
@@ -261,5 +378,5 @@ def test_a_norm_without_biases_is_torch_s():
 def test_a_wrong_type_is_told_where_there_are_no_numbers():
     """Autocast knows nothing of the device "meta", and asking it raises."""
     layer, x = EncoderLayer(12, 3, 20).to("meta", torch.float32), torch.zeros(1, 2, 12, device="meta").double()
-    with pytest.raises(TypeError, match="x is .*float64, but the layer.s weights"):
+    with pytest.raises(TypeError, match=r"x is torch\.float64, but the layer's weights are torch\.float32"):
         layer(x)
