@@ -64,6 +64,9 @@ const MODELS = {
   },
 };
 
+/** Settings that the engine takes only where they do nothing; older pages leave them out. @type {Map<string, unknown>} */
+const OFF = new Map([["logit_cap", null]]);
+
 const ATTENTIONS = ["multi-head", "talking"];
 /** Settings of an attention layer; `init` is how talking heads began, and which biases there are, the file says. */
 const ATTENTION_SETTINGS = ["name", "num_kv_heads", "init", "bias", "out_bias"];
@@ -80,6 +83,7 @@ export function requireKnown({ model, settings }) {
     if (!given.has(name)) throw new RangeError(`settings.${name} is missing: all are needed, also the usual ones`);
   }
   for (const [name, value] of given) {
+    if (OFF.has(name) && value === OFF.get(name)) continue;
     if (name === "attention") attentionOf(value);
     else if (numbers.includes(name)) requireNumber(`settings.${name}`, value);
     else if (!Object.hasOwn(choices, name)) throw new RangeError(`settings.${name}=${JSON.stringify(value)} is unknown`);

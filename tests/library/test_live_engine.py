@@ -404,6 +404,7 @@ def test_the_translator_writes_whole_sentences(bench):
         ({"window": 3}, "settings.window=3 must be one of null"),
         ({"norm_eps": "small"}, 'settings.norm_eps="small" must be a number'),
         ({"flavour": "new"}, 'settings.flavour="new" is unknown'),
+        ({"logit_cap": 3}, "settings.logit_cap=3 is unknown"),
         ({"positions": ...}, "settings.positions is missing: all are needed, also the usual ones"),
     ],
 )
