@@ -169,12 +169,12 @@ def _llama_like(
     ffn_bias: bool = False,
     share: float | None = None,
     base: float = 10000.0,
-    norm_eps: float = 1e-6,
+    usual_eps: float = 1e-6,
     activation_key: str = "hidden_act",
     **attention: Any,
 ) -> dict[str, Any]:
     """RMS norms, a gated network, rotary positions, shared keys. `kv_heads`, `head_dim`, `activation`, `tied`,
-    `share`, of a head's channels that are turned, `base` and `norm_eps` are what a missing entry means."""
+    `share`, of a head's channels that are turned, `base` and `usual_eps` are what a missing entry means."""
     sizes = _sizes(config)
     if head_dim is None and config.get("head_dim") is None and sizes["num_hiddens"] % sizes["num_heads"]:
         raise ValueError(
@@ -188,7 +188,7 @@ def _llama_like(
         **sizes,
         "ffn_num_hiddens": config.count("intermediate_size"),
         "norm_kind": "rms",
-        "norm_eps": config.number("rms_norm_eps", norm_eps),
+        "norm_eps": config.number("rms_norm_eps", usual_eps),
         "ffn_kind": GATED[activation_of(config, activation_key, activation)],
         "ffn_bias": ffn_bias,
         "positions": "rotary-halves",
@@ -268,7 +268,7 @@ def gemma(config: Config) -> dict[str, Any]:
 
 def phi3(config: Config) -> dict[str, Any]:
     window = config.get("sliding_window")
-    settings = _llama_like(config, share=1.0, norm_eps=1e-5)
+    settings = _llama_like(config, share=1.0, usual_eps=1e-5)
     return settings if window is None else {**settings, "window": config.count("sliding_window")}
 
 

@@ -68,7 +68,7 @@ CASES = {
     "gemma2": ("Gemma2", {**LLAMA, **SOFT, "sliding_window": 4}),
     "gemma2, no caps": ("Gemma2", {**LLAMA, **SOFT, "attn_logit_softcapping": None, "final_logit_softcapping": None}),
     "gemma3_text": ("Gemma3Text", {**LLAMA, "head_dim": 8, "query_pre_attn_scalar": 5, "sliding_window": 3}
-                    | {"pad_token_id": 0, "num_hidden_layers": 6, "rope_parameters": TWO_ROPES}),
+                    | {"pad_token_id": 0, "num_hidden_layers": 6, "rms_norm_eps": 1e-3, "rope_parameters": TWO_ROPES}),
     "gemma": ("Gemma", {**LLAMA, "head_dim": 8, "num_key_value_heads": 1, "pad_token_id": 0}),
 }  # fmt: skip
 """Name -> the class in `transformers`, and what its config says."""

@@ -526,7 +526,12 @@ def test_integers_of_32_bits_and_empty_batches_are_tokens():
         (GPT, {"vocab_size": 7, "num_layers": 0}, ValueError, "num_layers=0 must be at least 1"),
         (GPT, {"vocab_size": 7, "num_heads": 5}, ValueError, "num_hiddens=64 is not divisible by num_heads=5"),
         (GPT, {"vocab_size": 7, "positions": "no"}, ValueError, "positions='no' must be one of ('none', "),
-        (GPT, {"vocab_size": 7, "norm": "layer"}, ValueError, "norm='layer' must be one of ('pre', 'post')"),
+        (
+            GPT,
+            {"vocab_size": 7, "norm": "layer"},
+            ValueError,
+            "norm='layer' must be one of ('pre', 'post', 'after', 'both')",
+        ),
         (GPT, {"vocab_size": 7, "dropout": 2}, ValueError, "dropout=2 must lie in [0, 1]"),
         (GPT, {"vocab_size": 7, "max_tokens": 0}, ValueError, "max_tokens=0 must be at least 1"),
         (
