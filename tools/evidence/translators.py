@@ -128,7 +128,7 @@ def of_optimal() -> dict[str, list[float]]:
     for head in heads:
         mean = means[head.kind][head.layer][head.head]
         best, least = best_constant(model, head, mean)
-        with torch.no_grad(), given(model, head, lambda found, best=best: best.expand_as(found)):
+        with torch.no_grad(), given(model, head, best.expand_as):
             told = {"lost/optimal": whole - exact_match(model, TEST)}
             told["rise/optimal"] = float(losses(model, TEST).mean()) - base
         told |= {"optimal/chosen": least - on_searched, "optimal/far": float((best - mean).norm() / mean.norm())}
@@ -227,11 +227,10 @@ def main() -> None:
     paths = {seed: arguments.folder / f"{seed}.json" for seed in range(1, arguments.seeds + 1)}
     of_the_stored = {arguments.folder / "stored.json": of_stored, arguments.folder / "optimal.json": of_optimal}
     if not arguments.store:
-        for path, run in [
-            *of_the_stored.items(),
-            *((path, partial(of_training, seed)) for seed, path in paths.items()),
-        ]:
+        for path, run in of_the_stored.items():
             results.keep(path, run)
+        for seed, path in paths.items():
+            results.keep(path, partial(of_training, seed))
         return
     runs = {seed: summary(run) for seed, run in results.kept(paths).items()}
     values = results.by_name([*runs.values()])

@@ -145,7 +145,7 @@ def open_with_picture(app: Sphinx, doctree: nodes.document, docname: str) -> Non
     if not lists:
         raise ValueError(f"{docname}: no list of aims, above which the picture of the head goes")
     under_hook = lists[0] - 1  # above "After this page you can"
-    if cell in head or (has_tag(cell, OPENING) and cell.parent is first_section(page)):
+    if cell is not None and (cell in head or (has_tag(cell, OPENING) and cell.parent is first_section(page))):
         cell.parent.remove(cell)
         page.insert(under_hook, cell)
     else:
