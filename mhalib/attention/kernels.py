@@ -206,7 +206,8 @@ def _is_steered(x: Tensor) -> bool:
     is_recorded = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined]
     if is_recorded or not isinstance(x, Tensor):
         return True
-    return autocasts(x.device.type)
+    kind = x.device.type  # as `autocasts`, without a call more in each pass
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
 
 
 def _saves_memory(q: Tensor, k: Tensor) -> bool:

@@ -204,7 +204,7 @@ def test_models_refuse_pictures_of_another_size(images):
         ({"height": 6.0}, TypeError, "height must be an integer"),
         ({"num_classes": 0}, ValueError, "num_classes=0 must be at least 1"),
         ({"num_heads": 4}, ValueError, "num_hiddens=21 is not divisible by num_heads=4"),
-        ({"norm": "both"}, ValueError, "norm='both' must be one of"),
+        ({"norm": "nowhere"}, ValueError, "norm='nowhere' must be one of"),
     ],
 )
 def test_a_model_names_a_bad_setting(settings, error, message):

@@ -15,18 +15,24 @@ def skipped(monkeypatch, changed, *marks, nodeid="tests/book/test_roofline.py::t
     return bool(added)
 
 
-MARK = pytest.mark.instrument("mhalib/roofline.py").mark
+MARK = pytest.mark.instrument("mhalib/widgets/roofline", "mhalib/roofline.py").mark
 
 
 @pytest.mark.parametrize(
-    "changed", ["mhalib/widgets/roofline.js", "mhalib/roofline.py", "tests/book/test_roofline.py", "requirements.txt"]
+    "changed",
+    [
+        *("mhalib/widgets/roofline.js", "mhalib/widgets/shared.css", "mhalib/roofline.py"),
+        *("tests/book/test_roofline.py", "requirements.txt"),
+    ],
 )
 def test_what_has_changed_is_tested(monkeypatch, changed):
     assert not skipped(monkeypatch, changed, MARK)
     assert not skipped(monkeypatch, changed, pytest.mark.browser.mark, MARK)
 
 
-@pytest.mark.parametrize("changed", ["mhalib/costs.py", "chapters/01_a.ipynb", "tests/book/test_look.py"])
+@pytest.mark.parametrize(
+    "changed", ["mhalib/costs.py", "mhalib/widgets/head_wall.js", "chapters/01_a.ipynb", "tests/book/test_look.py"]
+)
 def test_the_rest_waits(monkeypatch, changed):
     assert skipped(monkeypatch, changed, MARK)
 

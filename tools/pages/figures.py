@@ -18,6 +18,7 @@ import html
 import os
 import re
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import matplotlib
@@ -176,7 +177,7 @@ def draw(app: Sphinx, svg: Path, png: Path) -> None:
     png.parent.mkdir(parents=True, exist_ok=True)
     state = app.__dict__
     if "figures_drawn" not in state:
-        state["figures_painter"], state["figures_drawn"] = ProcessPoolExecutor(1), []
+        state["figures_painter"], state["figures_drawn"] = ProcessPoolExecutor(1, get_context("spawn")), []
     state["figures_drawn"].append(state["figures_painter"].submit(as_png, svg, png, 2.0))
 
 
