@@ -84,10 +84,9 @@ def caption_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     if app.builder.name == "gettext":  # collects the words for translators, and no pictures
         return
     for paragraph in list(doctree.findall(nodes.paragraph)):
-        number = caption_number(paragraph)
-        if number is None:
+        number, parent = caption_number(paragraph), paragraph.parent
+        if number is None or "stale-translation" in parent.get("classes", []):  # an older caption, kept in a box
             continue
-        parent = paragraph.parent
         place = parent.index(paragraph)
         pictures = list(parent[place - 1].findall(nodes.image)) if place else []
         if not pictures:
