@@ -57,8 +57,12 @@ class GPT(Model):
         require_positive("embedding_scale", embedding_scale)
         if logit_cap is not None:
             require_positive("logit_cap", logit_cap)
-        own: dict[str, Any] = {"window": window, "readout": readout, "embedding_scale": embedding_scale}
-        own["logit_cap"] = logit_cap
+        own: dict[str, Any] = {
+            "window": window,
+            "readout": readout,
+            "embedding_scale": embedding_scale,
+            "logit_cap": logit_cap,
+        }
         usual = {"window": None, "readout": "with bias", "embedding_scale": 1.0, "logit_cap": None}
         told = {name: value for name, value in own.items() if value != usual[name]}  # older files name none of them
         super().__init__(sizes, described, vocab_size=vocab_size, **told)

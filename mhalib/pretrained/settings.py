@@ -209,10 +209,19 @@ def llama(config: Config) -> dict[str, Any]:
     return _llama_like(config, bias=bias, ffn_bias=config.flag("mlp_bias", False))
 
 
+def _one_window(config: Config, usual: int | None) -> dict[str, Any]:
+    """A window for all layers; null is none, and not the usual one."""
+    window = config.told.get("sliding_window", usual)
+    return {} if window is None else {"window": config.count("sliding_window", usual)}
+
+
+def _unturned(attention: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a layer, but for those of rotary positions."""
+    return {key: value for key, value in attention.items() if not key.startswith("rotary")}
+
+
 def mistral(config: Config) -> dict[str, Any]:
-    window = config.told.get("sliding_window", 4096)  # null is none, and not the usual one
-    settings = _llama_like(config, kv_heads=8)
-    return settings if window is None else {**settings, "window": config.count("sliding_window", 4096)}
+    return {**_llama_like(config, kv_heads=8), **_one_window(config, 4096)}
 
 
 def _local_layers(config: Config, usual: list[bool]) -> list[bool]:
@@ -267,9 +276,7 @@ def gemma(config: Config) -> dict[str, Any]:
 
 
 def phi3(config: Config) -> dict[str, Any]:
-    window = config.get("sliding_window")
-    settings = _llama_like(config, share=1.0, usual_eps=1e-5)
-    return settings if window is None else {**settings, "window": config.count("sliding_window")}
+    return {**_llama_like(config, share=1.0, usual_eps=1e-5), **_one_window(config, None)}
 
 
 def granite(config: Config) -> dict[str, Any]:
@@ -288,15 +295,16 @@ def smollm3(config: Config) -> dict[str, Any]:
     if not isinstance(turned, list) or len(turned) != num_layers or any(one not in (0, 1) for one in turned):
         raise ValueError(f"no_rope_layers={turned!r:.80} in config.json must be a list of {num_layers} zeros and ones")
     rotary = settings["attention"]
-    plain = {key: value for key, value in rotary.items() if not key.startswith("rotary")} | {"positions": "none"}
+    plain = _unturned(rotary) | {"positions": "none"}
     settings["attention"] = [rotary if one else plain for one in turned]
     has_window = config.flag("use_sliding_window", False) and config.get("sliding_window") is not None
     usual = [has_window and not one for one in turned]
     return {**settings, **_windows(config, _local_layers(config, usual), 4096)}
 
 
-def _gemma_later(config: Config, **own: Any) -> dict[str, Any]:
-    """What Gemma 2 and 3 share: norms before and behind each sublayer, a scale of the scores that the file names."""
+def _gemma_later(config: Config, usual_cap: float | None = None, **own: Any) -> dict[str, Any]:
+    """What Gemma 2 and 3 share: norms before and behind each sublayer, a scale of the scores that the file names, and
+    logits that may be capped, where a missing entry means `usual_cap` and null means none."""
     config.require(use_bidirectional_attention=False)
     settings = _llama_like(
         config,
@@ -309,18 +317,17 @@ def _gemma_later(config: Config, **own: Any) -> dict[str, Any]:
         scale=config.number("query_pre_attn_scalar", 256.0) ** -0.5,
         **own,
     )
-    cap = config.told.get("final_logit_softcapping")
-    capped = {} if cap is None else {"logit_cap": config.number("final_logit_softcapping", 30.0)}
+    cap = config.told.get("final_logit_softcapping", usual_cap)
+    capped = {} if cap is None else {"logit_cap": config.number("final_logit_softcapping", cap)}
     return {**settings, "norm": "both", "embedding_scale": settings["num_hiddens"] ** 0.5, **capped}
 
 
 def gemma2(config: Config) -> dict[str, Any]:
     cap = config.told.get("attn_logit_softcapping", 50.0)
-    own = {} if cap is None else {"name": "soft-cap", "cap": config.number("attn_logit_softcapping", 50.0)}
-    told = (
-        config if "final_logit_softcapping" in config.told else Config({**config.told, "final_logit_softcapping": 30.0})
+    own: dict[str, Any] = (
+        {} if cap is None else {"name": "soft-cap", "cap": config.number("attn_logit_softcapping", 50.0)}
     )
-    settings = _gemma_later(told, **own)
+    settings = _gemma_later(config, usual_cap=30.0, **own)
     usual = [number % 2 == 0 for number in range(settings["num_layers"])]
     return {**settings, **_windows(config, _local_layers(config, usual), 4096)}
 
@@ -342,13 +349,15 @@ def gemma3_text(config: Config) -> dict[str, Any]:
         told[kind] = of_kind
     names = ("rope_parameters", "rope_scaling", "rope_theta")
     bare = {key: value for key, value in config.told.items() if key not in names}
-    own = {"name": "qk-norm", "norm": "rms", "norm_eps": config.number("rms_norm_eps", 1e-6)}
+    own: dict[str, Any] = {"name": "qk-norm", "norm": "rms", "norm_eps": config.number("rms_norm_eps", 1e-6)}
     settings = _gemma_later(Config({**bare, "rope_parameters": told["full_attention"]}), **own)
     every = config.count("sliding_window_pattern", 6)
     usual = [bool((number + 1) % every) for number in range(settings["num_layers"])]
     is_local = _local_layers(config, usual)
     one = settings["attention"]
-    plain = {key: value for key, value in one.items() if not key.startswith("rotary")}
-    local = {**plain, **_rotary(Config({**bare, "rope_parameters": told["sliding_attention"]}), one["head_dim"])}
+    local = {
+        **_unturned(one),
+        **_rotary(Config({**bare, "rope_parameters": told["sliding_attention"]}), one["head_dim"]),
+    }
     settings["attention"] = [local if each else one for each in is_local]
     return {**settings, **_windows(config, is_local, 4096)}
