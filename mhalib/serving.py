@@ -7,6 +7,7 @@ counted as if they were weights of products, which is less than 0.1 % of these m
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ._validate import require_choice, require_count, require_kind, require_positive
@@ -19,7 +20,8 @@ class LanguageModel(NamedTuple):
 
     parameters: all of them; a readout that is tied to the tokens' vectors counts once.
     experts: those in experts of which each token takes `num_chosen` of `num_experts`.
-    latent_size, rotary_size, query_latent_size: c, r and the queries' latent of latent attention; 0 elsewhere.
+    latent_size, rotary_size, query_latent_size: c, r and the queries' latent of latent attention; 0 elsewhere, and the
+        last where queries are made without one.
     num_windowed: layers in which a token sees `window` tokens, itself among them.
     """
 
@@ -58,12 +60,29 @@ class LanguageModel(NamedTuple):
         if not self.latent_size:
             return self.num_layers * 2 * D * d * (h + self.num_kv_heads)
         c, r, q = self.latent_size, self.rotary_size, self.query_latent_size
-        return self.num_layers * (D * q + q * h * (d + r) + D * (c + r) + 2 * c * h * d + h * d * D)
+        queries = D * q + q * h * (d + r) if q else D * h * (d + r)
+        return self.num_layers * (queries + D * (c + r) + 2 * c * h * d + h * d * D)
 
     @property
     def cached(self) -> int:
         """Numbers that a layer keeps of a token: 2 g d, or c + r."""
         return self.latent_size + self.rotary_size if self.latent_size else 2 * self.num_kv_heads * self.head_dim
+
+    def with_attention(self, attention: str) -> LanguageModel:
+        """The same model with another attention in its layers, as if it had been trained so; heads keep their width.
+
+        Args:
+            attention: a name in `ATTENTIONS`.
+
+        Raises:
+            ValueError: there is no such name.
+
+        >>> MODELS["LLaMA-3 8B"].with_attention("one key for all heads").cache_bytes(1)
+        16384
+        """
+        require_choice("attention", attention, tuple(ATTENTIONS))
+        other = ATTENTIONS[attention](self)
+        return other._replace(parameters=self.parameters - self.attention + other.attention)
 
     def cache_bytes(self, num_tokens: int, batch_size: int = 1, bytes_per_number: int = 2) -> int:
         """Memory of the cache of all layers: B · n · bytes · (L - W) N, and W · min(N, w) for W layers of a window w.
@@ -102,7 +121,7 @@ class LanguageModel(NamedTuple):
         if self.latent_size:
             choice: dict[str, Any] = {"name": "latent", "positions": "rotary", "absorbed": phase == "decoding"}
             choice |= {"head_dim": self.head_dim, "value_dim": self.head_dim, "latent_size": self.latent_size}
-            choice |= {"rotary_size": self.rotary_size, "query_latent_size": self.query_latent_size or None}
+            choice |= {"rotary_size": self.rotary_size, "query_latent_size": self.query_latent_size}
             found = latent_step_costs(choice, self.num_hiddens, self.num_heads, *run, **how)
             return tuple((self.num_layers, step) for step in found if step.name in _ATTENDING)
         sizes = Sizes(self.num_hiddens, self.num_heads, self.num_kv_heads, self.head_dim)
@@ -177,6 +196,29 @@ MODELS = {
     )
 }
 """Models that people know, as their config.json says."""
+
+
+def _plain(model: LanguageModel, **sizes: Any) -> LanguageModel:
+    return model._replace(latent_size=0, rotary_size=0, query_latent_size=0, **sizes)
+
+
+def _sharing(model: LanguageModel, most: int) -> LanguageModel:
+    """A key for at most so many heads."""
+    h = model.num_heads
+    return _plain(model, num_kv_heads=min(g for g in range(1, h + 1) if h % g == 0 and h <= g * most))
+
+
+ATTENTIONS: dict[str, Callable[[LanguageModel], LanguageModel]] = {
+    "its own": lambda model: model,
+    "a key for each head": lambda model: _sharing(model, 1),
+    "a key for 8 heads": lambda model: _sharing(model, 8),
+    "one key for all heads": lambda model: _sharing(model, model.num_heads),
+    "latents of 512 + 64": lambda model: _plain(model, num_windowed=0)._replace(latent_size=512, rotary_size=64),
+    "windows in 5 of 6 layers": lambda model: _plain(model, num_windowed=5 * model.num_layers // 6, window=1024),
+}
+"""What the layers of a model could have. Windows of 1,024 tokens, as in Gemma 3, with the keys that the model has;
+latents as in DeepSeek-V2-Lite, read by a step in their absorbed form. Where 8 does not divide the heads, fewer share a
+key."""
 
 
 class Precision(NamedTuple):

@@ -7,7 +7,7 @@ import { classes, fieldsOf, inWords, listen, make, settle, sheet, voice } from "
 /** @param {Place<Served>} place */
 export function ModelCalculator({ model, el }) {
   const css = classes("model-calculator");
-  const NAMES = ["model", "machine", "precision", "kernel", "num_chips", "batch_size", "num_tokens"];
+  const NAMES = ["model", "attention", "machine", "precision", "kernel", "num_chips", "batch_size", "num_tokens"];
   /** Bytes of a weight and of a number in the cache, and bits of a product. @type {Record<string, number[]>} */
   const PRECISIONS = { "16 bits": [2, 2, 16], "8 bits": [1, 1, 8], "4-bit weights": [0.5, 2, 16], "4 bits": [0.5, 1, 4] };
   const ROWS = [
@@ -28,14 +28,14 @@ export function ModelCalculator({ model, el }) {
 
   /** One number for each row. @param {number} at */
   function numbers(at) {
-    const [name, machine, precision, kernel, G, B, N] = NAMES.map((name) => /** @type {any} */ (model.get(/** @type {keyof Served} */ (`${name}_${at}`))));
-    const [, D, L, h, g, d, V, P, tied, experts, E, k, c, r, q, windowed, window] = /** @type {[string, ...number[]]} */ (model.get("models").find(([one]) => one === name));
+    const [name, kind, machine, precision, kernel, G, B, N] = NAMES.map((name) => /** @type {any} */ (model.get(/** @type {keyof Served} */ (`${name}_${at}`))));
+    const [, , D, L, h, g, d, V, P, tied, experts, E, k, c, r, q, windowed, window] = /** @type {[string, string, ...number[]]} */ (model.get("models").find(([one, other]) => one === name && other === kind));
     const [, peak, bandwidth, memory, fp8, fp4] = /** @type {[string, ...number[]]} */ (model.get("chips").find(([one]) => one === machine));
     const [weight, cached, bits] = PRECISIONS[precision];
     const own = (bits < 8 && fp4) || (bits < 16 && fp8) || peak;
     const chosen = Math.floor((experts * k) / E);
     const multiplied = P - experts + chosen - (tied ? 0 : V * D);
-    const attention = L * (c ? D * q + q * h * (d + r) + D * (c + r) + 2 * c * h * d + h * d * D : 2 * D * d * (h + g));
+    const attention = L * (c ? (q ? D * q + q * h * (d + r) : D * h * (d + r)) + D * (c + r) + 2 * c * h * d + h * d * D : 2 * D * d * (h + g));
     const kept = c ? c + r : 2 * g * d;
     const cache = B * cached * kept * ((L - windowed) * N + windowed * Math.min(N, window));
     /** FLOPs and seconds of a pass in which `fresh` tokens of each text meet N. @param {boolean} decoding */
@@ -100,7 +100,8 @@ export function ModelCalculator({ model, el }) {
     const choose = (/** @type {string} */ name, /** @type {string[]} */ all) => chooser(trait(`${name}_${at}`), name, same(all));
     const size = (/** @type {string} */ name, /** @type {string} */ label, /** @type {number} */ most) => field(trait(`${name}_${at}`), label, 1, most);
     return [
-      choose("model", model.get("models").map(([name]) => name)),
+      choose("model", [...new Set(model.get("models").map(([name]) => name))]),
+      choose("attention", [...new Set(model.get("models").map(([, name]) => name))]),
       choose("machine", model.get("chips").map(([name]) => name)),
       choose("precision", Object.keys(PRECISIONS)),
       choose("kernel", ["stored", "fused"]),

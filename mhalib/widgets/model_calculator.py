@@ -9,7 +9,7 @@ import traitlets
 
 from .._validate import require_at_most, require_choice, require_count, require_kind
 from ..roofline import CHIPS, KERNELS
-from ..serving import MODELS, PRECISIONS, ServingCosts, serving_costs
+from ..serving import ATTENTIONS, MODELS, PRECISIONS, LanguageModel, ServingCosts, serving_costs
 from ._instrument import Instrument
 from .cost_calculator import in_words
 from .roofline import digits, in_time
@@ -17,6 +17,7 @@ from .roofline import digits, in_time
 BOUNDS = {"num_chips": 10_000, "batch_size": 1_000_000, "num_tokens": 10_000_000}
 CHOICES = {
     "model": tuple(MODELS),
+    "attention": tuple(ATTENTIONS),
     "machine": tuple(CHIPS),
     "precision": tuple(PRECISIONS),
     "kernel": KERNELS,
@@ -24,6 +25,7 @@ CHOICES = {
 """What can be chosen by name."""
 DEFAULTS: dict[str, Any] = {
     "model": "LLaMA-3 8B",
+    "attention": "its own",
     "machine": "NVIDIA H100 SXM",
     "precision": "16 bits",
     "kernel": "fused",
@@ -60,10 +62,10 @@ class ModelCalculator(Instrument):
 
     Args:
         first, second: what is chosen at the beginning. What is not named is that of `DEFAULTS`, and in the second that
-            of the first; without `second`, 64 texts at once. model: a name in `mhalib.serving.MODELS`. machine: a name
-            in `mhalib.roofline.CHIPS`. precision: a name in `mhalib.serving.PRECISIONS`. kernel: "stored" or "fused".
-            num_chips: as many of the machine. batch_size: B texts at once. num_tokens: N, of each prompt, and then in
-            the cache.
+            of the first; without `second`, 64 texts at once. model: a name in `mhalib.serving.MODELS`. attention: what
+            its layers have, a name in `mhalib.serving.ATTENTIONS`. machine: a name in `mhalib.roofline.CHIPS`.
+            precision: a name in `mhalib.serving.PRECISIONS`. kernel: "stored" or "fused". num_chips: as many of the
+            machine. batch_size: B texts at once. num_tokens: N, of each prompt, and then in the cache.
 
     Raises:
         TypeError, ValueError: a choice is no mapping, or names something else, a name that is not known, or a size that
@@ -75,6 +77,7 @@ class ModelCalculator(Instrument):
     models: traitlets.List[list[Any]] = traitlets.List().tag(sync=True)
     chips: traitlets.List[list[Any]] = traitlets.List().tag(sync=True)
     model_1 = traitlets.Unicode().tag(sync=True)
+    attention_1 = traitlets.Unicode().tag(sync=True)
     machine_1 = traitlets.Unicode().tag(sync=True)
     precision_1 = traitlets.Unicode().tag(sync=True)
     kernel_1 = traitlets.Unicode().tag(sync=True)
@@ -82,6 +85,7 @@ class ModelCalculator(Instrument):
     batch_size_1 = traitlets.Int().tag(sync=True)
     num_tokens_1 = traitlets.Int().tag(sync=True)
     model_2 = traitlets.Unicode().tag(sync=True)
+    attention_2 = traitlets.Unicode().tag(sync=True)
     machine_2 = traitlets.Unicode().tag(sync=True)
     precision_2 = traitlets.Unicode().tag(sync=True)
     kernel_2 = traitlets.Unicode().tag(sync=True)
@@ -103,7 +107,11 @@ class ModelCalculator(Instrument):
             for key, value in before.items():
                 _require(key, value)
                 chosen[f"{key}_{place}"] = value
-        models = [list(model) for model in MODELS.values()]
+        models = [
+            [name, attention, *model.with_attention(attention)[1:]]
+            for name, model in MODELS.items()
+            for attention in ATTENTIONS
+        ]
         super().__init__(models=models, chips=[list(chip[:6]) for chip in CHIPS.values()], **chosen, **kwargs)
 
     @traitlets.validate(*(f"{name}_{place}" for name in DEFAULTS for place in (1, 2)))
@@ -115,16 +123,22 @@ class ModelCalculator(Instrument):
         """What is chosen, first (1) or second (2)."""
         return {name: getattr(self, f"{name}_{place}") for name in DEFAULTS}
 
+    def model(self, place: int) -> LanguageModel:
+        """The first (1) or the second (2) model, with the attention that is chosen."""
+        chosen = self.chosen(place)
+        return MODELS[chosen["model"]].with_attention(chosen["attention"])
+
     def costs(self, place: int) -> ServingCosts:
         """What the first (1) or the second (2) choice takes."""
+        names = ("model", "attention", "machine", "num_tokens")
+        how = {name: value for name, value in self.chosen(place).items() if name not in names}
         chosen = self.chosen(place)
-        model, chip = MODELS[chosen.pop("model")], CHIPS[chosen.pop("machine")]
-        return serving_costs(model, chip, chosen.pop("num_tokens"), **chosen)
+        return serving_costs(self.model(place), CHIPS[chosen["machine"]], chosen["num_tokens"], **how)
 
     def numbers(self, place: int) -> tuple[float, ...]:
         """One for each of `ROWS`."""
         chosen, costs = self.chosen(place), self.costs(place)
-        model, chip = MODELS[chosen["model"]], CHIPS[chosen["machine"]]
+        model, chip = self.model(place), CHIPS[chosen["machine"]]
         memory = (costs.weight_bytes + costs.cache_bytes) / (chosen["num_chips"] * chip.memory)
         of_token = model.num_layers * model.cached * PRECISIONS[chosen["precision"]].cache_bytes
         return (
@@ -139,7 +153,8 @@ class ModelCalculator(Instrument):
             chosen = self.chosen(place)
             chips = f"{chosen['num_chips']} × {chosen['machine']}"
             texts = f"{chosen['batch_size']:,} × {chosen['num_tokens']:,} tokens"
-            names.append(f"{chosen['model']}, {chips}, {chosen['precision']}, {chosen['kernel']}, {texts}")
+            attention = "" if chosen["attention"] == "its own" else f", {chosen['attention']}"
+            names.append(f"{chosen['model']}{attention}, {chips}, {chosen['precision']}, {chosen['kernel']}, {texts}")
         both = zip(in_cells(self.numbers(1)), in_cells(self.numbers(2)), strict=True)
         rows = [(*row, *cells) for row, cells in zip(ROWS, both, strict=True)]
         return CAPTION, names, rows

@@ -119,9 +119,10 @@ export type Ratio = (one: bigint, all: bigint) => string;
 
 /** Two choices, and the rows of numbers that they choose from. */
 export interface Served {
-  models: [string, ...(number | boolean)[]][];
+  models: [string, string, ...(number | boolean)[]][];
   chips: [string, ...(number | null)[]][];
   model_1: string;
+  attention_1: string;
   machine_1: string;
   precision_1: string;
   kernel_1: string;
@@ -129,6 +130,7 @@ export interface Served {
   batch_size_1: number;
   num_tokens_1: number;
   model_2: string;
+  attention_2: string;
   machine_2: string;
   precision_2: string;
   kernel_2: string;

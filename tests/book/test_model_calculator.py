@@ -10,7 +10,7 @@ from accessibility import serious_findings
 from playwright.sync_api import Page, expect
 
 from mhalib.roofline import CHIPS, KERNELS
-from mhalib.serving import MODELS, PRECISIONS
+from mhalib.serving import ATTENTIONS, MODELS, PRECISIONS
 from mhalib.widgets import ModelCalculator
 from mhalib.widgets.model_calculator import ROWS, in_cells
 
@@ -34,16 +34,23 @@ def same(page: Page, calculator: ModelCalculator) -> bool:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_counts_what_python_counts(show: Callable, name: str) -> None:
-    """Every model, in every precision, with both kernels, on every machine that is left."""
-    machines = list(CHIPS)
+    """Every model with every attention, in every precision, with both kernels, on every machine that is left."""
+    machines, attentions = list(CHIPS), list(ATTENTIONS)
     for i, precision in enumerate(PRECISIONS):
         first = {
             "model": name,
+            "attention": attentions[i],
             "precision": precision,
             "machine": machines[i * 2 % len(machines)],
             "kernel": KERNELS[0],
         }
-        second = {"kernel": KERNELS[1], "machine": machines[(i * 2 + 1) % len(machines)], **RATHER_FULL}
+        other = attentions[(i + 4) % len(attentions)]
+        second = {
+            "kernel": KERNELS[1],
+            "attention": other,
+            "machine": machines[(i * 2 + 1) % len(machines)],
+            **RATHER_FULL,
+        }
         calculator = ModelCalculator(first, second)
         shown = show(calculator)
         assert same(shown.page, calculator)
@@ -61,11 +68,24 @@ def test_every_control_changes_what_it_says(show: Callable) -> None:
             now[place - 1][name] = value
             now[1] = {"num_chips": 1, "batch_size": 64, "num_tokens": 8192, **now[1]}
             assert same(page, ModelCalculator(*now)), name
-        chosen = {"model": "gpt-oss-20b", "machine": "NVIDIA B300", "precision": "4 bits", "kernel": "stored"}
+        shared = "a key for each head"
+        chosen = {
+            "model": "gpt-oss-20b",
+            "attention": shared,
+            "machine": "NVIDIA B300",
+            "precision": "4 bits",
+            "kernel": "stored",
+        }
         for name, value in chosen.items():
             page.locator(f"select[data-name={name}_{place}]").select_option(value)
             now[place - 1][name] = value
-            first = {"model": "LLaMA-3 8B", "machine": "NVIDIA H100 SXM", "precision": "16 bits", "kernel": "fused"}
+            first = {
+                "model": "LLaMA-3 8B",
+                "attention": "its own",
+                "machine": "NVIDIA H100 SXM",
+                "precision": "16 bits",
+                "kernel": "fused",
+            }
             now[1] = {**first, **now[1]}
             assert same(page, ModelCalculator(*now)), name
     page.locator("input[data-name=batch_size_1]").fill("0")

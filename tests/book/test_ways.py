@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from pathlib import Path
 
 import nbformat
@@ -96,6 +97,23 @@ def test_a_reader_who_chose_the_evening_is_led_along_it_and_finds_it_ticked(brow
     expect(start.locator('details.way[data-way="evening"]')).to_have_attribute("open", "")
     expect(start.locator('details.way[data-way="evening"] input:checked')).to_have_count(1)
     expect(start.locator('details.way[data-way="whole"] input:checked')).to_have_count(1)
+    context.close()
+
+
+@pytest.mark.page("chapters/index.")
+def test_the_foot_of_a_page_leads_along_the_way_until_it_is_left(browser: Browser) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    address = (HTML / "chapters/01_weighted_average.html").as_uri()
+    page.goto(f"{address}?way=evening")
+    foot = page.locator("a.right-next")
+    expect(foot).to_have_attribute("href", re.compile("/03_why_more_than_one_head.html.way=evening$"))
+    expect(foot).to_contain_text("Why more than one head")
+    page.get_by_role("button", name="Leave this way").click()
+    page.wait_for_url(address)
+    expect(foot).to_have_attribute("href", "02_scale_masks_dropout.html")
+    expect(page.locator("section.deeper button")).to_have_count(0)
+    expect(page.get_by_role("button", name="Leave this way")).to_have_count(0)
     context.close()
 
 

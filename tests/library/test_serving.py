@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from mhalib import pretrained
 from mhalib.bench import Machine
 from mhalib.roofline import CHIPS, Chip, latent_step_costs
-from mhalib.serving import MODELS, PRECISIONS, LanguageModel, serving_costs
+from mhalib.serving import ATTENTIONS, MODELS, PRECISIONS, LanguageModel, serving_costs
 
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],
@@ -93,6 +93,48 @@ def test_a_window_keeps_no_more_than_its_tokens():
     model = MODELS["gpt-oss-20b"]
     assert model.cache_bytes(100) == 100 * 49_152
     assert model.cache_bytes(1000) == 2048 * (12 * 1000 + 12 * 128)
+
+
+@pytest.mark.parametrize(
+    ("attention", "keys"), [("a key for each head", 32), ("a key for 8 heads", 4), ("one key for all heads", 1)]
+)
+def test_with_other_keys_it_is_the_model_whose_config_says_so(attention, keys, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({**CONFIGS["LLaMA-3 8B"], "num_key_value_heads": keys}))
+    model = MODELS["LLaMA-3 8B"].with_attention(attention)
+    held = pretrained.memory(tmp_path, 1000, dtype=torch.bfloat16)
+    assert (held.parameters, held.cache) == (model.parameters, model.cache_bytes(1000))
+
+
+def test_latents_are_those_of_a_deepseek_without_a_latent_for_queries():
+    transformers = pytest.importorskip("transformers")
+    sizes = {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128}
+    sizes |= {"hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 32, "num_hidden_layers": 1}
+    with torch.device("meta"):
+        made = transformers.AutoModelForCausalLM.from_config(
+            transformers.DeepseekV3Config(**sizes, q_lora_rank=None, first_k_dense_replace=1)
+        )
+    maps = made.model.layers[0].self_attn
+    products = sum(part.numel() for name, part in maps.named_parameters() if "norm" not in name)
+    model = MODELS["LLaMA-3 8B"].with_attention("latents of 512 + 64")
+    assert model.attention == 32 * products
+    assert model.cache_bytes(1) == 32 * (512 + 64) * 2
+
+
+def test_windows_keep_their_tokens_and_whole_layers_all():
+    model = MODELS["LLaMA-3 8B"].with_attention("windows in 5 of 6 layers")
+    assert model.cache_bytes(5000) == 4096 * (6 * 5000 + 26 * 1024)
+    assert model.parameters == MODELS["LLaMA-3 8B"].parameters
+
+
+def test_of_each_model_every_attention_can_be_served():
+    for model in MODELS.values():
+        assert model.with_attention("its own") == model
+        for attention in ATTENTIONS:
+            other = model.with_attention(attention)
+            assert other.num_heads % other.num_kv_heads == 0
+            assert serving_costs(other, CHIPS["NVIDIA B200"], 4096).step > 0
+    with pytest.raises(ValueError, match="attention='linear' must be one of"):
+        model.with_attention("linear")
 
 
 TINY = LanguageModel("tiny", 24, 3, 6, 2, 8, 50, 0)

@@ -45,9 +45,22 @@ def test_what_a_cell_stores_is_the_numbers_and_not_the_script():
     assert "73.7 MB" in data["text/html"]
 
 
+def test_the_same_model_is_served_with_another_attention():
+    calculator = ModelCalculator({"model": "Qwen3-8B"}, {"attention": "one key for all heads"})
+    assert calculator.costs(1) == serving_costs(MODELS["Qwen3-8B"], CHIPS["NVIDIA H100 SXM"], 8192)
+    assert calculator.costs(2).cache_bytes == calculator.costs(1).cache_bytes // 8
+    assert calculator.table()[1][3].startswith("Qwen3-8B, one key for all heads, 1 × ")
+
+
 def test_a_trait_set_later_is_checked_too():
     calculator = ModelCalculator()
-    for name, value in [("model_1", "GPT-5"), ("machine_2", "abacus"), ("batch_size_1", 0), ("num_tokens_2", 10**9)]:
+    for name, value in [
+        ("model_1", "GPT-5"),
+        ("attention_1", "most"),
+        ("machine_2", "abacus"),
+        ("batch_size_1", 0),
+        ("num_tokens_2", 10**9),
+    ]:
         with pytest.raises(ValueError, match=f"{name[:-2]}={value!r}"):
             setattr(calculator, name, value)
     fused = calculator.costs(2)

@@ -208,7 +208,8 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     "mhalib.serving": {
         "25_counting": (
             "serving_costs ServingCosts=costs MODELS LanguageModel=models PRECISIONS=precision Precision=precision"
-        )
+        ),
+        "which_attention": "ATTENTIONS=attention",
     },
     "mhalib_classroom.checks": {
         "teaching": (

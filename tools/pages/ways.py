@@ -5,7 +5,8 @@
 
 lists them on the start page, each as a list of its pages with minutes. Below the core of each of these pages, above its
 exercises, stands what comes next on each way; a script (ways_script.js) shows only the one that the reader is on, and
-ticks pages off, on the reader's own machine. On a way with minutes it shuts what is marked *deeper*, behind its
+ticks pages off, on the reader's own machine; the theme's own link at the foot then leads along the way, too, and a
+button leaves it. On a way with minutes the script shuts what is marked *deeper*, behind its
 heading, since the minutes are those of the cores. The ways are data: chapters/ways.yml.
 """
 
@@ -27,8 +28,9 @@ WAYS = ROOT / "chapters/ways.yml"
 WHOLE = "whole"
 """The way that has every chapter, and no minutes."""
 ABOUT, NEXT, END, LABEL = "about {} minutes of reading", "Next:", "You have come to its end.", "Where to go on"
+LEAVE = "Leave this way"
 READ = "read:"  # of a page, for who hears its box
-PHRASES = (ABOUT, NEXT, END, LABEL, READ)  # locale/*/LC_MESSAGES/book.po has them
+PHRASES = (ABOUT, NEXT, END, LABEL, LEAVE, READ)  # locale/*/LC_MESSAGES/book.po has them
 EXERCISES = '<section id="exercises">'
 
 
@@ -107,7 +109,8 @@ def next_on(stem: str, found: Iterable[Way], known: Mapping[str, str], say: Call
     if not lines:
         return ""
     label = html.escape(say(LABEL), quote=True)
-    return f'<nav class="next-on-way" aria-label="{label}" data-page="{stem}">{"".join(lines)}</nav>'
+    leave = f' data-leave="{html.escape(say(LEAVE), quote=True)}"'
+    return f'<nav class="next-on-way" aria-label="{label}" data-page="{stem}"{leave}>{"".join(lines)}</nav>'
 
 
 def prepare(app: Sphinx) -> None:

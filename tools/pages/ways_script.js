@@ -61,6 +61,23 @@
     }
   };
 
+  /** Have the foot of the page lead along the way, and a button leave it. @param {HTMLElement} line @param {string} leave */
+  const followed = (line, leave) => {
+    const next = line.querySelector("a");
+    const foot = /** @type {HTMLAnchorElement | null} */ (document.querySelector("a.right-next"));
+    const title = foot?.querySelector(".prev-next-title");
+    if (next && foot && title) [foot.href, title.textContent] = [next.href, next.textContent];
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "leave-way";
+    button.textContent = leave;
+    button.addEventListener("click", () => {
+      keep({ ...kept(), way: undefined });
+      location.replace(location.pathname);
+    });
+    line.append(" ", button);
+  };
+
   const asked = new URLSearchParams(location.search).get("way");
   const known = asked && /^[a-z]+$/.test(asked) ? asked : null;
   if (known) keep({ ...kept(), way: known });
@@ -73,7 +90,9 @@
     if (lines.some((line) => line.dataset.way === chosen))
       for (const line of lines) line.hidden = line.dataset.way !== chosen;
     else if (lines.every((line) => line.hidden)) lines[lines.length - 1].hidden = false;
-    if (lines.some((line) => line.dataset.way === chosen && "passes" in line.dataset)) passOver();
+    const own = lines.find((line) => line.dataset.way === chosen);
+    if (own) followed(own, nav.dataset.leave ?? "");
+    if (own && "passes" in own.dataset) passOver();
     new IntersectionObserver((entries, observer) => {
       if (!entries.some((entry) => entry.isIntersecting)) return;
       tick(nav.dataset.page ?? "", true);
