@@ -19,6 +19,8 @@ that it computes what theirs does, from their config.json; and which of their te
 | phi3 (also Phi-4) | rms | SwiGLU, two maps in one | rotary | shared keys, three maps in one | own |
 | granite | rms | SwiGLU, results scaled | rotary | shared keys, results scaled | own or tied, divided |
 | smollm3 | rms | SwiGLU | rotary in three layers of four | shared keys | tied |
+| olmo2 | rms, of results | SwiGLU | rotary | q and k normalised over all heads | own |
+| olmo3 | rms, of results | SwiGLU | rotary, two ways | as olmo2, windows | own |
 
 | encoder-decoder | norm | feed-forward network | positions | before the first layer | logits |
 |---|---|---|---|---|---|
@@ -192,6 +194,11 @@ _PHI3_PARTS: Parts = {
     "ffn.gate": Origin(("mlp.gate_up_proj",), _half(0)),
     "ffn.widen": Origin(("mlp.gate_up_proj",), _half(1)),
 }
+_OLMO2_PARTS: Parts = {
+    **_LLAMA_PARTS,
+    "attention_skip.norm": "post_attention_layernorm",
+    "ffn_skip.norm": "post_feedforward_layernorm",
+}
 _GEMMA2_PARTS: Parts = {
     **_LLAMA_PARTS,
     "attention_skip.norm_result": "post_attention_layernorm",
@@ -304,6 +311,8 @@ DECODERS = {
     "phi3": _as_llama(settings.phi3, _PHI3_PARTS),
     "granite": replace(_as_llama(settings.granite), instead=_multiplied),
     "smollm3": _as_llama(settings.smollm3),
+    "olmo2": _as_llama(settings.olmo2, _OLMO2_PARTS),
+    "olmo3": _as_llama(settings.olmo3, _OLMO2_PARTS),
 }
 """The decoders that are read, by the `model_type` of their config.json."""
 _TOKENS: dict[str, Origin] = {

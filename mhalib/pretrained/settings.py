@@ -333,31 +333,52 @@ def gemma2(config: Config) -> dict[str, Any]:
 
 
 def gemma3_text(config: Config) -> dict[str, Any]:
-    """Local layers turn by another base than global ones."""
+    """Layers with a window turn by another base than the others."""
     if config.get("attn_logit_softcapping") is not None:
         raise ValueError(
             f"attn_logit_softcapping={config.get('attn_logit_softcapping')!r:.80} in config.json: our queries and keys "
             f"are normalised, and their scores not capped; {ELSEWHERE}"
         )
+    everywhere, nearby = _two_ropes(config, 1e6, 1e4)
+    own: dict[str, Any] = {"name": "qk-norm", "norm": "rms", "norm_eps": config.number("rms_norm_eps", 1e-6)}
+    every = config.count("sliding_window_pattern", 6)
+    return _turned_in_two_ways(_gemma_later(everywhere, **own), nearby, every, 4096)
+
+
+def _two_ropes(config: Config, base: float, local_base: float) -> tuple[Config, Config]:
+    """A config.json for layers that see all, and one for those with a window, where these turn in another way; what a
+    missing base means."""
     rope = config.part("rope_parameters")
-    old = {"full_attention": ("rope_theta", 1e6), "sliding_attention": ("rope_local_base_freq", 1e4)}
-    told = {}
-    for kind, (key, base) in old.items():
-        of_kind = {"rope_theta": config.number(key, base), **rope.part(kind).told}
-        if kind == "full_attention" and "rope_parameters" not in config.told:
-            of_kind |= config.part("rope_scaling").told
-        told[kind] = of_kind
+    old = {"full_attention": ("rope_theta", base), "sliding_attention": ("rope_local_base_freq", local_base)}
     names = ("rope_parameters", "rope_scaling", "rope_theta")
     bare = {key: value for key, value in config.told.items() if key not in names}
-    own: dict[str, Any] = {"name": "qk-norm", "norm": "rms", "norm_eps": config.number("rms_norm_eps", 1e-6)}
-    settings = _gemma_later(Config({**bare, "rope_parameters": told["full_attention"]}), **own)
-    every = config.count("sliding_window_pattern", 6)
+    made = []
+    for kind, (key, usual) in old.items():
+        told = {"rope_theta": config.number(key, usual), **rope.part(kind).told}
+        if kind == "full_attention" and "rope_parameters" not in config.told:
+            told |= config.part("rope_scaling").told
+        made.append(Config({**bare, "rope_parameters": told}))
+    return made[0], made[1]
+
+
+def _turned_in_two_ways(settings: dict[str, Any], local: Config, every: int, window: int) -> dict[str, Any]:
+    """Settings with windows in all but each `every`th layer, or as the config says; with a window, layers turn as
+    `local` says. `window` is what a missing one means."""
     usual = [bool((number + 1) % every) for number in range(settings["num_layers"])]
-    is_local = _local_layers(config, usual)
-    one = settings["attention"]
-    local = {
-        **_unturned(one),
-        **_rotary(Config({**bare, "rope_parameters": told["sliding_attention"]}), one["head_dim"]),
-    }
-    settings["attention"] = [local if each else one for each in is_local]
-    return {**settings, **_windows(config, is_local, 4096)}
+    is_local, one = _local_layers(local, usual), settings["attention"]
+    turned = {**_unturned(one), **_rotary(local, one["head_dim"])}
+    attention = [turned if each else one for each in is_local]
+    return {**settings, "attention": attention, **_windows(local, is_local, window)}
+
+
+def olmo2(config: Config) -> dict[str, Any]:
+    """Norms behind sublayers, and one over the queries of all heads, and over their keys."""
+    own: dict[str, Any] = {"name": "qk-norm", "together": True, "norm": "rms"}
+    own["norm_eps"] = config.number("rms_norm_eps", 1e-5)
+    settings = _llama_like(config, usual_eps=1e-5, bias=config.flag("attention_bias", False), **own)
+    return {**settings, "norm": "after"}
+
+
+def olmo3(config: Config) -> dict[str, Any]:
+    everywhere, nearby = _two_ropes(config, 5e5, 5e5)
+    return _turned_in_two_ways(olmo2(everywhere), nearby, 4, 4096)

@@ -65,6 +65,11 @@ CASES = {
     "smollm3": ("SmolLM3", {**LLAMA, "hidden_size": 36, "num_hidden_layers": 4, "pad_token_id": 0}),
     "smollm3, windows": ("SmolLM3", {**LLAMA, "hidden_size": 36, "no_rope_layers": [0, 1], "pad_token_id": 0}
                          | {"use_sliding_window": True, "sliding_window": 3}),
+    "olmo2": ("Olmo2", {**LLAMA, "hidden_size": 36, "rms_norm_eps": 1e-3}),
+    "olmo2, biases": ("Olmo2", {**LLAMA, "hidden_size": 36, "attention_bias": True, "tie_word_embeddings": True}),
+    "olmo3": ("Olmo3", {**LLAMA, "hidden_size": 36, "num_hidden_layers": 4, "sliding_window": 3, "pad_token_id": 0}
+              | {"rope_parameters": {"full_attention": YARN, "sliding_attention": {"rope_type": "default"}
+                                     | {"rope_theta": 50.0}}}),
     "gemma2": ("Gemma2", {**LLAMA, **SOFT, "sliding_window": 4}),
     "gemma2, no caps": ("Gemma2", {**LLAMA, **SOFT, "attn_logit_softcapping": None, "final_logit_softcapping": None}),
     "gemma3_text": ("Gemma3Text", {**LLAMA, "head_dim": 8, "query_pre_attn_scalar": 5, "sliding_window": 3}

@@ -1150,7 +1150,7 @@ OWN = {
     V.GatedAttention: {"per_channel": True, "init": "multi-head", "norm": "rms"},
     V.TensorProductAttention: {"rank": 1, "query_rank": 2},
     V.DeltaAttention: {"decay": "channel", "convolution": 2, "num_key_heads": 1, "chunk_size": 3},
-    V.QKNormAttention: {"norm": "rms", "norm_eps": 0.1},
+    V.QKNormAttention: {"norm": "rms", "norm_eps": 0.1, "together": True},
     V.LatentAttention: {
         "latent_size": 5,
         "rotary_size": 2,
