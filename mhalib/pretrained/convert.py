@@ -32,7 +32,7 @@ UNREAD = {
 _SIGNS = (
     ("it reads or makes sounds", False, "audio|mel_bins|^sampling_rate|conv_dim|codebook|speech|^feat_(extract|proj)"),
     ("it reads pictures", False, "vision|image|patch|num_channels|backbone|video"),
-    ("a mixture of feed-forward networks", True, "expert|^moe_"),
+    ("nobody has compared its mixture of feed-forward networks with ours yet", True, "expert|^moe_"),
     ("some of its layers have a state in place of attention", True, "mamba|ssm|state_size|linear_(key|attn|num)|lru_"),
     ("its keys and values come from latents", True, "kv_lora_rank"),
 )
