@@ -319,8 +319,8 @@ def _gated(layer: variants.GatedAttention) -> Parts:
 
 
 def _normed(layer: variants.QKNormAttention) -> Parts:
-    plain = _multi_head(layer)
-    return plain._replace(others=2 * layer.head_dim)
+    plain, width = _multi_head(layer), layer.head_dim
+    return plain._replace(others=width * (layer.num_heads + layer.num_kv_heads if layer.together else 2))
 
 
 def _relative(layer: variants.RelativeAttention) -> Parts:

@@ -22,8 +22,7 @@ from . import processes
 from ._validate import require_count, require_flag, require_kind
 from .attention import MultiHeadAttention
 from .devices import best_device
-from .models import GPT
-from .models.blocks import FeedForward, SkipConnection
+from .models import GPT, FeedForward, MixtureFeedForward, SkipConnection
 
 _AnyModel = TypeVar("_AnyModel", bound=nn.Module)
 
@@ -101,7 +100,8 @@ def split(model: _AnyModel, over: DeviceMesh, *, sequence: bool = False) -> _Any
         the model.
 
     Raises:
-        TypeError: an attention layer is a variant, or `sequence` is asked of another model than a `GPT`.
+        TypeError: an attention layer is a variant, a feed-forward network is a mixture, or `sequence` is asked of
+            another model than a `GPT`.
         ValueError: the heads, keys or hidden units of a layer cannot be split evenly, see `places`, or `sequence` is
             asked of a GPT whose readout is tied.
 
@@ -116,6 +116,8 @@ def split(model: _AnyModel, over: DeviceMesh, *, sequence: bool = False) -> _Any
         raise TypeError(f"sequence=True is for a GPT, got {type(model).__name__}")
     if isinstance(model, GPT) and sequence and model.readout is None:
         raise ValueError("sequence=True needs a readout of its own, but the model's is tied to the tokens' vectors")
+    if any(isinstance(part, MixtureFeedForward) for part in model.modules()):
+        raise TypeError("a MixtureFeedForward cannot be split: only one network for all tokens can")
     layers = [part for part in model.modules() if isinstance(part, (MultiHeadAttention, FeedForward))]
     for layer in layers:  # before anything is changed
         _check(layer, over)

@@ -16,10 +16,13 @@ from .._validate import require_choice, require_count, require_integers, require
 
 PAIRS = ("interleaved", "halves")
 """How channels are paired for rotary positions, see `rotate`."""
+_OF_YARN = ("factor", "beta_slow", "beta_fast", "original_max_tokens", "attention_factor")
 SCALINGS = {
     "linear": ("factor",),
     "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_tokens"),
-    "yarn": ("factor", "beta_slow", "beta_fast", "original_max_tokens", "attention_factor"),
+    "yarn": _OF_YARN,
+    "yarn-untruncated": _OF_YARN,
+    "dynamic": ("factor", "original_max_tokens"),
 }
 """How rotary positions may be slowed down, and the numbers that each way asks for, see `rotate`."""
 Scaling = Mapping[str, "str | float"]
@@ -71,7 +74,10 @@ def rotate(
             alone that turn more than 4 times, and goes from one to the other in between.
             {"name": "yarn", "factor": 8.0, "beta_slow": 1.0, "beta_fast": 32.0, "original_max_tokens": 4096,
             "attention_factor": 1.2} does the same for turns between 1 and 32, by whole pairs and evenly from pair to
-            pair, and makes what is turned 1.2 times longer.
+            pair, and makes what is turned 1.2 times longer. Named "yarn-untruncated", as in gpt-oss, it rounds to no
+            whole pairs. {"name": "dynamic", "factor": 2.0, "original_max_tokens": 4096} changes nothing in texts of up
+            to 4096 tokens, and enlarges `base` with each token more. A key that a cache holds keeps the angle of the
+            length at which it was made, so that a long text read at once differs from one read step by step.
 
     Raises:
         TypeError, ValueError: `x` is no tensor of two axes or more and of real numbers, d or `width` is odd, `width`
@@ -80,7 +86,8 @@ def rotate(
 
     Sources: Su et al. 2021, RoFormer, section 3; Chen et al. 2023, Extending Context Window of Large Language Models
     via Position Interpolation, for "linear"; Meta's code of LLaMA 3.1 for "llama3"; Peng et al. 2023, YaRN, section 3,
-    for "yarn", whose whole pairs and whose factor are those of the authors' code.
+    for "yarn", whose whole pairs and whose factor are those of the authors' code; appendix B.1 of the same for
+    "dynamic", in the form that transformers has.
     """
     require_tensor("x", x)
     if not x.is_floating_point():
@@ -97,7 +104,7 @@ def rotate(
         turned = rotate(x[..., :width], start, pairs=pairs, base=base, scaling=scaling)
         return torch.cat([turned, x[..., width:]], -1)
     angles = _angles(x.shape[-2], width, start, base, scaling)
-    longer = float(scaling["attention_factor"]) if scaling is not None and scaling["name"] == "yarn" else 1.0
+    longer = float((scaling or {}).get("attention_factor", 1.0))
     cos, sin = ((part * longer).to(x.dtype).to(x.device) for part in (angles.cos(), angles.sin()))
     if pairs == "halves":
         first, second = x.chunk(2, -1)
@@ -128,7 +135,7 @@ def require_scaling(name: str, scaling: object) -> None:
         require_positive(f"{name}[{number!r}]", scaling[number])
     if scaling["name"] == "llama3" and scaling["low_freq_factor"] >= scaling["high_freq_factor"]:
         raise ValueError(f"{name}={dict(scaling)!r:.200} must have a low_freq_factor below its high_freq_factor")
-    if scaling["name"] == "yarn" and scaling["beta_slow"] >= scaling["beta_fast"]:
+    if "beta_slow" in scaling and scaling["beta_slow"] >= scaling["beta_fast"]:
         raise ValueError(f"{name}={dict(scaling)!r:.200} must have a beta_slow below its beta_fast")
 
 
@@ -137,8 +144,12 @@ def _angles(num_tokens: int, width: int, start: int, base: float = 10000.0, scal
     require_count("width", width)
     if width % 2:
         raise ValueError(f"positions by angles need an even width, got {width}")
+    if scaling is not None and scaling["name"] == "dynamic" and width > 2:
+        factor = float(scaling["factor"])
+        length = max(1.0, (start + num_tokens) / float(scaling["original_max_tokens"]))
+        base *= (factor * length - (factor - 1)) ** (width / (width - 2))
     rates = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
-    if scaling is not None:
+    if scaling is not None and scaling["name"] != "dynamic":
         rates = _slowed(rates, scaling, base)
     places = torch.arange(start, start + num_tokens, dtype=torch.float64)
     return places[:, None] * rates
@@ -150,8 +161,8 @@ def _slowed(rates: Tensor, scaling: Scaling, base: float) -> Tensor:
     slow = rates / numbers["factor"]
     if scaling["name"] == "linear":
         return slow
-    if scaling["name"] == "yarn":
-        share_kept = _kept_by_yarn(len(rates), numbers, base)
+    if "beta_slow" in numbers:
+        share_kept = _kept_by_yarn(len(rates), numbers, base, scaling["name"] == "yarn")
     else:
         low, high = numbers["low_freq_factor"], numbers["high_freq_factor"]
         turns = rates * numbers["original_max_tokens"] / (2 * math.pi)  # in the texts of the first training
@@ -159,14 +170,17 @@ def _slowed(rates: Tensor, scaling: Scaling, base: float) -> Tensor:
     return share_kept * rates + (1 - share_kept) * slow
 
 
-def _kept_by_yarn(num_pairs: int, numbers: Mapping[str, float], base: float) -> Tensor:
+def _kept_by_yarn(num_pairs: int, numbers: Mapping[str, float], base: float, truncated: bool) -> Tensor:
     """(num_pairs,): how much of its rate each pair keeps: all before the one that turns `beta_fast` times in the texts
-    of the first training, none behind the one that turns `beta_slow` times, and evenly less in between."""
+    of the first training, none behind the one that turns `beta_slow` times, and evenly less in between; `truncated`, in
+    between whole pairs."""
     first, last = (
         num_pairs * math.log(numbers["original_max_tokens"] / (2 * math.pi * numbers[turns])) / math.log(base)
         for turns in ("beta_fast", "beta_slow")
     )
-    start, stop = max(math.floor(first), 0), min(math.ceil(last), 2 * num_pairs - 1)
+    if truncated:
+        first, last = math.floor(first), math.ceil(last)
+    start, stop = max(first, 0), min(last, 2 * num_pairs - 1)
     pairs = torch.arange(num_pairs, dtype=torch.float64)
     return 1 - ((pairs - start) / max(stop - start, 0.001)).clamp(0, 1)
 

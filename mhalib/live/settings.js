@@ -65,7 +65,7 @@ const MODELS = {
 };
 
 /** Settings that the engine takes only where they do nothing; older pages leave them out. @type {Map<string, unknown>} */
-const OFF = new Map([["logit_cap", null]]);
+const OFF = new Map([["logit_cap", null], ["mixture", null]]);
 
 const ATTENTIONS = ["multi-head", "talking"];
 /** Settings of an attention layer; `init` is how talking heads began, and which biases there are, the file says. */

@@ -7,9 +7,10 @@ Weights come as a dict from kind to a list with one tensor (B, h, Q, K) per laye
 
 from ._base import Model, Weights
 from .bert import BERT
-from .blocks import DecoderCache, DecoderLayer, EncoderLayer, FeedForward, SkipConnection
+from .blocks import DecoderCache, DecoderLayer, EncoderLayer, SkipConnection
 from .clip import CLIP
 from .description import Description
+from .feed_forward import FeedForward, MixtureFeedForward
 from .gpt import GPT
 from .pictures import Captioner, PictureReader, ViT, patches
 from .reader import SentenceReader
@@ -30,6 +31,7 @@ __all__ = [
     "Description",
     "EncoderLayer",
     "FeedForward",
+    "MixtureFeedForward",
     "Model",
     "PictureReader",
     "SentenceReader",

@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor, nn
 from typing_extensions import Self, Unpack
 
 from .._validate import (
     require_choice,
     require_count,
-    require_flag,
     require_kind,
     require_positive,
     require_probability,
     require_tensor,
-    require_width,
 )
 from ..attention import Cache
-from ..attention.kernels import autocasts
 from ..attention.masks import Mask
 from ..variants import HandsOn
-from .description import FFN_KINDS, NORM_KINDS, NORMS, Description, LayerOptions
-
-F = nn.functional
-
-
-def _gelu_sigmoid(x: Tensor) -> Tensor:
-    return x * torch.sigmoid(1.702 * x)
-
-
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "gelu_sigmoid": _gelu_sigmoid,
-    "gelu_tanh": partial(F.gelu, approximate="tanh"),
-    "relu": F.relu,
-    "silu": F.silu,
-}
-_GATED = {"geglu": "gelu", "geglu_tanh": "gelu_tanh", "reglu": "relu", "swiglu": "silu"}
+from .description import NORM_KINDS, NORMS, Description, LayerOptions
+from .feed_forward import FeedForward, MixtureFeedForward, require_vectors
 
 
 def make_norm(num_hiddens: int, kind: str = "layer", eps: float = 1e-5) -> nn.LayerNorm | nn.RMSNorm:
@@ -85,13 +64,13 @@ class SkipConnection(nn.Module):
 
     def before(self, x: Tensor) -> Tensor:
         """What the sublayer reads: (B, N, D)."""
-        _require_vectors("x", x, self.norm.weight)
+        require_vectors("x", x, self.norm.weight)
         return self.norm(x) if self.is_pre else x
 
     def after(self, x: Tensor, result: Tensor) -> Tensor:
         """What goes on, from what came in and what the sublayer made of it: (B, N, D)."""
-        _require_vectors("x", x, self.norm.weight)
-        _require_vectors("result", result, self.norm.weight)
+        require_vectors("x", x, self.norm.weight)
+        require_vectors("result", result, self.norm.weight)
         if x.shape != result.shape:
             raise ValueError(f"result has shape {tuple(result.shape)}, but x has {tuple(x.shape)}")
         if self.norm_result is not None:
@@ -100,45 +79,6 @@ class SkipConnection(nn.Module):
             result = self.norm(result)
         x = x + self.dropout(result)
         return self.norm(x) if self.way == "post" else x
-
-
-class FeedForward(nn.Module):
-    """Two linear maps with a function between them, applied to each token alone: (B, N, D) -> (B, N, D).
-
-    A gated network has a third map, and the function's values multiply: narrow(function(gate(x)) * widen(x)).
-
-    Args:
-        num_hiddens: D.
-        ffn_num_hiddens: how wide it is inside.
-        kind: the function, "gelu", "gelu_tanh" (a GELU with tanh in place of the normal distribution), "gelu_sigmoid"
-            (with a logistic function in its place: x / (1 + exp(-1.702 x))), "relu" or "silu"; gated by it, "geglu",
-            "geglu_tanh", "reglu" or "swiglu".
-        bias: whether the maps have biases.
-
-    Raises:
-        TypeError, ValueError: an argument is not of this kind.
-
-    Sources: Hendrycks and Gimpel 2016, Gaussian Error Linear Units; of the gates, Shazeer 2020, GLU Variants Improve
-    Transformer.
-    """
-
-    def __init__(self, num_hiddens: int, ffn_num_hiddens: int, kind: str = "gelu", bias: bool = True) -> None:
-        super().__init__()
-        require_count("num_hiddens", num_hiddens)
-        require_count("ffn_num_hiddens", ffn_num_hiddens)
-        require_choice("kind", kind, FFN_KINDS)
-        require_flag("bias", bias)
-        self.kind = kind
-        self.widen = nn.Linear(num_hiddens, ffn_num_hiddens, bias=bias)
-        self.narrow = nn.Linear(ffn_num_hiddens, num_hiddens, bias=bias)
-        self.gate = nn.Linear(num_hiddens, ffn_num_hiddens, bias=bias) if kind in _GATED else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        _require_vectors("x", x, self.narrow.weight)
-        function = _ACTIVATIONS[_GATED.get(self.kind, self.kind)]
-        if self.gate is None:
-            return self.narrow(function(self.widen(x)))
-        return self.narrow(function(self.gate(x)) * self.widen(x))
 
 
 class _Layer(nn.Module):
@@ -169,8 +109,8 @@ class _Layer(nn.Module):
     @classmethod
     def described(cls, design: Description, layer_number: int = 0) -> Self:
         """Layer `layer_number` of a model, counted from 0."""
-        told = {**design.without("num_layers", "max_tokens"), "attention": design.attention_of(layer_number)}
-        return cls(**told, layer_number=layer_number)
+        told = design.without("num_layers", "max_tokens") | {"attention": design.attention_of(layer_number)}
+        return cls(**told | {"mixture": design.mixture_of(layer_number)}, layer_number=layer_number)
 
     def _look_at_own(
         self,
@@ -196,7 +136,8 @@ class EncoderLayer(_Layer):
         dropout: of each sublayer's result, in training.
         layer_number: which of its model's layers it is, counted from 0; some attention layers ask.
         described: `norm`, `positions` (of which rotary ones act here), `attention`, `norm_kind`, `norm_eps`,
-            `ffn_kind`, `ffn_bias`, `parallel` and `cross` (of which a decoder's layer takes note), see `Description`.
+            `ffn_kind`, `ffn_bias`, `mixture`, `parallel` and `cross` (of which a decoder's layer takes note), see
+            `Description`.
 
     Raises:
         TypeError, ValueError: an argument is not of this kind.
@@ -288,24 +229,20 @@ class DecoderLayer(_Layer):
         return _apply(self.ffn, self.ffn_skip, x, x), self_weights, cross_weights
 
 
-def _require_vectors(name: str, x: Tensor, weight: Tensor) -> None:
-    """Raise unless `x` is (B, N, D), D as long as `weight`, and of its type where no autocast changes that."""
-    require_width(name, x, weight.shape[0] if isinstance(weight, Tensor) else x.shape[-1])
-    if isinstance(weight, Tensor) and x.dtype != weight.dtype and not autocasts(x.device.type):
-        raise TypeError(f"{name} is {x.dtype}, but the layer's weights are {weight.dtype}")
-
-
-def _feed_forward(design: Description) -> tuple[FeedForward | None, SkipConnection | None]:
+def _feed_forward(design: Description) -> tuple[FeedForward | MixtureFeedForward | None, SkipConnection | None]:
     if not design.ffn_num_hiddens:
         return None, None
-    ffn = FeedForward(design.num_hiddens, design.ffn_num_hiddens, design.ffn_kind, design.ffn_bias)
-    return ffn, _skip(design)
+    told: dict[str, Any] = {"ffn_num_hiddens": design.ffn_num_hiddens, "kind": design.ffn_kind, "bias": design.ffn_bias}
+    mixture = design.mixture_of(0)
+    if mixture is None:
+        return FeedForward(design.num_hiddens, **told), _skip(design)
+    return MixtureFeedForward(design.num_hiddens, **{**told, **mixture}), _skip(design)
 
 
 def _skip(design: Description) -> SkipConnection:
     return SkipConnection(design.num_hiddens, design.dropout, design.norm, design.norm_kind, design.norm_eps)
 
 
-def _apply(ffn: FeedForward | None, skip: SkipConnection | None, x: Tensor, read: Tensor) -> Tensor:
+def _apply(ffn: nn.Module | None, skip: SkipConnection | None, x: Tensor, read: Tensor) -> Tensor:
     """x with what the network makes of `read`."""
     return x if ffn is None or skip is None else skip.after(x, ffn(skip.before(read)))

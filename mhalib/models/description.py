@@ -12,13 +12,18 @@ from ..attention import POSITIONS, ROTARY, MultiHeadAttention, kind_of, make_att
 
 NORMS = ("pre", "post", "after", "both")
 NORM_KINDS = ("layer", "rms")
-FFN_KINDS = ("gelu", "gelu_tanh", "gelu_sigmoid", "relu", "silu", "geglu", "geglu_tanh", "reglu", "swiglu")
-LATER = ("norm_kind", "norm_eps", "ffn_kind", "ffn_bias", "parallel", "cross")
+PLAIN_KINDS = ("gelu", "gelu_tanh", "gelu_sigmoid", "relu", "silu")
+GATED_KINDS = ("geglu", "geglu_tanh", "reglu", "swiglu", "swiglu_clamped")
+FFN_KINDS = PLAIN_KINDS + GATED_KINDS
+LATER = ("norm_kind", "norm_eps", "ffn_kind", "ffn_bias", "parallel", "cross", "mixture")
 """Entries that a model's `settings` name only where they are not as usual: files of weights are older than they."""
 Choice = str | Mapping[str, Any]
 """One kind of attention, by its name or with settings."""
 Choices = Choice | Sequence[Choice]
 """One kind for all layers of a model, or a list with one for each."""
+Mixtures = Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None
+"""Experts in place of feed-forward networks, in all layers of a model or in each; `None` means one network."""
+_OF_MIXTURES = {"ffn_num_hiddens", "num_experts", "num_chosen", "normalised"}
 BY_PLACE = ("num_hiddens", "num_heads", "num_layers", "ffn_num_hiddens", "dropout")
 
 
@@ -34,6 +39,7 @@ class LayerOptions(TypedDict, total=False):
     ffn_bias: bool
     parallel: bool
     cross: str | Mapping[str, Any] | None
+    mixture: Mixtures
 
 
 class Described(LayerOptions, total=False):
@@ -73,6 +79,9 @@ class Description:
         results are added to x; otherwise it reads what attention has changed. Needs norm="pre".
     cross: which layer looks at a memory, as in `attention`; `None` means the same as `attention`, or multi-head
         attention where that one makes sense only among the tokens of one sequence.
+    mixture: settings of a `mhalib.models.MixtureFeedForward` in place of each feed-forward network, such as
+        {"num_experts": 8, "num_chosen": 2}; what it does not name is as elsewhere. Or a list with one of these, or
+        `None`, for each layer; `None` means one network.
 
     Raises:
         TypeError, ValueError: an entry is not of this kind.
@@ -96,6 +105,7 @@ class Description:
     ffn_bias: bool = True
     parallel: bool = False
     cross: str | Mapping[str, Any] | None = None
+    mixture: Mixtures = None
 
     def __post_init__(self) -> None:
         for name in ("num_hiddens", "num_heads", "num_layers", "max_tokens"):
@@ -109,13 +119,17 @@ class Description:
         require_choice("ffn_kind", self.ffn_kind, FFN_KINDS)
         require_flag("ffn_bias", self.ffn_bias)
         require_flag("parallel", self.parallel)
-        if isinstance(self.attention, (list, tuple)):
-            object.__setattr__(self, "attention", list(self.attention))  # as a file of weights gives it back
-            if len(self.attention) != self.num_layers:
-                raise ValueError(
-                    f"attention={self.attention!r:.200} has {len(self.attention)} entries, "
-                    f"but num_layers={self.num_layers}"
-                )
+        for name in ("attention", "mixture"):
+            entries = getattr(self, name)
+            if isinstance(entries, (list, tuple)):
+                object.__setattr__(self, name, list(entries))  # as a file of weights gives it back
+                if len(entries) != self.num_layers:
+                    raise ValueError(
+                        f"{name}={entries!r:.200} has {len(entries)} entries, but num_layers={self.num_layers}"
+                    )
+        for number in range(self.num_layers if isinstance(self.mixture, list) else 1):
+            if self.mixture_of(number) is not None and not self.ffn_num_hiddens:
+                raise ValueError(f"mixture={self.mixture!r:.200} needs ffn_num_hiddens above 0")
         if self.parallel and self.norm != "pre":
             raise ValueError(f"parallel=True needs norm='pre', got norm={self.norm!r}")
 
@@ -157,6 +171,17 @@ class Description:
         if layer_number >= len(self.attention):
             raise ValueError(f"attention={self.attention!r:.200} has no entry for layer_number={layer_number}")
         choice: Choice = self.attention[layer_number]
+        return choice
+
+    def mixture_of(self, layer_number: int) -> Mapping[str, Any] | None:
+        """The experts of layer `layer_number`, counted from 0; `None` means one network.
+
+        Raises:
+            TypeError: they are neither `None` nor a mapping with settings of a `MixtureFeedForward`.
+        """
+        choice = self.mixture[layer_number] if isinstance(self.mixture, list) else self.mixture
+        if choice is not None and not (isinstance(choice, Mapping) and choice.keys() <= _OF_MIXTURES):
+            raise TypeError(f"mixture={choice!r:.200} must be None or map from names among {sorted(_OF_MIXTURES)}")
         return choice
 
     def self_attention(self, layer_number: int = 0) -> MultiHeadAttention:

@@ -24,7 +24,6 @@ UNREAD = {
     **dict.fromkeys(("siglip", "siglip2"), "a last layer of attention reads its patches with a query of its own"),
     **dict.fromkeys(("bloom", "mpt"), "its positions are a number for each distance and head, ALiBi"),
     **dict.fromkeys(("gemma3",), "it reads pictures, too; its decoder alone is gemma3_text"),
-    **dict.fromkeys(("olmo2", "olmo3"), "its queries and keys are normalised over all heads at once"),
     **dict.fromkeys(("modernbert",), "its layers look at words on both sides within windows"),
     **dict.fromkeys(("gptj", "phi"), "one norm before attention and feed-forward network, which stand side by side"),
     **dict.fromkeys(("mamba", "mamba2", "rwkv"), "it has no attention"),
@@ -33,7 +32,7 @@ UNREAD = {
 _SIGNS = (
     ("it reads or makes sounds", False, "audio|mel_bins|^sampling_rate|conv_dim|codebook|speech|^feat_(extract|proj)"),
     ("it reads pictures", False, "vision|image|patch|num_channels|backbone|video"),
-    ("a mixture of feed-forward networks", True, "expert|^moe_"),
+    ("nobody has compared its mixture of feed-forward networks with ours yet", True, "expert|^moe_"),
     ("some of its layers have a state in place of attention", True, "mamba|ssm|state_size|linear_(key|attn|num)|lru_"),
     ("its keys and values come from latents", True, "kv_lora_rank"),
 )

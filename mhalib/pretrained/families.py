@@ -19,6 +19,11 @@ that it computes what theirs does, from their config.json; and which of their te
 | phi3 (also Phi-4) | rms | SwiGLU, two maps in one | rotary | shared keys, three maps in one | own |
 | granite | rms | SwiGLU, results scaled | rotary | shared keys, results scaled | own or tied, divided |
 | smollm3 | rms | SwiGLU | rotary in three layers of four | shared keys | tied |
+| olmo2 | rms, of results | SwiGLU | rotary | q and k normalised over all heads | own |
+| olmo3 | rms, of results | SwiGLU | rotary, two ways | as olmo2, windows | own |
+| mixtral | rms | mixture, SwiGLU | rotary | shared keys | own |
+| qwen3_moe | rms | mixture, SwiGLU | rotary | as qwen3 | own |
+| gpt_oss | rms | mixture, SwiGLU, clamped | rotary, slowed down | shared keys, sinks, windows, biases | own |
 
 | encoder-decoder | norm | feed-forward network | positions | before the first layer | logits |
 |---|---|---|---|---|---|
@@ -35,6 +40,7 @@ mBART and Pegasus, too, config.json may scale the vectors, and of all it names t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -59,7 +65,8 @@ class Family:
 
     model: `GPT`, `Transformer` or `BERT`.
     settings: from a config.json to what the model is made with.
-    stacks: "encoder", "decoder" -> what stands before the number of its layers, and what a layer's parts are called.
+    stacks: "encoder", "decoder" -> what stands before the number of its layers, and what a layer's parts are called,
+        where * is the number of an expert.
     others: of what is in no layer, our tensors -> where they come from.
     prefix: what stands before every name but those of `outside`; some checkpoints leave it out.
     outside: names that have no prefix.
@@ -95,9 +102,12 @@ class Family:
             return self.others[own]
         stack, _, number, rest = own.split(".", 3)
         layers, parts = self.stacks[stack]
+        expert = re.search(r"\.experts\.(\d+)\.", rest)  # "*" stands for its number
+        rest = rest if expert is None else rest.replace(expert[0], ".experts.*.")
         part, dot, kind = (rest, "", "") if rest in parts else rest.rpartition(".")
         theirs = as_origin(parts[part])
-        return theirs._replace(names=tuple(f"{layers}.{number}.{name}{dot}{kind}" for name in theirs.names))
+        names = (f"{layers}.{number}.{name}{dot}{kind}" for name in theirs.names)
+        return theirs._replace(names=tuple(names if expert is None else (n.replace("*", expert[1]) for n in names)))
 
 
 def _transposed(tensor: Tensor, layer: MultiHeadAttention) -> Tensor:
@@ -192,6 +202,26 @@ _PHI3_PARTS: Parts = {
     "ffn.gate": Origin(("mlp.gate_up_proj",), _half(0)),
     "ffn.widen": Origin(("mlp.gate_up_proj",), _half(1)),
 }
+_OLMO2_PARTS: Parts = {
+    **_LLAMA_PARTS,
+    "attention_skip.norm": "post_attention_layernorm",
+    "ffn_skip.norm": "post_feedforward_layernorm",
+}
+_MIXTRAL_PARTS: Parts = {
+    **_LLAMA_PARTS,
+    "ffn.router": "block_sparse_moe.gate",
+    "ffn.experts.*.gate": "block_sparse_moe.experts.*.w1",
+    "ffn.experts.*.widen": "block_sparse_moe.experts.*.w3",
+    "ffn.experts.*.narrow": "block_sparse_moe.experts.*.w2",
+}
+_QWEN_MOE_PARTS: Parts = {
+    **_LLAMA_PARTS,
+    "ffn.router": "mlp.gate",
+    "ffn.experts.*.gate": "mlp.experts.*.gate_proj",
+    "ffn.experts.*.widen": "mlp.experts.*.up_proj",
+    "ffn.experts.*.narrow": "mlp.experts.*.down_proj",
+}
+_GPT_OSS_PARTS: Parts = {**_QWEN_MOE_PARTS, "ffn.router": "mlp.router", "attention.sinks": "self_attn.sinks"}
 _GEMMA2_PARTS: Parts = {
     **_LLAMA_PARTS,
     "attention_skip.norm_result": "post_attention_layernorm",
@@ -259,8 +289,8 @@ def _with_norms(family: Family, change: Change) -> Family:
     return replace(family, stacks=stacks, others=changed(family.others, ".norm.weight"))
 
 
-def _as_llama(told: Callable[[Config], dict[str, Any]], parts: Parts = _LLAMA_PARTS) -> Family:
-    return _decoder(told, "model.", "layers", parts, "embed_tokens", "norm")
+def _as_llama(told: Callable[[Config], dict[str, Any]], parts: Parts = _LLAMA_PARTS, **more: Any) -> Family:
+    return _decoder(told, "model.", "layers", parts, "embed_tokens", "norm", **more)
 
 
 def _multiplied(config: Config, model: Any, tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
@@ -272,6 +302,22 @@ def _multiplied(config: Config, model: Any, tensors: Mapping[str, Tensor], prefi
         for last in ("self_attn.o_proj", "mlp.down_proj"):
             factors |= dict.fromkeys((f"{prefix}layers.{number}.{last}.{kind}" for kind in ("weight", "bias")), times)
     return {name: tensors[name].float() * factor for name, factor in factors.items() if name in tensors}
+
+
+def _experts_apart(config: Config, model: GPT, tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """A gpt-oss has one tensor for all experts, whose maps are stored as (in, out), and whose columns are in turn of
+    the gate and of what it multiplies. Here each map has a name of its own, as in Qwen3's mixtures."""
+    result = {}
+    for number in range(model.design.num_layers):
+        start = f"{prefix}layers.{number}.mlp.experts."
+        for whole, parts in (("gate_up_proj", ("gate_proj", "up_proj")), ("down_proj", ("down_proj",))):
+            for kind, name in (("weight", start + whole), ("bias", f"{start}{whole}_bias")):
+                held = tensors[name] if name in tensors else torch.empty(0, 0)
+                for expert, one in enumerate(held if held.dim() > 1 else ()):
+                    for index, part in enumerate(parts):
+                        own = one[..., index :: len(parts)]
+                        result[f"{start}{expert}.{part}.{kind}"] = own.mT if own.dim() == 2 else own
+    return result
 
 
 DECODERS = {
@@ -304,6 +350,14 @@ DECODERS = {
     "phi3": _as_llama(settings.phi3, _PHI3_PARTS),
     "granite": replace(_as_llama(settings.granite), instead=_multiplied),
     "smollm3": _as_llama(settings.smollm3),
+    "olmo2": _as_llama(settings.olmo2, _OLMO2_PARTS),
+    "olmo3": _as_llama(settings.olmo3, _OLMO2_PARTS),
+    "mixtral": _as_llama(settings.mixtral, _MIXTRAL_PARTS),
+    "qwen3_moe": _as_llama(settings.qwen3_moe, _QWEN_MOE_PARTS),
+    "gpt_oss": replace(
+        _as_llama(settings.gpt_oss, _GPT_OSS_PARTS, unused=r"(experts\.(gate_up|down)_proj(_bias)?|inv_freq)$"),
+        instead=_experts_apart,
+    ),
 }
 """The decoders that are read, by the `model_type` of their config.json."""
 _TOKENS: dict[str, Origin] = {

@@ -173,8 +173,9 @@ def load(
     """A model with its trained weights, in evaluation mode.
 
     Our layers hold the encoders BERT, ELECTRA, RoBERTa, XLM-RoBERTa, CamemBERT and DistilBERT; the decoders GPT-2, OPT,
-    GPT-NeoX and Pythia, LLaMA 2 and 3, Mistral, Phi-3, Granite, SmolLM3, Qwen2, Qwen3 and Gemma 1 to 3; the
-    encoder-decoders BART, mBART, Marian, Pegasus, T5, Flan-T5 and mT5; and of models of pictures ViT, DeiT and CLIP.
+    GPT-NeoX and Pythia, LLaMA 2 and 3, Mistral, Mixtral, Phi-3, Granite, SmolLM3, OLMo 2 and 3, Qwen2, Qwen3 and its
+    mixtures, gpt-oss and Gemma 1 to 3; the encoder-decoders BART, mBART, Marian, Pegasus, T5, Flan-T5 and mT5; and of
+    models of pictures ViT, DeiT and CLIP.
     `mhalib.pretrained.families` and `mhalib.pretrained.pictures` say what each asks for. What our layers cannot hold is
     refused by name and with the reason, before any weight is fetched or read.
 

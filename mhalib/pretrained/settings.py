@@ -71,9 +71,13 @@ def _rotary(
         }
     elif kind == "yarn":
         settings["rotary_scaling"] = _yarn(rope)
+    elif kind == "dynamic":
+        told = {"factor": rope.number("factor", 0.0), "original_max_tokens": config.count("max_position_embeddings")}
+        settings["rotary_scaling"] = {"name": "dynamic", **told}
     elif kind != "default":
         raise ValueError(
-            f"rope_type={kind!r:.80} in config.json: our rotary positions are default, linear, llama3 or yarn; "
+            f"rope_type={kind!r:.80} in config.json: our rotary positions are default, linear, llama3, yarn or "
+            f"dynamic; "
             f"{ELSEWHERE}"
         )
     return settings
@@ -81,7 +85,6 @@ def _rotary(
 
 def _yarn(rope: Config) -> dict[str, Any]:
     """What slows rotary positions down by YaRN; the factor of queries and keys as transformers takes it."""
-    rope.require(truncate=True)
     factor = rope.number("factor", 0.0)
 
     def longer(weight: float) -> float:
@@ -91,7 +94,7 @@ def _yarn(rope: Config) -> dict[str, Any]:
     if rope.get("mscale") and rope.get("mscale_all_dim"):
         usual = longer(rope.number("mscale", 1.0)) / longer(rope.number("mscale_all_dim", 1.0))
     return {
-        "name": "yarn",
+        "name": "yarn" if rope.flag("truncate", True) else "yarn-untruncated",
         "factor": factor,
         "beta_slow": rope.number("beta_slow", 1.0),
         "beta_fast": rope.number("beta_fast", 32.0),
@@ -260,10 +263,14 @@ def qwen2(config: Config) -> dict[str, Any]:
     return {**_llama_like(config, kv_heads=32, bias=True, out_bias=False), **_qwen(config)}
 
 
+def _normed(config: Config, usual_eps: float = 1e-6, **more: Any) -> dict[str, Any]:
+    """Attention whose queries and keys are normalised as the layers are."""
+    return {"name": "qk-norm", "norm": "rms", "norm_eps": config.number("rms_norm_eps", usual_eps), **more}
+
+
 def qwen3(config: Config) -> dict[str, Any]:
-    own: dict[str, Any] = {"name": "qk-norm", "norm": "rms", "norm_eps": config.number("rms_norm_eps", 1e-6)}
     bias = config.flag("attention_bias", False)
-    return {**_llama_like(config, kv_heads=32, head_dim=128, bias=bias, **own), **_qwen(config)}
+    return {**_llama_like(config, kv_heads=32, head_dim=128, bias=bias, **_normed(config)), **_qwen(config)}
 
 
 def gemma(config: Config) -> dict[str, Any]:
@@ -333,31 +340,92 @@ def gemma2(config: Config) -> dict[str, Any]:
 
 
 def gemma3_text(config: Config) -> dict[str, Any]:
-    """Local layers turn by another base than global ones."""
+    """Layers with a window turn by another base than the others."""
     if config.get("attn_logit_softcapping") is not None:
         raise ValueError(
             f"attn_logit_softcapping={config.get('attn_logit_softcapping')!r:.80} in config.json: our queries and keys "
             f"are normalised, and their scores not capped; {ELSEWHERE}"
         )
+    everywhere, nearby = _two_ropes(config, 1e6, 1e4)
+    every = config.count("sliding_window_pattern", 6)
+    return _turned_in_two_ways(_gemma_later(everywhere, **_normed(config)), nearby, every, 4096)
+
+
+def _two_ropes(config: Config, base: float, local_base: float) -> tuple[Config, Config]:
+    """A config.json for layers that see all, and one for those with a window, where these turn in another way; what a
+    missing base means."""
     rope = config.part("rope_parameters")
-    old = {"full_attention": ("rope_theta", 1e6), "sliding_attention": ("rope_local_base_freq", 1e4)}
-    told = {}
-    for kind, (key, base) in old.items():
-        of_kind = {"rope_theta": config.number(key, base), **rope.part(kind).told}
-        if kind == "full_attention" and "rope_parameters" not in config.told:
-            of_kind |= config.part("rope_scaling").told
-        told[kind] = of_kind
+    old = {"full_attention": ("rope_theta", base), "sliding_attention": ("rope_local_base_freq", local_base)}
     names = ("rope_parameters", "rope_scaling", "rope_theta")
     bare = {key: value for key, value in config.told.items() if key not in names}
-    own: dict[str, Any] = {"name": "qk-norm", "norm": "rms", "norm_eps": config.number("rms_norm_eps", 1e-6)}
-    settings = _gemma_later(Config({**bare, "rope_parameters": told["full_attention"]}), **own)
-    every = config.count("sliding_window_pattern", 6)
+    made = []
+    for kind, (key, usual) in old.items():
+        told = {"rope_theta": config.number(key, usual), **rope.part(kind).told}
+        if kind == "full_attention" and "rope_parameters" not in config.told:
+            told |= config.part("rope_scaling").told
+        made.append(Config({**bare, "rope_parameters": told}))
+    return made[0], made[1]
+
+
+def _turned_in_two_ways(settings: dict[str, Any], local: Config, every: int, window: int) -> dict[str, Any]:
+    """Settings with windows in all but each `every`th layer, or as the config says; with a window, layers turn as
+    `local` says. `window` is what a missing one means."""
     usual = [bool((number + 1) % every) for number in range(settings["num_layers"])]
-    is_local = _local_layers(config, usual)
-    one = settings["attention"]
-    local = {
-        **_unturned(one),
-        **_rotary(Config({**bare, "rope_parameters": told["sliding_attention"]}), one["head_dim"]),
-    }
-    settings["attention"] = [local if each else one for each in is_local]
-    return {**settings, **_windows(config, is_local, 4096)}
+    is_local, one = _local_layers(local, usual), settings["attention"]
+    turned = {**_unturned(one), **_rotary(local, one["head_dim"])}
+    attention = [turned if each else one for each in is_local]
+    return {**settings, "attention": attention, **_windows(local, is_local, window)}
+
+
+def olmo2(config: Config) -> dict[str, Any]:
+    """Norms behind sublayers, and one over the queries of all heads, and over their keys."""
+    own, bias = _normed(config, 1e-5, together=True), config.flag("attention_bias", False)
+    return {**_llama_like(config, usual_eps=1e-5, bias=bias, **own), "norm": "after"}
+
+
+def olmo3(config: Config) -> dict[str, Any]:
+    everywhere, nearby = _two_ropes(config, 5e5, 5e5)
+    return _turned_in_two_ways(olmo2(everywhere), nearby, 4, 4096)
+
+
+def _mixture(config: Config, experts: int, chosen: int, normalised: bool = True, **more: Any) -> dict[str, Any]:
+    """Settings of experts; `experts` and `chosen` are what missing entries mean. Files have two names for the first."""
+    num_experts = config.count("num_experts", config.get("num_local_experts", experts))
+    num_chosen = config.count("num_experts_per_tok", chosen)
+    if num_chosen > num_experts:
+        raise ValueError(
+            f"num_experts_per_tok={num_chosen} in config.json is more than the {num_experts} experts that there are"
+        )
+    return {"num_experts": num_experts, "num_chosen": num_chosen, "normalised": normalised, **more}
+
+
+def mixtral(config: Config) -> dict[str, Any]:
+    settings = _llama_like(config, kv_heads=8, base=1e6, usual_eps=1e-5)
+    return {**settings, **_one_window(config, None), "mixture": _mixture(config, 8, 2)}
+
+
+def qwen3_moe(config: Config) -> dict[str, Any]:
+    """As Qwen3; some layers may have one network in place of experts, of another width."""
+    one = _mixture(config, 128, 8, config.flag("norm_topk_prob", False))
+    one["ffn_num_hiddens"] = config.count("moe_intermediate_size", 768)
+    every, without = config.count("decoder_sparse_step", 1), config.get("mlp_only_layers", [])
+    if not isinstance(without, list) or any(not isinstance(number, int) for number in without):
+        raise ValueError(f"mlp_only_layers={without!r:.80} in config.json must be a list of the numbers of layers")
+    num_layers = config.count("num_hidden_layers")
+    mixture = [None if n in without or (n + 1) % every else one for n in range(num_layers)]
+    settings = _llama_like(config, kv_heads=4, bias=config.flag("attention_bias", False), **_normed(config))
+    windows = _one_window(config, 4096) if config.flag("use_sliding_window", False) else {}
+    return {**settings, **windows, "mixture": mixture}
+
+
+def gpt_oss(config: Config) -> dict[str, Any]:
+    """Heads with sinks, a window in every other layer, and experts whose gates and values are clamped."""
+    config.require(swiglu_alpha=1.702, swiglu_limit=7.0)
+    if config.get("rope_parameters") is None and config.get("rope_scaling") is None:
+        told = {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096, "truncate": False}
+        config = Config({**config.told, "rope_parameters": told})
+    bias = config.flag("attention_bias", True)
+    settings = _llama_like(config, kv_heads=8, head_dim=64, base=150000.0, usual_eps=1e-5, name="sinks", bias=bias)
+    usual = [number % 2 == 0 for number in range(settings["num_layers"])]
+    settings |= {"ffn_kind": "swiglu_clamped", "ffn_bias": True, "mixture": _mixture(config, 128, 4)}
+    return {**settings, **_windows(config, _local_layers(config, usual), 128)}

@@ -29,6 +29,7 @@ TWO_ROPES = {
     "full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 700.0},
     "sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
 }
+EXPERTS = {"num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 11}
 GPT2 = {"vocab_size": 53, "n_layer": 2, "n_embd": 15, "n_head": 3, "n_inner": 37, "n_positions": 19}
 OPT = {**SIZES, "hidden_size": 15, "num_attention_heads": 3, "ffn_dim": 37, "pad_token_id": 1}
 NEOX = {**SIZES, "hidden_size": 48, "num_attention_heads": 3, "intermediate_size": 37}
@@ -65,6 +66,20 @@ CASES = {
     "smollm3": ("SmolLM3", {**LLAMA, "hidden_size": 36, "num_hidden_layers": 4, "pad_token_id": 0}),
     "smollm3, windows": ("SmolLM3", {**LLAMA, "hidden_size": 36, "no_rope_layers": [0, 1], "pad_token_id": 0}
                          | {"use_sliding_window": True, "sliding_window": 3}),
+    "olmo2": ("Olmo2", {**LLAMA, "hidden_size": 36, "rms_norm_eps": 1e-3}),
+    "olmo2, biases": ("Olmo2", {**LLAMA, "hidden_size": 36, "attention_bias": True, "tie_word_embeddings": True}),
+    "olmo3": ("Olmo3", {**LLAMA, "hidden_size": 36, "num_hidden_layers": 4, "sliding_window": 3, "pad_token_id": 0}
+              | {"rope_parameters": {"full_attention": YARN, "sliding_attention": {"rope_type": "default"}
+                                     | {"rope_theta": 50.0}}}),
+    "mixtral": ("Mixtral", {**LLAMA, "head_dim": 8, "num_local_experts": 5, "num_experts_per_tok": 2}),
+    "mixtral, a window": ("Mixtral", {**LLAMA, "head_dim": 8, "num_local_experts": 3, "num_experts_per_tok": 3}
+                          | {"sliding_window": 4, "tie_word_embeddings": True}),
+    "qwen3_moe": ("Qwen3Moe", {**LLAMA, "head_dim": 8, "rms_norm_eps": 1e-3, **EXPERTS, "norm_topk_prob": True}),
+    "qwen3_moe, one plain layer": ("Qwen3Moe", {**LLAMA, "head_dim": 8, **EXPERTS, "decoder_sparse_step": 2}
+                                   | {"use_sliding_window": True, "sliding_window": 3, "attention_bias": True}),
+    "gpt_oss": ("GptOss", {**LLAMA, "head_dim": 8, "num_local_experts": 5, "num_experts_per_tok": 2}
+                | {"sliding_window": 3, "pad_token_id": 0, "rope_parameters": {**YARN, "truncate": False}}),
+    "llama, dynamic": ("Llama", {**LLAMA, "head_dim": 8, "rope_parameters": {"rope_type": "dynamic", "factor": 2.0}}),
     "gemma2": ("Gemma2", {**LLAMA, **SOFT, "sliding_window": 4}),
     "gemma2, no caps": ("Gemma2", {**LLAMA, **SOFT, "attn_logit_softcapping": None, "final_logit_softcapping": None}),
     "gemma3_text": ("Gemma3Text", {**LLAMA, "head_dim": 8, "query_pre_attn_scalar": 5, "sliding_window": 3}
@@ -89,7 +104,7 @@ def made(name, dtype=torch.float32):
 
     torch.manual_seed(len(name))
     config = config_of(name)
-    config._attn_implementation = "eager"
+    config._attn_implementation = config._experts_implementation = "eager"  # its fast experts need widths of 8
     kind = CASES[name][0]
     suffix = "LMHeadModel" if kind == "GPT2" else "ForCausalLM"
     model = getattr(transformers, kind.removesuffix("Text") + suffix)(config).to(dtype).eval()

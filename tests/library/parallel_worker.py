@@ -280,6 +280,7 @@ def refusals(over):
         "without weights of its own": lambda: parallel.split(Louder(24, 4), over),
         "with one more": lambda: parallel.split(more, over),
         "hidden": lambda: parallel.split(odd, over),
+        "experts": lambda: parallel.split(model(mixture={"num_experts": 2}), over),
         "sequence": lambda: parallel.split(mhalib.MultiHeadAttention(24, 4), over, sequence=True),
         "tied": lambda: parallel.split(model(readout="tied"), over, sequence=True),
         "tokens": lambda: parallel.split(model(), over, sequence=True)(torch.zeros(1, 7, dtype=torch.long)),

@@ -16,6 +16,7 @@ from mhalib.models import (
     Description,
     EncoderLayer,
     FeedForward,
+    MixtureFeedForward,
     SkipConnection,
     Transformer,
     ViT,
@@ -67,8 +68,27 @@ def _meta(rate):
     return (1 - smooth) * rate / 8.0 + smooth * rate
 
 
+def _yarn(rate):
+    """Width 8, base 100, 64 tokens, turns from 1 to 4: pairs 0.81 and 2.02 bound what is in between."""
+    first, last = (8 * math.log(64 / (turns * 2 * math.pi)) / (2 * math.log(100)) for turns in (4.0, 1.0))
+    slowed = min(max((-4 * math.log(rate) / math.log(100) - first) / (last - first), 0), 1)
+    return (1 - slowed) * rate + slowed * rate / 8
+
+
+YARN = {"name": "yarn-untruncated", "factor": 8.0, "beta_slow": 1.0, "beta_fast": 4.0, "original_max_tokens": 64}
+YARN["attention_factor"] = 1.0
+DYNAMIC = {"name": "dynamic", "factor": 2.0, "original_max_tokens": 11}  # 33 tokens are three times as many
+
+
 @pytest.mark.parametrize(
-    ("scaling", "slowed"), [({"name": "linear", "factor": 4.0}, lambda rate: rate / 4), (LLAMA_3, _meta)]
+    ("scaling", "slowed"),
+    [
+        ({"name": "linear", "factor": 4.0}, lambda rate: rate / 4),
+        (LLAMA_3, _meta),
+        (YARN, _yarn),
+        (DYNAMIC, lambda rate: rate * (2 * 3 - 1) ** (math.log(rate) / math.log(100) * 8 / 6)),
+        ({**DYNAMIC, "original_max_tokens": 33}, lambda rate: rate),
+    ],
 )
 def test_positions_are_slowed_down_as_written(scaling, slowed):
     """Each channel pair is a complex number, which is multiplied by e^(i place rate)."""
@@ -215,6 +235,7 @@ FUNCTIONS = {
     "silu": lambda x: x / (1 + torch.exp(-x)),
 }
 GATED = {"geglu": "gelu", "geglu_tanh": "gelu_tanh", "reglu": "relu", "swiglu": "silu"}
+ROUTE = {"num_experts": 5, "num_chosen": 2}
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -230,6 +251,47 @@ def test_feed_forward_networks_are_as_written(kind, bias):
     inside = FUNCTIONS[GATED[kind]](through(ffn.gate, x)) * inside if kind in GATED else FUNCTIONS[kind](inside)
     torch.testing.assert_close(ffn(x), through(ffn.narrow, inside), **EXACT)
     assert len(list(ffn.parameters())) == (3 if kind in GATED else 2) * (2 if bias else 1)
+
+
+def test_a_clamped_network_is_as_written():
+    ffn = _shaken(FeedForward(D, WIDE, "swiglu_clamped"))
+    x = 30 * torch.randn(2, 5, D)
+    gate, wide = ffn.gate(x), ffn.widen(x)
+    assert (gate.abs() > 7).any()
+    assert (wide.abs() > 7).any()
+    gate, wide = gate.minimum(torch.tensor(7.0)), wide.minimum(torch.tensor(7.0)).maximum(torch.tensor(-7.0))
+    torch.testing.assert_close(ffn(x), ffn.narrow(gate * torch.sigmoid(1.702 * gate) * (1 + wide)), **EXACT)
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+def test_a_mixture_is_the_sum_over_the_experts_that_each_token_chose(normalised):
+    layer = _shaken(MixtureFeedForward(D, WIDE, "swiglu", True, **ROUTE, normalised=normalised))
+    seen = [0] * 5
+    for number, expert in enumerate(layer.experts):
+        expert.register_forward_hook(lambda _, given, __, number=number: seen.__setitem__(number, given[0].shape[1]))
+    x = torch.randn(3, 7, D)
+    found = layer(x)
+    assert sum(seen) == 3 * 7 * 2  # nothing else is computed
+    for row, result in zip(x.flatten(0, 1), found.flatten(0, 1), strict=True):
+        shares = (row @ layer.router.weight.T + layer.router.bias).softmax(0)
+        best = sorted(range(5), key=lambda i, shares=shares: -shares[i])[:2]
+        whole = shares[best].sum() if normalised else 1
+        expected = sum(shares[i] / whole * layer.experts[i](row[None, None])[0, 0] for i in best)
+        torch.testing.assert_close(result, expected, atol=1e-6, rtol=1e-5)  # shares are float32
+    found.square().sum().backward()
+    assert all(one.grad.abs().max() > 0 for one in layer.parameters())
+
+
+def test_a_model_may_have_experts_in_some_layers():
+    one = {**ROUTE, "ffn_num_hiddens": 7}
+    model = GPT(7, D, 3, 2, WIDE, mixture=[None, one], ffn_kind="swiglu")
+    assert isinstance(model.decoder.layers[0].ffn, FeedForward)
+    assert [expert.widen.out_features for expert in model.decoder.layers[1].ffn.experts] == [7] * 5
+    again = GPT(**model.settings)
+    again.load_state_dict(model.state_dict())
+    tokens = torch.randint(7, (2, 6))
+    torch.testing.assert_close(again(tokens)[0], model(tokens)[0], **EXACT)
+    assert all(layer.ffn.num_chosen == 2 for layer in GPT(7, mixture=ROUTE).decoder.layers)
 
 
 def _rms(x, norm, eps):
@@ -311,7 +373,7 @@ def test_a_padded_text_is_read_as_it_is_alone(positions, side):
 def test_settings_name_what_is_not_as_usual_and_nothing_else():
     """Files of weights, and their hashes, are older than these entries."""
     later = {"norm_kind", "norm_eps", "ffn_kind", "ffn_bias", "parallel", "window", "readout", "embedding_scale"}
-    later |= {"channels", "patch_bias", "readout_bias", "norm_tokens", "distilled"}
+    later |= {"mixture", "channels", "patch_bias", "readout_bias", "norm_tokens", "distilled"}
     for model in (GPT(7), BERT(7), ViT(), Transformer(7, 7)):
         assert not later & model.settings.keys()
     given = {"norm_kind": "rms", "parallel": True, "ffn_kind": "relu", "window": 3}
@@ -354,6 +416,11 @@ def test_settings_name_what_is_not_as_usual_and_nothing_else():
         (lambda: MultiHeadAttention(D, 3, out_bias="no"), TypeError, "out_bias must be True or False, got str: 'no'"),
         (lambda: variants.QKNormAttention(D, 3, norm_eps=0), ValueError, "norm_eps=0 must be positive and finite"),
         (lambda: FeedForward(D, WIDE, "mish"), ValueError, "kind='mish' must be one of ('gelu', "),
+        (lambda: MixtureFeedForward(D, WIDE, num_chosen=9), ValueError, "num_chosen=9 is more than num_experts=8"),
+        (lambda: GPT(7, mixture=8), TypeError, "mixture=8 must be None or map from names among ['ffn_num_hiddens', 'n"),
+        (lambda: GPT(7, mixture={"top": 2}), TypeError, "mixture={'top': 2} must be None or map from names among"),
+        (lambda: GPT(7, mixture=[None]), ValueError, "mixture=[None] has 1 entries, but num_layers=2"),
+        (lambda: GPT(7, mixture=ROUTE, ffn_num_hiddens=0), ValueError, "needs ffn_num_hiddens above 0"),
         (lambda: FeedForward(D, WIDE, bias=1), TypeError, "bias must be True or False, got int: 1"),
         (lambda: SkipConnection(D, norm_kind="batch"), ValueError, "norm_kind='batch' must be one of ('layer', 'rms')"),
         (lambda: SkipConnection(D, norm_eps=0.0), ValueError, "norm_eps=0.0 must be positive and finite"),

@@ -29,6 +29,7 @@ SETTINGS = [
     {"name": "delta", "decay": "channel"},
     {"name": "tensor-product", "rank": 1, "query_rank": 3, "value_dim": 5},
     {"name": "qk-norm", "norm": "rms"},
+    {"name": "qk-norm", "norm": "rms", "together": True},
     {"name": "latent", "latent_size": 5},
     {"name": "latent", "latent_size": 5, "absorbed": True},
     {"name": "span", "max_span": 3, "ramp": 2.0},

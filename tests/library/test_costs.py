@@ -85,6 +85,7 @@ CHOICES = [
     {"name": "gated", "per_channel": True, "value_dim": 5},
     "qk-norm",
     {"name": "qk-norm", "norm": "rms", "num_kv_heads": 2, "head_dim": 5},
+    {"name": "qk-norm", "together": True, "num_kv_heads": 2, "head_dim": 5},
     {"name": "relative", "num_buckets": 6},
 ]
 

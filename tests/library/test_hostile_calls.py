@@ -261,6 +261,7 @@ def _on_all_axes(draw):
 SIZES = {"num_hiddens": 12, "num_heads": 3, "num_layers": 1, "ffn_num_hiddens": 8, "dropout": 0.0}
 OPTIONS = {"norm": "pre", "positions": "learned", "attention": "multi-head", "max_tokens": 8}
 LATER = {"norm_kind": "rms", "norm_eps": 0.1, "ffn_kind": "swiglu", "ffn_bias": False, "parallel": True}
+LATER |= {"mixture": {"num_experts": 3, "num_chosen": 2}}
 FIXED = {**SIZES, "norm": "pre", "attention": "multi-head"}
 LAYER = {"num_hiddens": 12, "num_heads": 3, "ffn_num_hiddens": 8, "dropout": 0.0, "norm": "pre"}
 PICTURE = {"height": 4, "width": 4, "patch_size": 2}
@@ -764,6 +765,19 @@ PLACES = {
         lambda x, **a: models.FeedForward(**a)(x),
         lambda: {"num_hiddens": 12, "ffn_num_hiddens": 8, "kind": "swiglu", "bias": False, "x": _x()},
     ),
+    "models.MixtureFeedForward": (
+        lambda x, **a: models.MixtureFeedForward(**a)(x),
+        lambda: {
+            "num_hiddens": 12,
+            "ffn_num_hiddens": 8,
+            "kind": "swiglu",
+            "bias": False,
+            "x": _x(),
+            "num_experts": 3,
+            "num_chosen": 2,
+            "normalised": True,
+        },
+    ),
     "models.SkipConnection": (
         lambda x, result, **a: models.SkipConnection(**a).after(models.SkipConnection(**a).before(x), result),
         lambda: {
@@ -1150,7 +1164,7 @@ OWN = {
     V.GatedAttention: {"per_channel": True, "init": "multi-head", "norm": "rms"},
     V.TensorProductAttention: {"rank": 1, "query_rank": 2},
     V.DeltaAttention: {"decay": "channel", "convolution": 2, "num_key_heads": 1, "chunk_size": 3},
-    V.QKNormAttention: {"norm": "rms", "norm_eps": 0.1},
+    V.QKNormAttention: {"norm": "rms", "norm_eps": 0.1, "together": True},
     V.LatentAttention: {
         "latent_size": 5,
         "rotary_size": 2,

@@ -405,6 +405,7 @@ def test_the_translator_writes_whole_sentences(bench):
         ({"norm_eps": "small"}, 'settings.norm_eps="small" must be a number'),
         ({"flavour": "new"}, 'settings.flavour="new" is unknown'),
         ({"logit_cap": 3}, "settings.logit_cap=3 is unknown"),
+        ({"mixture": {"num_experts": 2}}, 'settings.mixture={"num_experts":2} is unknown'),
         ({"positions": ...}, "settings.positions is missing: all are needed, also the usual ones"),
     ],
 )

@@ -205,6 +205,7 @@ def test_what_cannot_be_split_is_refused(runs, many):
         "without weights of its own": "TypeError: a Louder cannot be split: only multi-head attention can",
         "with one more": "TypeError: a MultiHeadAttention cannot be split: only multi-head attention can",
         "hidden": f"ValueError: ffn_num_hiddens=41 cannot be split evenly over {many} processes",
+        "experts": "TypeError: a MixtureFeedForward cannot be split: only one network for all tokens can",
         "sequence": "TypeError: sequence=True is for a GPT, got MultiHeadAttention",
         "tied": "ValueError: sequence=True needs a readout of its own, but the model's is tied to the tokens' vectors",
         "tokens": f"ValueError: tokens has 7 of them, which {many} processes cannot share evenly",

@@ -83,6 +83,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "14_seeing_with_heads": "ViT patches",
         "15_two_modalities": "Captioner PictureReader CLIP=PictureReader",
         "16_what_heads_look_at": "BERT",
+        "32_open_a_model_you_know": "MixtureFeedForward=mixture",
     },
     "mhalib.costs": {
         "05_mathematics": (
