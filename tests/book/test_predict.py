@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 import sys
@@ -437,6 +438,22 @@ def test_most_questions_of_a_chapter_know_their_answers(chapter: Path) -> None:
     asked = [(field, place) for place, cell in enumerate(cells) for field in cell.metadata.get("predict", ())]
     right = [predictions.right(field, cells, place) for field, place in asked]
     assert 2 * sum(one is not None for one in right) > len(right)
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
+def test_no_figure_gives_the_answer_below_its_question(chapter: Path) -> None:
+    """An answer ends with a fold in the text behind its cells, or else with its last cell that is folded whole."""
+    cells = nbformat.read(chapter, as_version=4).cells
+    for place, cell in enumerate(cells):
+        if not cell.source.rstrip().rpartition("\n\n")[2].startswith(f"**{predict.MARK}**"):
+            continue
+        behind = list(itertools.takewhile(lambda one: one.cell_type == "code", cells[place + 1 :]))
+        texts = cells[place + 1 + len(behind)].source.split("\n\n")
+        if texts[texts[0].startswith("**Figure ") and len(texts) > 1].startswith("<details"):
+            continue
+        shown = [one.metadata.get("tags", []) for one in behind if one.outputs]
+        shown = [tags for tags in shown if "remove-cell" not in tags]
+        assert "hide-cell" in shown[-1], cell.source[-100:]
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
