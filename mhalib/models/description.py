@@ -166,11 +166,7 @@ class Description:
         Raises:
             ValueError: there is no such layer.
         """
-        if not isinstance(self.attention, list):
-            return self.attention  # type: ignore[return-value]
-        if layer_number >= len(self.attention):
-            raise ValueError(f"attention={self.attention!r:.200} has no entry for layer_number={layer_number}")
-        choice: Choice = self.attention[layer_number]
+        choice: Choice = self._of_layer("attention", layer_number)
         return choice
 
     def mixture_of(self, layer_number: int) -> Mapping[str, Any] | None:
@@ -178,11 +174,21 @@ class Description:
 
         Raises:
             TypeError: they are neither `None` nor a mapping with settings of a `MixtureFeedForward`.
+            ValueError: there is no such layer.
         """
-        choice = self.mixture[layer_number] if isinstance(self.mixture, list) else self.mixture
+        choice = self._of_layer("mixture", layer_number)
         if choice is not None and not (isinstance(choice, Mapping) and choice.keys() <= _OF_MIXTURES):
             raise TypeError(f"mixture={choice!r:.200} must be None or map from names among {sorted(_OF_MIXTURES)}")
         return choice
+
+    def _of_layer(self, name: str, layer_number: int) -> Any:
+        """The entry of that name, which may be a list with one for each layer."""
+        entry = getattr(self, name)
+        if not isinstance(entry, list):
+            return entry
+        if layer_number >= len(entry):
+            raise ValueError(f"{name}={entry!r:.200} has no entry for layer_number={layer_number}")
+        return entry[layer_number]
 
     def self_attention(self, layer_number: int = 0) -> MultiHeadAttention:
         """A layer for tokens that look at each other; it applies the positions, if they act in the heads."""

@@ -122,11 +122,14 @@ class MixtureFeedForward(nn.Module):
 
     def route(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """x (B, N, D) -> shares, and the numbers of the experts that have them, both (B, N, num_chosen)."""
-        shares, chosen = self.router(x).softmax(-1, dtype=torch.float32).topk(self.num_chosen, -1)
+        precise = torch.promote_types(x.dtype, torch.float32)
+        shares, chosen = self.router(x).softmax(-1, dtype=precise).topk(self.num_chosen, -1)
         return shares / shares.sum(-1, keepdim=True) if self.normalised else shares, chosen
 
     def forward(self, x: Tensor) -> Tensor:
         require_vectors("x", x, self.router.weight[0])
+        if x.device != self.router.weight.device:
+            raise ValueError(f"x is on {x.device}, but the layer's weights are on {self.router.weight.device}")
         shares, chosen = self.route(x)
         result = torch.zeros_like(x)
         for number, expert in enumerate(self.experts):

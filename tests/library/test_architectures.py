@@ -277,7 +277,7 @@ def test_a_mixture_is_the_sum_over_the_experts_that_each_token_chose(normalised)
         best = sorted(range(5), key=lambda i, shares=shares: -shares[i])[:2]
         whole = shares[best].sum() if normalised else 1
         expected = sum(shares[i] / whole * layer.experts[i](row[None, None])[0, 0] for i in best)
-        torch.testing.assert_close(result, expected, atol=1e-6, rtol=1e-5)  # shares are float32
+        torch.testing.assert_close(result, expected, **EXACT)
     found.square().sum().backward()
     assert all(one.grad.abs().max() > 0 for one in layer.parameters())
 

@@ -135,7 +135,7 @@ def test_dynamic_positions_grow_with_the_text_as_they_do_there(tmp_path):
     _close(torch.cat(own_steps, 1), torch.cat(steps, 1))
     at_once = their_model(_tokens()).logits
     _close(model(_tokens())[0], at_once)
-    assert (at_once - torch.cat(steps, 1)).abs().max() > 0.1
+    assert (at_once - torch.cat(steps, 1)).abs().max() > 1e-2
 
 
 @FAMILY
@@ -570,7 +570,7 @@ def test_free_memory_is_what_the_machine_says():
         ("llama", {"rope_parameters": {"rope_type": "longrope"}}, "rope_type='longrope' in config.json: our rotary po"),
         ("llama", {"rope_parameters": {**theirs.YARN, "truncate": 1}}, "truncate=1 in config.json must be true or f"),
         ("mixtral", {"num_experts_per_tok": 6}, "num_experts_per_tok=6 in config.json is more than the 5 experts that"),
-        ("mixtral", {"num_local_experts": 6}, "lacks 8 tensors of the model, such as ['model.layers.0.block_sparse_m"),
+        ("mixtral", {"num_local_experts": 6}, "lacks 6 tensors of the model, such as ['model.layers.0.block_sparse_m"),
         ("mixtral", {"num_local_experts": 4}, "holds 6 tensors that the model of config.json has no place for, such "),
         ("qwen3_moe", {"mlp_only_layers": [0]}, "lacks 3 tensors of the model, such as ['model.layers.0.mlp.down_pro"),
         ("qwen3_moe", {"mlp_only_layers": 0}, "mlp_only_layers=0 in config.json must be a list of the numbers of l"),
