@@ -340,6 +340,7 @@ export function ReshapeStepper({ model, el }) {
     const strips = [strip(stage.copied ? "memory after: a new strip, in a new order" : "memory: one flat strip", stage.memory, now)];
     if (stage.copied) strips.unshift(strip("memory before", all[now.step - 1].memory, now));
     refill(memory, ...strips);
+    board.classList.toggle(`${CSS}-tall`, product(stage.shape) > 64); // a long strip goes below the array
     const extra = [...(now.step === 3 ? [lengths(now)] : []), ...(now.skip ? [damage(now)] : [])];
     below.replaceChildren(...extra);
     below.hidden = extra.length === 0;
