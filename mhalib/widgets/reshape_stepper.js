@@ -279,6 +279,9 @@ export function ReshapeStepper({ model, el }) {
   const answer = make("input", { type: "text", inputmode: "numeric", size: 4, autocomplete: "off" });
   const feedback = make("p", { role: "status", "data-part": "feedback" });
   const predict = make("form", { class: "mhalib-row" }, make("label", { class: "mhalib-check" }, asked, answer), make("button", { text: "check" }), make("button", { type: "button", text: "show me", onclick: reveal }), make("button", { type: "button", text: "another question", onclick: another }), feedback);
+  const quiz = make("details", {}, make("summary", { text: "a question about folded" }), predict);
+  const steps = make("details", {}, make("summary", { text: "all steps" }), ledger);
+  const board = make("div", { class: `${CSS}-board` }, picture, memory);
   predict.addEventListener("submit", (event) => {
     event.preventDefault();
     feedback.textContent = judge(answer.value.trim(), sizes());
@@ -314,7 +317,7 @@ export function ReshapeStepper({ model, el }) {
     previous.setAttribute("aria-disabled", String(now.step === 0)); // not disabled: that would lose the focus
     next.setAttribute("aria-disabled", String(now.step === LAST));
     const broken = now.D % now.h !== 0;
-    for (const part of [facts, picture, memory, below, ledger, predict]) part.hidden = broken;
+    for (const part of [facts, board, below, quiz, steps]) part.hidden = broken;
     if (broken) {
       slider.setAttribute("aria-valuetext", `step ${now.step}`);
       said.textContent = `D = ${now.D} is not divisible by h = ${now.h}: x.view(B, N, ${now.h}, ${(now.D / now.h).toFixed(2)}) does not exist. Choose D = ${now.h * Math.max(1, Math.floor(now.D / now.h))}, or other heads.`;
@@ -337,6 +340,7 @@ export function ReshapeStepper({ model, el }) {
     const strips = [strip(stage.copied ? "memory after: a new strip, in a new order" : "memory: one flat strip", stage.memory, now)];
     if (stage.copied) strips.unshift(strip("memory before", all[now.step - 1].memory, now));
     refill(memory, ...strips);
+    board.classList.toggle(`${CSS}-tall`, product(stage.shape) > 64); // a long strip goes below the array
     const extra = [...(now.step === 3 ? [lengths(now)] : []), ...(now.skip ? [damage(now)] : [])];
     below.replaceChildren(...extra);
     below.hidden = extra.length === 0;
@@ -357,15 +361,14 @@ export function ReshapeStepper({ model, el }) {
     el,
     "reshape-stepper",
     make("div", { class: "mhalib-controls", role: "group", "aria-label": "sizes" }, ...fields.map(({ row }) => row)),
-    make("div", { class: "mhalib-row", role: "group", "aria-label": "steps" }, previous, slider, next, make("label", { class: "mhalib-check" }, skip, "skip the permute")),
+    make("div", { class: `mhalib-row ${CSS}-steps`, role: "group", "aria-label": "steps" }, previous, slider, next, make("label", { class: "mhalib-check" }, skip, "skip the permute")),
     facts,
+    board,
     said,
     make("p", { class: `${CSS}-legend`, text: "A number is its example, its token and its channel, which has two digits; h1 = owned by head 1. Choose a number to follow it." }),
-    picture,
-    memory,
     below,
-    predict,
-    ledger,
+    quiz,
+    steps,
   );
   draw();
   return stop;

@@ -48,7 +48,7 @@ DRAWN = """() => {
             (one) => [one.dataset.fact, one.innerText])),
         picture: cells(document.querySelector(`PICTURE`)),
         strips: [...document.querySelectorAll("STRIPS")].map(cells),
-        row: [...current.querySelectorAll("td")].map((one) => one.innerText),
+        row: [...current.querySelectorAll("td")].map((one) => one.textContent),
         stage: current.dataset.stage,
         said: document.querySelector(".mhalib-voice").innerText,
     };
@@ -71,6 +71,10 @@ def fact(page: Page, name: str) -> str:
 
 def go_to(page: Page, step: int) -> None:
     page.get_by_role("slider").fill(str(step))
+
+
+def open_question(page: Page) -> None:
+    page.get_by_text("a question about folded").click()
 
 
 def status(page: Page) -> Any:
@@ -331,6 +335,7 @@ ANSWERS = {  # neighbours are told different things, so that what was said befor
 def test_an_answer_is_judged_by_the_mistake_made(show: Callable) -> None:
     shown = show(ReshapeStepper())
     page = shown.page
+    open_question(page)
     feedback = page.locator("[data-part=feedback]")
     for answer, words in ANSWERS.items():
         page.get_by_label("which row of folded holds example b = 1, head 1").fill(answer)
@@ -346,6 +351,7 @@ def test_an_answer_is_judged_by_the_mistake_made(show: Callable) -> None:
 @pytest.mark.parametrize(("B", "N", "D", "h"), SIZES)
 def test_show_me_chooses_the_row_that_torch_has_there(show: Callable, B: int, N: int, D: int, h: int) -> None:
     page = show(ReshapeStepper(B, N, D, h, skip_permute=True)).page
+    open_question(page)
     page.get_by_role("button", name="show me").click()
     row = int(page.locator("[data-part=feedback]").inner_text().split(" = ")[1].split(":")[0])
     asked = page.locator("form label").inner_text()
@@ -362,6 +368,7 @@ def test_show_me_chooses_the_row_that_torch_has_there(show: Callable, B: int, N:
 def test_all_rows_are_asked_for_in_turn_the_telling_one_first(show: Callable) -> None:
     """b=1, head 2 of 3 stands in row 5 in the order h·B as well, so the first question is another."""
     page = show(ReshapeStepper()).page
+    open_question(page)
     asked, feedback = page.locator("form label"), page.locator("[data-part=feedback]")
     found = []
     for _ in range(7):
@@ -381,6 +388,7 @@ def test_all_rows_are_asked_for_in_turn_the_telling_one_first(show: Callable) ->
 
 def test_an_answer_does_not_outlive_its_question(show: Callable) -> None:
     page = show(ReshapeStepper()).page
+    open_question(page)
     page.locator("form input").fill("4")
     page.get_by_role("button", name="check").click()
     page.get_by_label("heads h").fill("2")
@@ -484,3 +492,17 @@ def test_without_javascript_the_numbers_stand_in_a_table(show: Callable) -> None
         assert stage.code in text
         assert str(tuple(stage.array.stride())) in text
     assert "0000 0001 0100 0101 0200 0201 0002" in text
+
+
+def test_on_a_wide_page_array_and_strip_are_side_by_side_and_button_and_strip_on_one_screen(show: Callable) -> None:
+    page = show(ReshapeStepper(1, 4, 8, 2, step=2)).page
+    picture, memory, following = (
+        page.locator(one).bounding_box() for one in (PICTURE, "[data-part=memory]", "button:has-text('next')")
+    )
+    assert picture is not None
+    assert memory is not None
+    assert following is not None
+    assert memory["x"] >= picture["x"] + picture["width"]
+    assert max(memory["y"] + memory["height"], picture["y"] + picture["height"]) - following["y"] < 500
+    for name in ("a question about folded", "all steps"):
+        assert page.locator("details", has_text=name).get_attribute("open") is None

@@ -15,7 +15,7 @@ from tools.pages import book_map
 
 pytestmark = [pytest.mark.browser, pytest.mark.page("chapters/05_mathematics.", "chapters/notation.")]
 
-MATHEMATICS = next(stem for _, stem, title in book_map.chapters().values() if title == "The mathematics")
+MATHEMATICS = next(stem for _, stem, title in book_map.chapters().values() if title == "A layer is a sum of its heads")
 
 
 def opened(browser: Browser, stem: str, **options: Any) -> Page:
