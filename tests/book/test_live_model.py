@@ -321,7 +321,7 @@ def test_a_bar_shares_its_row_out_anew_and_is_undone_as_one(show: Callable) -> N
     assert row[6] == pytest.approx(numbers[6], abs=0.006)
     page.get_by_role("button", name="Undo").click()
     settled(page)
-    assert page.get_by_role("button", name="Let this row go").is_hidden()
+    assert page.get_by_role("button", name="Reset row").is_hidden()
 
 
 def test_the_repeater_by_mouse_and_by_keys(show: Callable) -> None:
@@ -342,7 +342,7 @@ def test_the_repeater_by_mouse_and_by_keys(show: Callable) -> None:
     page.keyboard.press("Home")
     expect(numbers.nth(3)).to_have_text("0.00")
     expect(numbers.nth(0)).to_have_text("0.25")
-    page.get_by_role("button", name="Let this row go").click()
+    page.get_by_role("button", name="Reset row").click()
     settled(page)
     power = page.get_by_label("this head is", exact=True)
     power.select_option("off")
