@@ -177,7 +177,7 @@ export function largeOf(task, colours, acts) {
   const echo = make("p", { class: css("echo"), "aria-hidden": "true" }); // on a phone the answer is out of sight
   const grid = make("div", { class: css("grid"), role: "grid", "aria-label": "weights: arrow keys walk, Enter puts the whole weight there, or takes it back" });
   const barsTitle = make("p", { class: css("row-title") });
-  const release = make("button", { type: "button", text: "Let this row go", onclick: () => acts.release(row) });
+  const release = make("button", { type: "button", text: "Reset row", class: css("release"), onclick: () => acts.release(row) });
   const bars = make("div", { class: css("bars"), role: "group" });
   /** @type {HTMLElement[][]} */
   let cells = [];
@@ -295,9 +295,8 @@ export function largeOf(task, colours, acts) {
   const panels = make("div", { class: css("panels") }, region("weights of the large head", grid), make("div", { class: css("beside") }, make("div", { class: css("row-head") }, barsTitle, release), bars));
   const hint = make("p", { class: css("note"), text: "Rows ask, columns are looked at. Click a cell: the row looks only there. Click it again: the row is as it was." });
   const whole = make("section", { class: css("large"), "aria-label": "one head" }, controls, frozenNote, echo, panels, hint, cost);
-  const tellCost = (/** @type {number | null} */ nats) => {
-    const told = costInWords(nats);
-    cost.textContent = `${told[0].toUpperCase()}${told.slice(1)}.`;
+  const tellCost = (/** @type {string} */ told) => {
+    cost.textContent = told;
   };
   const say = (/** @type {string} */ text) => {
     echo.textContent = text;

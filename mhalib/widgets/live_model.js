@@ -6,7 +6,7 @@ import { mixingOf } from "./live_mixing.js";
 import { carriedOf, checkedState, engineDeeds, fragmentOf, hasAddress, headDeeds, mixingDeeds, questMet, stateOfFragment, switchesOf, withCells, withDeed } from "./live_state.js";
 import { menuAt, replacedAt, taskOf } from "./live_tasks.js";
 import { momentsOf } from "./live_moments.js";
-import { answerOf, inputOf } from "./live_text.js";
+import { answerOf, chance, inputOf } from "./live_text.js";
 import { classes, listen, make, range, settle, voice, writer } from "./shared.js";
 
 const SLICE = 12; // milliseconds of work at a time, so that the page stays quick
@@ -244,7 +244,7 @@ function started(model, el, carried) {
     const costs = new Map();
     const tell = () => {
       board.tellCosts(costs);
-      large.tellCost(costs.get(shownHead()) ?? null);
+      if (shownHead()) large.tellCost(withoutShown(costs.get(shownHead()) ?? null));
     };
     const jobs = [...heads.map((head) => () => costs.set(head, costOf(head))), tell, ...otherJobs(switchesOf(deeds))];
     const slice = () => {
@@ -260,8 +260,16 @@ function started(model, el, carried) {
   /** What losing this head, too, would cost the answer as trained, in nats; `null` if it is off. @type {(head: string) => number | null} */
   function costOf(head) {
     if (deedOf(head).off) return null;
-    const without = withDeed(model.get("deeds"), head, (deed) => ({ ...deed, off: true }));
-    return now.logP - task.logP(now.units, now.plain, engineDeeds(task, without, now.units.length, recordsOf));
+    return now.logP - task.logP(now.units, now.plain, without(head));
+  }
+  /** @type {(head: string) => import("../live/deeds.js").Deeds} */
+  const without = (head) => engineDeeds(task, withDeed(model.get("deeds"), head, (deed) => ({ ...deed, off: true })), now.units.length, recordsOf);
+  /** What switching off the large head would change, in words. @type {(cost: number | null) => string} */
+  function withoutShown(cost) {
+    if (cost === null) return "This head is off.";
+    if (task.facts.says === "sentence") return `With this head off, the chance of the trained answer is ${chance(now.logP - cost)}; now it is ${chance(now.logP)}.`;
+    const answer = task.answer(now.units, without(shownHead()));
+    return `With this head off, ${task.numWrong(now.units, answer, now.answer)} of ${task.counted(now.units, answer).length} answers change.`;
   }
   /** @type {(switches: T.LiveDeeds) => (() => void)[]} */
   function otherJobs(switches) {
@@ -322,7 +330,7 @@ function started(model, el, carried) {
     ...(growth ? [growth.whole] : []),
     ...(quests.length ? [questList] : []),
     board.board,
-    make("p", { class: css("note"), text: `Each square is where one head looks. The bar below it: what losing it would cost this ${task.facts.says === "symbols" ? "list" : "sentence"}.` }),
+    make("p", { class: css("note"), text: `Each square is where one head looks.${model.get("compact") ? "" : ` The bar below it: what losing it would cost this ${task.facts.says === "symbols" ? "list" : "sentence"}.`}` }),
     ...(mixing ? [mixing.whole] : []),
     large.whole,
   );

@@ -135,11 +135,19 @@ function repetition(engine, { known }) {
  * @param {Engine} engine
  * @param {T.LiveFacts} facts
  */
-function questions(engine, { known }) {
+function questions(engine, { known, menus = [] }) {
   const width = known.length + 1; // with padding
+  const [, , nouns = [], , verbs = []] = menus;
   const asked = (/** @type {string[]} */ units, /** @type {Deeds} */ deeds, /** @type {Record<string, HeadRecord>} */ log = {}) => engine.answer(units.map((unit) => known.indexOf(unit) + 1), { deeds, log });
   const answered = (/** @type {Float64Array} */ scores) => Array.from({ length: scores.length / width }, (_, i) => known[indexOfLargest(scores, i * width, width) - 1] ?? "");
   return {
+    /** The right answers, of a sentence with one verb and one noun before it; of another there are none. @type {(units: string[]) => string[] | undefined} */
+    right(units) {
+      const at = units.findIndex((unit) => verbs.includes(unit));
+      const subjects = units.slice(0, Math.max(at, 0)).filter((unit) => nouns.includes(unit));
+      if (subjects.length !== 1 || units.slice(at + 1).some((unit) => verbs.includes(unit))) return undefined;
+      return units.flatMap((_, t) => [units[Math.max(t - 1, 0)], units[Math.min(t + 1, units.length - 1)], subjects[0], units[at]]);
+    },
     counted: (/** @type {string[]} */ _, /** @type {string[]} */ answer) => answer.map((__, i) => i),
     numWrong: (/** @type {string[]} */ _, /** @type {string[]} */ answer, /** @type {string[]} */ plain) => numDifferent(answer, plain),
     answer: (/** @type {string[]} */ units, /** @type {Deeds} */ deeds) => answered(asked(units, deeds)),

@@ -76,6 +76,12 @@ export function inputOf(task, { take, menu, replace }) {
   };
 }
 
+/** A probability in few digits. @type {(logP: number) => string} */
+export function chance(logP) {
+  const p = Math.min(1, Math.exp(logP));
+  return p < 0.001 ? p.toExponential(0).replace("-", "−") : p.toFixed(3);
+}
+
 /** Both lists in one: what they share, and what only one has. @type {(old: string[], now: string[]) => { word: string, is: "same" | "gone" | "new" }[]} */
 function merged(old, now) {
   /** The most words that the ends from i and j on share. @type {number[][]} */
@@ -135,7 +141,12 @@ export function answerOf(task, others) {
   /** @param {T.Now} now */
   function drawAnswers({ units, plain, answer }) {
     const header = make("tr", {}, make("th", { scope: "col", text: "word" }), ...questions.map((text) => make("th", { scope: "col", text })));
-    const rows = units.map((unit, t) => make("tr", {}, make("th", { scope: "row", text: unit }), ...questions.map((_, i) => make("td", {}, ...both(answer[t * questions.length + i], plain[t * questions.length + i])))));
+    const right = task.right?.(units);
+    const cell = (/** @type {number} */ i) => {
+      const isWrong = right && right[i] !== answer[i];
+      return make("td", isWrong ? { class: css("mistaken"), title: `right is “${right[i]}”` } : {}, ...both(answer[i], plain[i]));
+    };
+    const rows = units.map((unit, t) => make("tr", {}, make("th", { scope: "row", text: unit }), ...questions.map((_, i) => cell(t * questions.length + i))));
     words.replaceChildren(make("table", {}, make("thead", {}, header), make("tbody", {}, ...rows)));
   }
   const drawSaid = { sentence: drawWords, symbols: drawStrip, answers: drawAnswers }[says];
@@ -150,11 +161,11 @@ export function answerOf(task, others) {
     /** @param {T.Now} now @param {number} off @param {number} all */
     draw(now, off, all) {
       drawSaid(now);
-      const p = Math.min(1, Math.exp(now.logP));
+      const numMistaken = task.right?.(now.units)?.filter((word, i) => word !== now.answer[i]).length ?? 0;
       const total = task.counted(now.units, now.plain).length;
       const kept = total - task.numWrong(now.units, now.answer, now.plain);
-      const sure = says === "sentence" ? `chance of the trained answer ${p < 0.001 ? p.toExponential(0).replace("-", "−") : p.toFixed(3)}` : `${kept} of ${total}${says === "answers" ? " answers as without changes" : " as trained"}`;
-      meter.style.setProperty("--share", String(says === "sentence" ? p : kept / total));
+      const sure = says === "sentence" ? `chance of the trained answer ${chance(now.logP)}` : `${kept} of ${total}${says === "answers" ? " answers unchanged" : " as trained"}${numMistaken ? `, ${numMistaken} wrong` : ""}`;
+      meter.style.setProperty("--share", String(says === "sentence" ? Math.min(1, Math.exp(now.logP)) : kept / total));
       certain.textContent = `${sure}${off ? ` · ${off} of ${all} heads off` : ""}`;
     },
   };

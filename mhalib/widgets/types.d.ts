@@ -454,6 +454,7 @@ export interface Task {
   facts: LiveFacts;
   units: (text: string) => string[];
   joined: (units: string[]) => string;
+  right?: (units: string[]) => string[] | undefined;
   counted: (units: string[], answer: string[]) => number[];
   numWrong: (units: string[], answer: string[], plain: string[]) => number;
   answer: (units: string[], deeds: EngineDeeds) => string[];

@@ -18,6 +18,12 @@ def test_every_chapter_is_a_link_on_the_map() -> None:
     assert {link["class"][0] for link in drawn.select("a")} == {f"part-{number}" for number in range(1, 7)}
 
 
+def test_the_map_names_each_part_beside_its_colour() -> None:
+    drawn = BeautifulSoup(FRONT.read_bytes(), "html.parser").select_one("svg.book-map")
+    assert [one.text for one in drawn.select(".parts > g text")] == book_map.parts()
+    assert len(book_map.parts()) == 6
+
+
 def test_a_line_leads_from_what_comes_first() -> None:
     """Every chapter but the one before the first builds on an earlier one."""
     text = (notebooks.CHAPTERS / "index.md").read_text(encoding="utf-8")

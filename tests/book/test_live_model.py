@@ -15,6 +15,8 @@ import torch
 from accessibility import serious_findings
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from mhalib import saved
+from mhalib.data import read_sentences
 from mhalib.widgets import STYLE, LiveModel, source
 from mhalib.widgets._live_tasks import TASKS
 from mhalib.widgets._quests import QUESTS, Facts, is_met
@@ -321,7 +323,28 @@ def test_a_bar_shares_its_row_out_anew_and_is_undone_as_one(show: Callable) -> N
     assert row[6] == pytest.approx(numbers[6], abs=0.006)
     page.get_by_role("button", name="Undo").click()
     settled(page)
-    assert page.get_by_role("button", name="Let this row go").is_hidden()
+    assert page.get_by_role("button", name="Reset row").is_hidden()
+
+
+def test_what_the_reader_gets_wrong_is_marked_though_nothing_was_done_to_it(show: Callable) -> None:
+    text = "fox sees the bear"
+    made, reader = read_sentences([tuple(text.split())]), saved.load("reader")
+    with torch.no_grad():
+        said = reader(made.tokens, made.valid_lens)[0].argmax(-1)
+    num_wrong = int((said != made.answers)[made.is_real].sum())
+    assert num_wrong > 0
+    page = settled(show(LiveModel("reader", text, compact=True, head="encoder self 0 2")).page)
+    wrong = page.locator(".mhalib-live-model-mistaken")
+    expect(wrong).to_have_count(num_wrong)
+    assert wrong.first.get_attribute("title").startswith("right is “")
+    assert page.get_by_text(f"16 of 16 answers unchanged, {num_wrong} wrong").is_visible()
+    expect(page.locator(".mhalib-live-model-large")).to_contain_text(re.compile(r"off, \d+ of 16 answers change\."))
+    page.get_by_label("or type:").fill("the clever fox sees my hungry young bear")
+    settled(page)
+    expect(wrong).to_have_count(0)
+    page.get_by_label("or type:").fill("fox bear sees")  # two nouns before the verb: nobody knows who is the subject
+    settled(page)
+    expect(wrong).to_have_count(0)
 
 
 def test_the_repeater_by_mouse_and_by_keys(show: Callable) -> None:
@@ -342,7 +365,7 @@ def test_the_repeater_by_mouse_and_by_keys(show: Callable) -> None:
     page.keyboard.press("Home")
     expect(numbers.nth(3)).to_have_text("0.00")
     expect(numbers.nth(0)).to_have_text("0.25")
-    page.get_by_role("button", name="Let this row go").click()
+    page.get_by_role("button", name="Reset row").click()
     settled(page)
     power = page.get_by_label("this head is", exact=True)
     power.select_option("off")

@@ -184,9 +184,9 @@ def test_enter_opens_the_answer_too(page: Page) -> None:
         ("0.5", "You said 0.5, and so it is."),
         ("50 %", "You said 50 %, and so it is."),
         ("1/2", "You said 1/2, and so it is."),
-        ("0.61", "You said 0.61; it is 0.5."),
-        ("−0.5", "You said −0.5; it is 0.5."),
-        ("1,024", "You said 1,024; it is 0.5."),
+        ("0.61", "You said 0.61: too high. It is 0.5."),
+        ("−0.5", "You said −0.5: too low. It is 0.5."),
+        ("1,024", "You said 1,024: too high. It is 0.5."),
         ("about half", "You said about half; it is 0.5."),
     ],
 )

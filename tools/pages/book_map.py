@@ -31,6 +31,7 @@ from tools.notebooks import notebooks
 FRONT_INSTRUMENT = "front-instrument"
 LINE = re.compile(r"(\d+): (\d+) (\d+)(?: after (\d+(?: \d+)*))?")
 STEP, DROP, RADIUS, MARGIN = 66, 58, 19, 26  # pixels from column to column and row to row, of a circle, around all
+LEGEND = 104  # above it the first chapters; the names of the parts are below, where no chapter is
 
 
 class Station(NamedTuple):
@@ -71,6 +72,12 @@ def chapters() -> dict[int, tuple[int, str, str]]:
     return found
 
 
+def parts() -> list[str]:
+    """The parts of the book by their titles, in order; what has no number, the reference, is none."""
+    listed = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    return [one["caption"] for one in listed["parts"] if one["caption"].startswith("Part ")]
+
+
 def titles() -> dict[str, str]:
     """The title of each chapter with its number, by its file's name."""
     return {stem: f"{number} · {title}" for number, (_, stem, title) in chapters().items()}
@@ -98,12 +105,17 @@ def drawn(placed: dict[int, Station], label: str) -> str:
             f'<a href="{name}.html" class="part-{part}" aria-label="{said}"><title>{said}</title>'
             f'<circle cx="{x}" cy="{y}" r="{RADIUS}"/><text x="{x}" y="{y}">{number}</text></a>'
         )
+    legend = "".join(
+        f'<g class="part-{part}"><circle cx="10" cy="{y}" r="5"/><text x="22" y="{y}">{html.escape(caption)}</text></g>'
+        for part, caption in enumerate(parts(), 1)
+        for y in [LEGEND + 18 * part]
+    )
     width = 2 * MARGIN + STEP * max(one.column for one in placed.values())
     height = 2 * MARGIN + DROP * max(one.row for one in placed.values())
     said = html.escape(label, quote=True)
     return (
         f'<svg class="book-map" viewBox="0 0 {width} {height}" role="group" aria-label="{said}">'
-        f"<g>{''.join(lines)}</g>{''.join(circles)}</svg>"
+        f'<g>{"".join(lines)}</g>{"".join(circles)}<g class="parts">{legend}</g></svg>'
     )
 
 

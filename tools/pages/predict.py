@@ -35,6 +35,8 @@ ANSWER = "Answer"
 COMPARED = {
     "agrees": "You said {said}, and so it is.",
     "near": "You said {said}: well guessed. It is {right}.",
+    "low": "You said {said}: too low. It is {right}.",
+    "high": "You said {said}: too high. It is {right}.",
     "differs": "You said {said}; it is {right}.",
     "chosen": "You said “{said}”, and so it is.",
     "other": "You said “{said}”; the answer is “{right}”.",

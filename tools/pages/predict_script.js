@@ -26,7 +26,8 @@
     const known = range ? filled(say.sayRange, { low: is[0], high: is[1] }) : is[0];
     const values = given.includes("%") ? [number(given), 100 * number(given)] : [number(given)];
     const off = Math.min(...values.map((value) => Math.max(low - value, value - high)));
-    const sentence = off <= 1e-9 && !range ? say.sayAgrees : off <= within + 1e-9 ? say.sayNear : say.sayDiffers;
+    const far = values[0] < low ? say.sayLow : values[0] > high ? say.sayHigh : say.sayDiffers;
+    const sentence = off <= 1e-9 && !range ? say.sayAgrees : off <= within + 1e-9 ? say.sayNear : far;
     return filled(sentence, { said: given, right: known });
   };
 
