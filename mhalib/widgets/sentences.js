@@ -5,9 +5,12 @@
  * `data-of` names an instrument of the page or one of FORMULAS; a formula's numbers belong to their sentence. What cannot
  * be read stays a plain number. tools/notebooks/sentences.py computes the same, so that text and toy cannot part. */
 
-import { inWords } from "./shared.js";
+import { inWords, make, svg } from "./shared.js";
 
-/** @import { Awake, Bounds, Formula, Source } from "./types" */
+/** @import { Awake, Bounds, Formula, Hands, Source } from "./types" */
+
+const RATES = [1, 0.1, 0.01, 0.001]; // radians a position: the four pairs of a head of width 8
+const degrees = (/** @type {number} */ angle) => `${Math.round((angle * 180) / Math.PI) % 360}°`;
 
 /** @type {Record<string, Formula>} */
 const FORMULAS = {
@@ -28,9 +31,17 @@ const FORMULAS = {
   rotation: {
     variables: { t: ["position of the query", 0, 200], j: ["position of the key", 0, 200] },
     results({ t = 0, j = 0 }) {
-      const score = [1, 0.1, 0.01, 0.001].reduce((sum, rate) => sum + Math.cos((t - j) * rate), 0) / Math.sqrt(8);
-      const [query, key] = [t, j].map((position) => `${(((position * 180) / Math.PI) % 360).toFixed(0)}°`);
-      return { query, key, score: score.toFixed(3).replace("-", "−") };
+      const score = RATES.reduce((sum, rate) => sum + Math.cos((t - j) * rate), 0) / Math.sqrt(8);
+      const clocks = RATES.map((rate) => degrees(Math.abs(t - j) * rate)).join(", ");
+      return { clocks, score: score.toFixed(3).replace("-", "−") };
+    },
+    clocks: ({ t = 0, j = 0 }) => RATES.map((rate) => ({ query: t * rate, key: j * rate })),
+  },
+  passes: {
+    variables: { N: ["tokens N", 1, 65536] },
+    results({ N = 1 }) {
+      const [once, again] = [N, (N * (N + 1)) / 2].map((count) => count.toLocaleString("en-US"));
+      return { once, again };
     },
   },
   layer: {
@@ -87,7 +98,7 @@ function ofInstrument({ el, model, told, heard }) {
 }
 
 /** The formula of one sentence, with the numbers that stand there. @type {(formula: Formula, sentence: Element, name: string) => Source} */
-function ofFormula({ variables, results }, sentence, name) {
+function ofFormula({ variables, results, clocks }, sentence, name) {
   /** @type {Record<string, number>} */
   const values = {};
   /** @type {(() => void)[]} */
@@ -108,9 +119,17 @@ function ofFormula({ variables, results }, sentence, name) {
       for (const then of heard) then();
     },
     results: () => results(values),
+    hands: (of) => (of === "clocks" && clocks ? clocks(values) : []),
     listen: (then) => heard.push(then),
     speaks: false,
   };
+}
+
+/** The hands of a query and a key on one clock; both point to 12 at angle 0. @type {(hands: Hands) => SVGElement} */
+function clock({ query, key }) {
+  const hand = (/** @type {string} */ of, /** @type {number} */ angle) =>
+    svg("line", { class: `mhalib-clock-${of}`, x2: (0.88 * Math.sin(angle)).toFixed(3), y2: (-0.88 * Math.cos(angle)).toFixed(3) });
+  return svg("svg", { viewBox: "-1.1 -1.1 2.2 2.2" }, svg("circle", { r: 1 }), hand("key", key), hand("query", query));
 }
 
 /** A number becomes a slider: for a pointer, a finger, arrow keys, and a screen reader. @type {(span: HTMLElement, source: Source, trait: string, bounds: Bounds) => void} */
@@ -155,9 +174,12 @@ function drag(span, source, trait, bounds) {
 
 /** A number that is computed from dragged ones. @type {(span: HTMLElement, source: Source, name: string) => void} */
 function follow(span, source, name) {
+  const drawn = make("span", { class: "mhalib-clocks", "aria-hidden": "true" }); // the words beside it say the same
   const show = () => {
     span.textContent = source.results()[name] ?? "–";
+    drawn.replaceChildren(...(source.hands?.(name) ?? []).map(clock));
   };
+  if (source.hands?.(name).length) span.before(drawn);
   span.dataset.awake = "true";
   if (!source.speaks) span.setAttribute("aria-live", "polite"); // an instrument has a voice of its own
   source.listen(show);

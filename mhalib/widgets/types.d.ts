@@ -37,6 +37,12 @@ export interface Bounds {
 export interface Formula {
   variables: Record<string, [string, number, number]>;
   results: (values: Record<string, number>) => Results;
+  clocks?: (values: Record<string, number>) => Hands[];
+}
+/** Where two hands of a clock point, in radians. */
+export interface Hands {
+  query: number;
+  key: number;
 }
 /** Where a number in a sentence comes from. */
 export interface Source {
@@ -44,6 +50,7 @@ export interface Source {
   get: (trait: string) => number;
   set: (trait: string, value: number) => void;
   results: () => Results;
+  hands?: (of: string) => Hands[];
   listen: (then: () => void) => void;
   speaks: boolean;
 }

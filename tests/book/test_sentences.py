@@ -65,8 +65,10 @@ def test_the_score_of_a_rotation_is_the_layer_s() -> None:
     for t, j in ((7, 5), (0, 200), (131, 131), (13, 64)):
         found = sentences.FORMULAS["rotation"].results({"t": t, "j": j})
         assert float(found["score"].replace("−", "-")) == pytest.approx(float(turned[t] @ turned[j]) / 8**0.5, abs=6e-4)
-        angle = math.degrees(math.atan2(turned[t, 1], turned[t, 0])) % 360
-        assert float(found["query"][:-1]) == pytest.approx(angle, abs=0.51)
+        for pair, shown in enumerate(found["clocks"].split(", ")):
+            hands = [math.atan2(turned[n, 2 * pair + 1], turned[n, 2 * pair]) for n in (t, j)]
+            apart = math.degrees(abs(t - j) / (t - j or 1) * (hands[0] - hands[1]))
+            assert abs((float(shown[:-1]) - apart + 180) % 360 - 180) < 0.51
 
 
 def page_of(markdown: str) -> list[dict]:
@@ -228,6 +230,7 @@ def test_formulas_give_in_the_browser_what_they_give_in_python(read: Callable) -
     cases = [("scores", {"d": d}) for d in (1, 2, 16, 50, 64, 256, 1000, 1024)]
     cases += [("average", {"w": w}) for w in (0, 29, 50, 75, 100)]
     cases += [("rotation", {"t": t, "j": j}) for t, j in itertools.product((0, 1, 7, 63, 100, 200), (0, 5, 63, 199))]
+    cases += [("passes", {"N": N}) for N in (1, 2, 1000, 65_536)]
     sizes = itertools.product((1, 256, 4096, 65_536), (1, 3, 8), (1, 128, 2048, 1_048_576))
     cases += [("layer", dict(zip("DhN", each, strict=True))) for each in sizes]
     paragraphs, wanted = [], []
@@ -238,6 +241,23 @@ def test_formulas_give_in_the_browser_what_they_give_in_python(read: Callable) -
         wanted += list(results.values())
     shown = read(*paragraphs)
     assert shown.page.locator("span.follows").all_inner_texts() == wanted
+    assert shown.errors == []
+
+
+@pytest.mark.browser
+def test_clocks_follow_the_dragged_positions(read: Callable) -> None:
+    """The angle between the hands is said and drawn."""
+    sentence = f"{drag('rotation', 't', '7')} {drag('rotation', 'j', '5')} {follows('rotation', 'clocks', '?')}"
+    shown = read(sentence)
+    drawn = shown.page.locator(".mhalib-clocks svg")
+    expect(drawn).to_have_count(4)
+    tip = shown.page.locator(".mhalib-clock-query").first
+    for steps, angle in ((0, 7), (1, 8)):
+        for _ in range(steps):
+            number(shown.page, "position of the query").press("ArrowRight")
+        assert float(tip.get_attribute("x2") or 9) == pytest.approx(0.88 * math.sin(angle), abs=1e-3)
+        assert float(tip.get_attribute("y2") or 9) == pytest.approx(-0.88 * math.cos(angle), abs=1e-3)
+    expect(shown.page.locator("span.follows")).to_have_text("172°, 17°, 2°, 0°")
     assert shown.errors == []
 
 

@@ -84,14 +84,21 @@ def _of_rotation(values: Mapping[str, int]) -> dict[str, str]:
     """A query at position t and a key at j, both the arrow (1, 0) in each of four pairs, turned by rotary positions."""
     t, j = (values.get(name, 0) for name in "tj")
     score = sum(math.cos((t - j) * 10.0**-pair) for pair in range(4)) / math.sqrt(8)
-    query, key = (f"{math.degrees(position) % 360:.0f}°" for position in (t, j))
-    return {"query": query, "key": key, "score": f"{score:.3f}".replace("-", "−")}
+    clocks = [f"{math.floor(math.degrees(abs(t - j) * 10.0**-pair) + 0.5) % 360}°" for pair in range(4)]
+    return {"clocks": ", ".join(clocks), "score": f"{score:.3f}".replace("-", "−")}
+
+
+def _of_passes(values: Mapping[str, int]) -> dict[str, str]:
+    """N answers of a decoder: how many tokens go through it in one pass, and in a pass for each of them."""
+    N = values.get("N", 1)
+    return {"once": f"{N:,}", "again": f"{N * (N + 1) // 2:,}"}
 
 
 FORMULAS = {
     "scores": Formula({"d": (1, 1024)}, _of_scores),
     "average": Formula({"w": (0, 100)}, _of_average),
     "rotation": Formula({"t": (0, 200), "j": (0, 200)}, _of_rotation),
+    "passes": Formula({"N": (1, 65_536)}, _of_passes),
     "layer": Formula({"D": (1, 65_536), "h": (1, 1024), "N": (1, 1_048_576)}, _of_layer),
 }
 
