@@ -121,6 +121,10 @@ def is_folded(cell: nbformat.NotebookNode) -> bool:
     return cell.cell_type == "code" and "hide-input" in cell.metadata.get("tags", [])
 
 
+def shows_nothing(cell: nbformat.NotebookNode) -> bool:
+    return not cell.outputs or "remove-output" in cell.metadata.tags
+
+
 def code_with_above(cells: list[nbformat.NotebookNode], cell: nbformat.NotebookNode) -> str:
     """The code of a cell; where it alone is folded, behind the head, after that of folded ones directly above it that
     show nothing."""
@@ -128,7 +132,7 @@ def code_with_above(cells: list[nbformat.NotebookNode], cell: nbformat.NotebookN
     end = begin = shown.index(cell)
     above = "\n".join(one.source for one in shown[:end] if one.cell_type == "markdown")
     if is_folded(cell) and re.search("^## ", above, re.MULTILINE):
-        while is_folded(shown[begin - 1]) and not shown[begin - 1].outputs:
+        while is_folded(shown[begin - 1]) and shows_nothing(shown[begin - 1]):
             begin -= 1
     return "\n".join(one.source.strip() for one in shown[begin : end + 1])
 
