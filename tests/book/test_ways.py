@@ -112,7 +112,7 @@ def test_the_foot_of_a_page_leads_along_the_way_until_it_is_left(browser: Browse
     page.get_by_role("button", name="Leave this way").click()
     page.wait_for_url(address)
     expect(foot).to_have_attribute("href", "02_scale_masks_dropout.html")
-    expect(page.locator("section.deeper button")).to_have_count(0)
+    expect(page.locator("button.deeper-chip")).to_have_count(0)
     expect(page.get_by_role("button", name="Leave this way")).to_have_count(0)
     context.close()
 
