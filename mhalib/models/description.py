@@ -12,9 +12,10 @@ from ..attention import POSITIONS, ROTARY, MultiHeadAttention, kind_of, make_att
 
 NORMS = ("pre", "post", "after", "both")
 NORM_KINDS = ("layer", "rms")
-PLAIN_KINDS = ("gelu", "gelu_tanh", "gelu_sigmoid", "relu", "silu")
-GATED_KINDS = ("geglu", "geglu_tanh", "reglu", "swiglu", "swiglu_clamped")
-FFN_KINDS = PLAIN_KINDS + GATED_KINDS
+FFN_KINDS = (
+    *("gelu", "gelu_tanh", "gelu_sigmoid", "relu", "silu"),
+    *("geglu", "geglu_tanh", "reglu", "swiglu", "swiglu_clamped"),
+)
 LATER = ("norm_kind", "norm_eps", "ffn_kind", "ffn_bias", "parallel", "cross", "mixture")
 """Entries that a model's `settings` name only where they are not as usual: files of weights are older than they."""
 Choice = str | Mapping[str, Any]

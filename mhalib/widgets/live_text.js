@@ -76,9 +76,12 @@ export function inputOf(task, { take, menu, replace }) {
   };
 }
 
+/** @type {(logP: number) => number} */
+const probability = (logP) => Math.min(1, Math.exp(logP));
+
 /** A probability in few digits. @type {(logP: number) => string} */
 export function chance(logP) {
-  const p = Math.min(1, Math.exp(logP));
+  const p = probability(logP);
   return p < 0.001 ? p.toExponential(0).replace("-", "−") : p.toFixed(3);
 }
 
@@ -165,7 +168,7 @@ export function answerOf(task, others) {
       const total = task.counted(now.units, now.plain).length;
       const kept = total - task.numWrong(now.units, now.answer, now.plain);
       const sure = says === "sentence" ? `chance of the trained answer ${chance(now.logP)}` : `${kept} of ${total}${says === "answers" ? " answers unchanged" : " as trained"}${numMistaken ? `, ${numMistaken} wrong` : ""}`;
-      meter.style.setProperty("--share", String(says === "sentence" ? Math.min(1, Math.exp(now.logP)) : kept / total));
+      meter.style.setProperty("--share", String(says === "sentence" ? probability(now.logP) : kept / total));
       certain.textContent = `${sure}${off ? ` · ${off} of ${all} heads off` : ""}`;
     },
   };

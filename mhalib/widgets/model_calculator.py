@@ -130,9 +130,8 @@ class ModelCalculator(Instrument):
 
     def costs(self, place: int) -> ServingCosts:
         """What the first (1) or the second (2) choice takes."""
-        names = ("model", "attention", "machine", "num_tokens")
-        how = {name: value for name, value in self.chosen(place).items() if name not in names}
         chosen = self.chosen(place)
+        how = {name: chosen[name] for name in ("batch_size", "precision", "kernel", "num_chips")}
         return serving_costs(self.model(place), CHIPS[chosen["machine"]], chosen["num_tokens"], **how)
 
     def numbers(self, place: int) -> tuple[float, ...]:

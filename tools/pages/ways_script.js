@@ -87,12 +87,11 @@
   const nav = /** @type {HTMLElement | null} */ (document.querySelector("nav.next-on-way"));
   if (nav) {
     const lines = /** @type {HTMLElement[]} */ ([...nav.children]);
-    if (lines.some((line) => line.dataset.way === chosen))
-      for (const line of lines) line.hidden = line.dataset.way !== chosen;
+    const mine = lines.find((line) => line.dataset.way === chosen);
+    if (mine) for (const line of lines) line.hidden = line !== mine;
     else if (lines.every((line) => line.hidden)) lines[lines.length - 1].hidden = false;
-    const own = lines.find((line) => line.dataset.way === chosen);
-    if (own) followed(own, nav.dataset.leave ?? "");
-    if (own && "passes" in own.dataset) passOver();
+    if (mine) followed(mine, nav.dataset.leave ?? "");
+    if (mine && "passes" in mine.dataset) passOver();
     new IntersectionObserver((entries, observer) => {
       if (!entries.some((entry) => entry.isIntersecting)) return;
       tick(nav.dataset.page ?? "", true);
