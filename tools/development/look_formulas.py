@@ -33,7 +33,7 @@ from tools.pages import chromium
 SHEETS = ROOT / "_build/look/formulas"
 FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+?)\$", re.DOTALL)
 NO_FORMULA = re.compile(r"^(`{3,}).*?^\1|`[^`\n]*`", re.MULTILINE | re.DOTALL)
-SHADES = (140, 165, 190)  # letters that touch at one of them are apart at another
+SHADES = (60, 85, 110, 140, 165, 190)  # letters that touch at one of them are apart at another
 TOUCH = 0.12  # em
 FAR = 1e3
 SEEN = {  # what differs in looks alone, as somebody saw; spaces as one
@@ -41,20 +41,11 @@ SEEN = {  # what differs in looks alone, as somebody saw; spaces as one
     r"\frac{1}{\frac1X + \frac1Y + \frac1Z}. \end{aligned}": "MathJax has wider bars in fractions of fractions",
     r"\frac{F}{M} = \frac{2}{\nu} \cdot \frac{1}{\frac{2}{N} + \frac{h}{D}} \;<\; \frac{2d}{\nu}.": "the same",
     r"\tfrac{1}{2} / \sqrt{\tfrac{1}{2}} = 0.71": "the same, and it takes a larger root",
-    r"P(y_1 \dots y_{N-1} \mid y_0, x) = \prod_{t=0}^{N-2} P(y_{t+1} \mid y_0 \dots y_t, x).": "letters that touch",
     r"\begin{aligned} \mathbf o &= \begin{bmatrix} W_0^o \mid W_1^o \mid W_2^o \mid W_3^o \end{bmatrix} "
     r"\begin{bmatrix} \mathbf h_0 \\ \mathbf h_1 \\ \mathbf h_2 \\ \mathbf h_3 \end{bmatrix}\\ "
     r"&= W_0^o\,\mathbf h_0 + W_1^o\,\mathbf h_1 + W_2^o\,\mathbf h_2 + "
     r"W_3^o\,\mathbf h_3 \end{aligned}": "letters that touch",
-    "(B h, d, K)": "letters that touch, in Debian's Chromium 156.0.8078.108",
-    "(B h, Q, K)": "so, too",
-    "(B, N)": "so, too",
-    "(B, h, N, N)": "so, too",
     "(X, Y)": "so, too",
-    "(d, K)": "so, too",
-    "(h, Q, K)": "so, too",
-    r"\begin{aligned}\text{bytes of a step} &= \text{bytes of the weights}\\ &\quad + B\,N \cdot \text{layers} \cdot "
-    r"2\,g\,d\\ &\qquad \cdot \text{bytes of a number}.\end{aligned}": "letters that touch",
 }
 OURS, THEIRS, WIDTH, HEIGHT = 350, 930, 1500, 1900  # pixels of a sheet
 
