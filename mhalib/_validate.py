@@ -18,7 +18,9 @@ LARGEST = 2**63 - 1  # of what torch counts with
 def require_tensor(name: str, value: object, rank: int | None = None) -> None:
     """Raise unless `value` is a tensor (TypeError) with `rank` axes (ValueError)."""
     if not isinstance(value, torch.Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}: {value!r:.80}")
+        how = f"; torch.as_tensor({name}) makes one" if isinstance(value, np.ndarray) else ""
+        shown = " ".join(repr(value).split())  # an array's lines as one
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}: {shown:.80}{how}")
     if value.is_nested:
         raise TypeError(f"{name} is a nested tensor: pad it, and give valid_lens")
     if value.layout is torch.sparse_coo or value.layout is torch.sparse_csr:

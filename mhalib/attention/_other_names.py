@@ -54,6 +54,14 @@ def refuse_other_names(names: Iterable[str], own: Collection[str]) -> None:
             raise TypeError(f"{name} is another library's name: here it is {OURS[name]}")
 
 
+def require_three(given: int, names: Collection[str]) -> None:
+    """Raise TypeError where a call of a layer, with `given` arguments by place and others by name, lacks one of its
+    three inputs."""
+    missing = [name for name in ("queries", "keys", "values")[given:] if name not in names]
+    if missing:
+        raise TypeError(f"{' and '.join(missing)} must be given: self-attention is layer(x, x, x)")
+
+
 def names_of_this_book(function: Callable[P, R]) -> Callable[P, R]:
     """Let `function` answer an argument that another library knows with the name that it has here, as a TypeError."""
     own = names_of_arguments(function)

@@ -62,6 +62,11 @@ class HeadsOfLayer(nn.Module):
         self._weight_functions: OrderedDict[int, tuple[int, WeightFunction]] = OrderedDict()
         self._score_functions: OrderedDict[int, ScoreFunction] = OrderedDict()
 
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *told: Any) -> None:
+        if f"{prefix}in_proj_weight" in state_dict or f"{prefix}q_proj_weight" in state_dict:
+            told[-1].append("torch.nn.MultiheadAttention has these names: mhalib.reference.from_torch(layer) reads it")
+        super()._load_from_state_dict(state_dict, prefix, *told)
+
     def head_slices(self, head: int) -> HeadSlices:
         """Which rows of W_q, W_k and W_v and which columns of W_o belong to a head.
 

@@ -19,7 +19,7 @@ from ._arguments import (
     sizes_of_heads,
     takes_mask,
 )
-from ._other_names import names_of_arguments, names_of_this_book, refuse_other_names
+from ._other_names import names_of_arguments, names_of_this_book, refuse_other_names, require_three
 from .cache import Cache, KeyValueCache
 from .heads import HeadsOfLayer, changed_by
 from .masks import Mask
@@ -228,9 +228,11 @@ class MultiHeadAttention(HeadsOfLayer):
     else:
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
-            """`forward`, after a look at the names of arguments. A decorator would do, but torch.fx takes none."""
+            """`forward`, after a look at what is given. A decorator would do, but torch.fx takes none."""
             if not _INPUTS.issuperset(kwargs) and "forward" not in self._replaced:
                 refuse_other_names(kwargs, _INPUTS)
+            if len(args) < 3 and "forward" not in self._replaced:
+                require_three(len(args), kwargs)
             return super().__call__(*args, **kwargs)
 
     def project(self, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -100,8 +100,23 @@ class Place:
         missing = [name for name in (CONFIG, *needed) if not self.has(name)]
         missing[1 if CONFIG in missing else 0 : 0] = [] if has_weights else [WEIGHTS]
         if missing:
-            more = "".join(f"; {how}" for name, how in _HOW_TO_MAKE.items() if name in missing)
+            more = self._other_weights() if WEIGHTS in missing else ""
+            more += "".join(f"; {how}" for name, how in _HOW_TO_MAKE.items() if name in missing)
             raise ValueError(f"source={str(self.source)!r} lacks {missing}{more}")
+
+    def _other_weights(self) -> str:
+        """What to do with weights of another format that the folder has."""
+        assert self.folder is not None
+        packed = sorted(self.folder.glob(f"*{SUFFIX}"))
+        if packed:
+            return f"; it has {packed[0].name}: load that file itself"
+        if any(self.folder.glob("pytorch_model*.bin")):
+            return (
+                "; it has pytorch_model.bin, a pickle, which may run anything when it is read and which nothing here "
+                "reads: where its maker is trusted, the model's class of transformers, .from_pretrained(source)"
+                ".save_pretrained(folder), writes a model.safetensors"
+            )
+        return ""
 
     def has(self, name: str) -> bool:
         """Whether the folder has a file; of the hub, `True`: it is not asked."""

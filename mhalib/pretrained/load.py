@@ -216,6 +216,8 @@ def load(
     config = place.config() if place.has(CONFIG) else {}
     kind = config.get("model_type")
     needed = tuple(name for name in _needed(kind) if with_tokenizer or name != TOKENIZER)
+    if through == "mhalib" and config and place.folder is not None:
+        require_known(config)  # first: whoever lacks weights need not get any of a model that is refused
     place.require(needed)
     if through == "transformers" and place.gguf is not None:
         raise ValueError(f"source={str(source)!r} is a GGUF file, which only our layers do here: through='mhalib'")

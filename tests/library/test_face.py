@@ -72,8 +72,19 @@ print((time.process_time() - start) / (middle - start))
         (lambda x, layer: layer(x, x, x, is_causal=True), "mask=mhalib.Band()"),
         (lambda x, layer: layer(x, x, x, average_attn_weights=False), "weights are always per head"),
         (lambda x, layer: layer(x, x, x, nonsense=1), "unexpected keyword argument 'nonsense'"),
+        (lambda x, layer: layer(x), "keys and values must be given: self-attention is layer(x, x, x)"),
+        (lambda x, layer: layer(x, values=x), "keys must be given: self-attention"),
+        (lambda x, layer: layer(x.numpy(), x, x), "; torch.as_tensor(queries) makes one"),
     ],
 )
 def test_names_of_other_libraries_are_answered_with_ours(call, message):
     with pytest.raises(TypeError, match=re.escape(message)):
         call(torch.zeros(1, 2, 12), MultiHeadAttention(12, 3))
+
+
+@pytest.mark.parametrize("key_size", [12, 8])
+def test_weights_of_torchs_layer_are_told_how_they_are_read(key_size):
+    model = torch.nn.Sequential(MultiHeadAttention(12, 3, key_size=key_size))
+    theirs = torch.nn.Sequential(torch.nn.MultiheadAttention(12, 3, kdim=key_size))
+    with pytest.raises(RuntimeError, match=re.escape("mhalib.reference.from_torch(layer) reads it")):
+        model.load_state_dict(theirs.state_dict())

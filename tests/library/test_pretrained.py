@@ -325,6 +325,26 @@ def test_a_missing_file_is_named(checkpoint, name):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
+        ("model.gguf", "it has model.gguf: load that file itself"),
+        ("pytorch_model.bin", "it has pytorch_model.bin, a pickle"),
+        ("pytorch_model-00001-of-00002.bin", "it has pytorch_model.bin, a pickle"),
+    ],
+)
+def test_weights_of_another_format_say_what_to_do(checkpoint, name, message):
+    (checkpoint.folder / "model.safetensors").rename(checkpoint.folder / name)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        pretrained.load(checkpoint.folder)
+
+
+def test_a_family_that_is_refused_is_so_before_its_weights_are_missed(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
+    with pytest.raises(ValueError, match="model_type='mamba' in config.json is not one of"):
+        pretrained.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
         ("config.json", "config.json' is damaged"),
         ("model.safetensors", "model.safetensors' is not a safetensors file"),
         ("tokenizer.json", "tokenizer.json' does not hold a tokenizer"),
