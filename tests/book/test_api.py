@@ -7,15 +7,17 @@ import importlib
 import inspect
 import pkgutil
 import re
+from pathlib import Path
 
 import book_text
+import nbformat
 import pytest
 from bs4 import BeautifulSoup, Tag
 from served import HTML
 
 import mhalib
-from tools.notebooks import address
-from tools.pages import api
+from tools.notebooks import address, notebooks
+from tools.pages import api, api_examples
 
 API_PAGES = [text for name, text in book_text.PAGES.items() if name.startswith("api")]
 MODULES = sorted(
@@ -110,6 +112,44 @@ def test_an_entry_shows_signature_shapes_errors_and_source(built: dict[str, tupl
     assert bool(linked) == (address.here() is not None)
     assert "mhalib/attention/functional.py" in text
     assert "mhalib.attend" in text
+
+
+IMPORTED = re.compile(r"^from mhalib[\w.]* import (\w[\w, ]+)$|^from mhalib[\w.]* import \(([\w,\s]+)\)$", re.MULTILINE)
+
+
+def test_what_chapters_call_has_an_example_of_theirs(built: dict[str, tuple[Tag, Tag]]) -> None:
+    chapters = {path.stem: "\n".join(api_examples.code_cells(path)) for path in notebooks.CHAPTERS.glob("*.ipynb")}
+    used = set()
+    for code in chapters.values():
+        names = {name for line in IMPORTED.findall(code) for name in re.findall(r"\w+", " ".join(line))}
+        used |= {name for name in names if re.search(rf"(?<!import )\b{name}\(", code)}
+        used |= set(re.findall(r"\bmhalib\.(\w+)\(", code))
+    assert len(used) > 100
+    without = set()
+    for full in api.PAGE_OF:
+        name = full.rpartition(".")[2]
+        examples = built[full][1].select("div.highlight-python")
+        without |= {full} if name in used and not examples else set()
+        for code in (one.get_text().strip() for one in examples):
+            assert re.search(rf"\b{name}\b", code), full
+            assert any(one.issuperset(code.split()) for one in (set(code.split()) for code in chapters.values())), full
+    assert without == set()
+
+
+def test_a_use_is_preferred_that_calls_on_the_page_that_builds_a_name(tmp_path: Path) -> None:
+    pages = {
+        "01_a": ["attend\nattend(q, k, v)", "x = [\n    mhalib.attend(q,\n        k, v)\n]"],
+        "02_b": ["attend(q)"],
+    }
+    for page, sources in pages.items():
+        cells = [nbformat.v4.new_code_cell("from mhalib import attend")]
+        cells += [nbformat.v4.new_code_cell(source) for source in sources]
+        nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / f"{page}.ipynb")
+    full = "mhalib.attention.attend"
+    assert api_examples.example_of(full, "02_b", tmp_path) == ("attend(q)", "02_b")
+    assert api_examples.example_of(full, "01_a", tmp_path) == ("attend(q, k, v)", "01_a")
+    assert api_examples.example_of(full, "09_c", tmp_path) == ("attend(q)", "02_b")
+    assert api_examples.example_of("mhalib.attention.rotate", "01_a", tmp_path) is None
 
 
 def test_no_docstring_leaves_traces_of_markup(built: dict[str, tuple[Tag, Tag]]) -> None:

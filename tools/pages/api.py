@@ -15,6 +15,7 @@ import importlib
 import inspect
 import re
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ import mhalib
 from mhalib.attention.heads import HeadsOfLayer
 from tools import ROOT
 from tools.notebooks import address, notebooks
+from tools.pages.api_examples import example_of
 
 EXERCISES = "mhalib_classroom.checks"
 CHAPTERS = {  # module -> page that builds or first explains -> names; `name=word`, where the page has a word for it
@@ -314,13 +316,22 @@ def where(full: str) -> str:
     return f"{number}:doc:`/chapters/{page}` · {link}{short}"
 
 
+def example(full: str) -> str:
+    """How a chapter uses a name, as reStructuredText; empty where none does."""
+    found = example_of(full, PAGE_OF[full][0])
+    if found is None:
+        return ""
+    code = textwrap.indent(found.code, "   ")
+    return f"As :doc:`/chapters/{found.page}` uses it:\n\n.. code-block:: python\n\n{code}\n"
+
+
 def data_entry(module: str, name: str) -> str:
     """The entry of a constant; autodoc would look for its docstring in the wrong file."""
-    value = getattr(importlib.import_module(module), name)
+    full, value = f"{module}.{name}", getattr(importlib.import_module(module), name)
     docs = ModuleAnalyzer.for_module(home_of_data(module, name)).find_attr_docs().get(("", name), [])
     shown = f"   :value: {value!r}\n" if isinstance(value, (int, float, str)) else ""
-    said = literal("\n".join(docs), module).replace("\n", "\n   ")
-    return f".. py:data:: {name}\n{shown}\n   {said}\n\n   {where(f'{module}.{name}')}\n"
+    said = textwrap.indent("\n\n".join((literal("\n".join(docs), module), where(full), example(full))), "   ")
+    return f".. py:data:: {name}\n{shown}\n{said}\n"
 
 
 def entry(module: str, name: str) -> str:
@@ -369,7 +380,9 @@ def after_napoleon(app: Sphinx, what: str, name: str, value: object, options: ob
     module = max((one for one in CHAPTERS if name.startswith(f"{one}.")), key=len, default="")
     text = re.sub(r"\A(.*?)\s*^:type: (.*)\Z", r"\2: \1", "\n".join(lines), flags=re.DOTALL | re.MULTILINE)
     text = re.sub("^(Sources?):", r"**\1:**", literal(text, module), flags=re.MULTILINE)
-    lines[:] = [*text.splitlines(), *(["", where(name), ""] if name in PAGE_OF else [])]
+    lines[:] = text.splitlines()
+    if name in PAGE_OF:
+        lines += ["", where(name), "", *example(name).splitlines(), ""]
 
 
 def skip(app: Sphinx, what: str, name: str, value: object, skipped: bool, options: object) -> bool | None:
