@@ -90,6 +90,8 @@ class ViT(Model):
         norm_tokens: whether the tokens are normalised before the first layer, too, as in CLIP.
         distilled: whether a second class token is read by a readout of its own, and the answer is the mean of both, as
             in DeiT.
+        num_registers: how many tokens without a patch stand behind the class tokens. Nobody reads them out: heads may
+            look at them and write into them.
 
     The class token has no position of its own: it would be one learned vector plus another.
 
@@ -97,7 +99,7 @@ class ViT(Model):
         TypeError, ValueError: an argument is not of this kind.
 
     Sources: Dosovitskiy et al. 2021; for `distilled`, Touvron et al. 2021, Training Data-Efficient Image Transformers
-    and Distillation through Attention.
+    and Distillation through Attention; for registers, Darcet et al. 2024, Vision Transformers Need Registers.
     """
 
     usual = Description(num_layers=2, dropout=0.1)
@@ -115,6 +117,7 @@ class ViT(Model):
         readout_bias: bool = True,
         norm_tokens: bool = False,
         distilled: bool = False,
+        num_registers: int = 0,
         **described: Unpack[Described],
     ) -> None:
         usual = {"patch_bias": True, "readout_bias": True, "norm_tokens": False, "distilled": False}
@@ -124,12 +127,15 @@ class ViT(Model):
         told = {"num_classes": num_classes, "height": height, "width": width, "patch_size": patch_size}
         told |= {name: bool(flag) for name, flag in flags.items() if flag != usual[name]}  # older files name none
         told |= {} if channels is None else {"channels": channels}
+        require_count("num_registers", num_registers, minimum=0)
+        told |= {"num_registers": num_registers} if num_registers else {}
         super().__init__(sizes, described, **told)
         if num_classes is not None:
             require_count("num_classes", num_classes)
         width_of_all = self.design.num_hiddens
         self.patches = Patches(height, width, patch_size, width_of_all, channels, patch_bias)
         self.class_token = nn.Parameter(torch.randn(1, 2 if distilled else 1, width_of_all) * 0.3)
+        self.registers = nn.Parameter(torch.randn(1, num_registers, width_of_all) * 0.3) if num_registers else None
         self.norm = make_norm(width_of_all, self.design.norm_kind, self.design.norm_eps) if norm_tokens else None
         self.encoder = Encoder(self.design)
         readouts = [
@@ -141,17 +147,23 @@ class ViT(Model):
     @property
     def num_tokens(self) -> int:
         """How many tokens a picture becomes."""
-        return self.class_token.shape[1] + self.patches.positions.max_tokens
+        return self.num_without_patch + self.patches.positions.max_tokens
+
+    @property
+    def num_without_patch(self) -> int:
+        """How many tokens stand before the patches: class tokens and registers."""
+        return self.class_token.shape[1] + (0 if self.registers is None else self.registers.shape[1])
 
     def forward(self, images: Tensor, *, need_weights: bool = False) -> tuple[Tensor, Weights | None]:
         """images (B, height, width), or (B, channels, height, width) -> logits (B, num_classes), and weights or `None`;
         without a readout, vectors (B, N, D) in place of the logits.
 
-        In the weights, token 0 is the class token, and token 1 + i is patch i; with `distilled`, token 1 is the second
-        class token, and token 2 + i is patch i.
+        In the weights, token 0 is the class token, with `distilled` token 1 is the second; registers follow, and
+        token `num_without_patch` + i is patch i.
         """
         x = self.patches(images)
-        x = torch.cat([self.class_token.expand(len(x), -1, -1), x], 1)
+        before = [one.expand(len(x), -1, -1) for one in (self.class_token, self.registers) if one is not None]
+        x = torch.cat([*before, x], 1)
         x = x if self.norm is None else self.norm(x)
         x, weights = self.encoder(x, need_weights=need_weights)
         return self._read_out(x), {ENCODER: weights} if need_weights else None

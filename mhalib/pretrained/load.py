@@ -28,7 +28,7 @@ from .wheels import here
 
 ROUTES = ("mhalib", "transformers")
 _Run = Callable[[Tensor], tuple[Tensor, Tensor]]
-_CLASS_TOKENS = ("[CLS]", "[DISTILLED]")
+_CLASS_TOKENS, _REGISTER = ("[CLS]", "[DISTILLED]"), "[REG]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +62,9 @@ class Pretrained:
         is written, too.
 
         Or one picture (channels, height, width), numbers from 0 to 1, which `prepare` makes fit for the model. Its
-        tokens are the class token and the patches by row and column, "[CLS]", "0,0", "0,1", and its output is logits
-        (num_classes,), of a ViT without a classifier a vector for each token, (N, D), and of CLIP the picture's vector.
+        tokens are the class token, registers, and the patches by row and column, "[CLS]", "[REG]", "0,0", "0,1", and
+        its output is logits (num_classes,), of a ViT without a classifier a vector for each token, (N, D), and of CLIP
+        the picture's vector.
         The vectors of CLIP are not divided by their lengths.
 
         Raises:
@@ -153,8 +154,9 @@ class Pretrained:
             ready = prepare(picture[None].float() if picture.is_floating_point() else picture[None])
             output, weights = look(ready.to(next(vit.parameters())))
         _, columns = (length // vit.patches.patch_size for length in vit.patches.size[-2:])
-        patches = range(vit.patches.positions.max_tokens)
-        tokens = (*_CLASS_TOKENS[: vit.class_token.shape[1]], *(f"{i // columns},{i % columns}" for i in patches))
+        num_class, patches = vit.class_token.shape[1], range(vit.patches.positions.max_tokens)
+        before = (*_CLASS_TOKENS[:num_class], *[_REGISTER] * (vit.num_without_patch - num_class))
+        tokens = (*before, *(f"{i // columns},{i % columns}" for i in patches))
         return Reading("", tokens, tuple(range(len(tokens))), weights, output, tokens)
 
 
@@ -175,7 +177,8 @@ def load(
     Our layers hold the encoders BERT, ELECTRA, RoBERTa, XLM-RoBERTa, CamemBERT and DistilBERT; the decoders GPT-2, OPT,
     GPT-NeoX and Pythia, LLaMA 2 and 3, Mistral, Mixtral, Phi-3, Granite, SmolLM3, OLMo 2 and 3, Qwen2, Qwen3 and its
     mixtures, gpt-oss and Gemma 1 to 3; the encoder-decoders BART, mBART, Marian, Pegasus, T5, Flan-T5 and mT5; and of
-    models of pictures ViT, DeiT and CLIP.
+    models of pictures ViT, DeiT, DINOv2 and CLIP. A DINOv2 is made for pictures as preprocessor_config.json prepares
+    them, and its positions for as many patches.
     `mhalib.pretrained.families` and `mhalib.pretrained.pictures` say what each asks for. What our layers cannot hold is
     refused by name and with the reason, before any weight is fetched or read.
 
@@ -224,6 +227,7 @@ def load(
     if through == "transformers" and PREPARATION in needed:
         raise ValueError(f"model_type={kind!r} in config.json reads pictures, which only our layers do here")
     if through == "mhalib":
+        config = _as_prepared(config, place)
         if place.folder is not None or place.gguf is not None:
             require_known(config)
             require_held(config, place.tensors(place.weights()))
@@ -251,6 +255,16 @@ def _needed(kind: object) -> tuple[str, ...]:
     if not isinstance(kind, str) or kind not in PICTURES:
         return (TOKENIZER,)
     return (TOKENIZER, PREPARATION) if PICTURES[kind].model is CLIP else (PREPARATION,)
+
+
+def _as_prepared(config: dict[str, Any], place: Place) -> dict[str, Any]:
+    """A config.json of a model for pictures of any size, with the size that they are prepared to have."""
+    kind = config.get("model_type")
+    if not isinstance(kind, str) or kind not in PICTURES or not PICTURES[kind].takes_any_size:
+        return config
+    prepare = preparation_of(read_config(place.path(PREPARATION)), kind)
+    size = prepare.crop or prepare.resize
+    return {**config, "image_size": list(size)} if isinstance(size, tuple) else config
 
 
 def _of_pictures(model: Model, tokenizer: Any, sha256: str, prepare: Preparation) -> Pretrained:

@@ -1,5 +1,5 @@
-"""The weights of Hugging Face's models of pictures under our names: ViT and DeiT in a `mhalib.models.ViT`, CLIP in a
-`mhalib.models.CLIP`.
+"""The weights of Hugging Face's models of pictures under our names: ViT, DeiT and DINOv2 in a `mhalib.models.ViT`, CLIP
+in a `mhalib.models.CLIP`.
 
 `PICTURES` is the list of what is read. Their convolution of patches is our linear map of a patch, and their class token
 and its position are one vector: in the first layer, nothing but the sum of both is ever seen.
@@ -8,17 +8,20 @@ and its position are one vector: in the first layer, nothing but the sum of both
 |---|---|---|---|
 | vit | before each sublayer, and last | GELU | the class token, by a classifier; or all tokens |
 | deit | before each sublayer, and last | GELU | two class tokens, by a classifier each; or all tokens |
+| dinov2, and with_registers | before each sublayer, and last | GELU or SwiGLU, results scaled | all tokens |
 | clip | before each sublayer, and last; of pictures also first | quick GELU | the class token, and the end of a text |
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import interpolate
 
 from ..attention import MultiHeadAttention
 from ..models import CLIP, ViT
@@ -37,14 +40,17 @@ class Tower:
     class_tokens: their names of the class tokens, which become one tensor of ours with the positions.
     positions: their name of the table of positions, class tokens first; "" in a tower without class tokens.
     unused: patterns of tensors that our model leaves out.
+    scales: of a layer, their names of last maps -> of what multiplies their results, channel by channel. Here it is
+        part of the maps.
     """
 
     names: Mapping[str, str | Origin]
     layers: str
-    parts: Mapping[str, str]
+    parts: Mapping[str, str | Origin]
     class_tokens: tuple[str, ...] = ()
     positions: str = ""
     unused: tuple[str, ...] = ()
+    scales: Mapping[str, str] = field(default_factory=dict)
 
     def origin(self, own: str) -> Origin:
         """Where a tensor of ours comes from."""
@@ -53,7 +59,8 @@ class Tower:
         if own.startswith("encoder.layers."):
             number, rest = own.removeprefix("encoder.layers.").split(".", 1)
             part, kind = rest.rsplit(".", 1)
-            return Origin((f"{self.layers}.{number}.{self.parts[part]}.{kind}",))
+            theirs = as_origin(self.parts[part])
+            return theirs._replace(names=(f"{self.layers}.{number}.{theirs.names[0]}.{kind}",))
         part, kind = own.rsplit(".", 1)
         theirs = as_origin(self.names[part])
         return theirs._replace(names=(f"{theirs.names[0]}.{kind}",))
@@ -68,6 +75,25 @@ class Tower:
         if {one.shape for one in tokens} != {table.shape[-1:]} or len(rows) < len(tokens):
             return {}
         return {self.class_tokens[0]: torch.stack(tokens) + rows}
+
+    def scaled(self, tensors: Mapping[str, Tensor], num_layers: int) -> dict[str, Tensor]:
+        """The last maps of sublayers with what multiplies their results. Raises ValueError where that is missing."""
+        found = {}
+        for number in range(num_layers if self.scales else 0):
+            for part, by in self.scales.items():
+                start, name = f"{self.layers}.{number}.{part}", f"{self.layers}.{number}.{by}"
+                if name not in tensors:
+                    raise ValueError(f"the checkpoint lacks {name!r}, which multiplies what {start!r} makes")
+                for kind in ("weight", "bias"):
+                    whole, scale = tensors.get(f"{start}.{kind}"), tensors[name].float()
+                    if whole is None:
+                        continue  # it is named when it is looked for
+                    if scale.shape != whole.shape[:1]:
+                        raise ValueError(f"the checkpoint holds {name!r} with shape {tuple(scale.shape)}")
+                    found[f"{start}.{kind}"] = (
+                        (whole.float().mT * scale).mT if whole.dim() > 1 else whole.float() * scale
+                    )
+        return found
 
 
 def _flat(tensor: Tensor, layer: MultiHeadAttention) -> Tensor:
@@ -85,7 +111,21 @@ def _rest(num_class_tokens: int) -> Callable[[Tensor, MultiHeadAttention], Tenso
     return lambda tensor, layer: tensor.reshape(-1, tensor.shape[-1])[num_class_tokens:]
 
 
-_VIT_PARTS = {
+def _on(grid: tuple[int, int]) -> Callable[[Tensor, MultiHeadAttention], Tensor]:
+    """The positions of patches that were learned on a square, on another grid as `transformers` makes them."""
+
+    def change(tensor: Tensor, layer: MultiHeadAttention) -> Tensor:
+        table = _rest(1)(tensor, layer)
+        side = math.isqrt(len(table))
+        if grid == (side, side) or side * side != len(table):
+            return table
+        square = table.float().mT.reshape(1, -1, side, side)
+        return interpolate(square, grid, mode="bicubic", align_corners=False).flatten(2)[0].mT.to(table.dtype)
+
+    return change
+
+
+_VIT_PARTS: Mapping[str, str | Origin] = {
     **{f"attention.W_{name[0]}": f"attention.attention.{name}" for name in ("query", "key", "value")},
     "attention.W_o": "attention.output.dense",
     "attention_skip.norm": "layernorm_before",
@@ -93,7 +133,20 @@ _VIT_PARTS = {
     "ffn.narrow": "output.dense",
     "ffn_skip.norm": "layernorm_after",
 }
-_CLIP_PARTS = {
+_DINO_PARTS: Mapping[str, str | Origin] = {
+    **_VIT_PARTS,
+    "attention_skip.norm": "norm1",
+    "ffn.widen": "mlp.fc1",
+    "ffn.narrow": "mlp.fc2",
+    "ffn_skip.norm": "norm2",
+}
+_DINO_GATED: Mapping[str, str | Origin] = {
+    **_DINO_PARTS,
+    "ffn.gate": Origin(("mlp.weights_in",), lambda tensor, layer: tensor.chunk(2)[0]),
+    "ffn.widen": Origin(("mlp.weights_in",), lambda tensor, layer: tensor.chunk(2)[1]),
+    "ffn.narrow": "mlp.weights_out",
+}
+_CLIP_PARTS: Mapping[str, str | Origin] = {
     **{f"attention.W_{name}": f"self_attn.{name}_proj" for name in "qkv"},
     "attention.W_o": "self_attn.out_proj",
     "attention_skip.norm": "layer_norm1",
@@ -123,6 +176,19 @@ def _vit_tower(prefix: str, is_distilled: bool) -> Tower:
         positions,
         (r"(^|\.)pooler\.dense\.(weight|bias)$", r"embeddings\.distillation_token$"),
     )
+
+
+def _dino_tower(prefix: str, parts: Mapping[str, str | Origin], grid: tuple[int, int]) -> Tower:
+    """A DINOv2's names, whose positions are made for so many rows and columns of patches."""
+    vit = _vit_tower(prefix, False)
+    positions = f"{prefix}embeddings.position_embeddings"
+    own: dict[str, str | Origin] = {
+        "registers": f"{prefix}embeddings.register_tokens",
+        "patches.positions.table": Origin((positions,), _on(grid)),
+    }
+    unused = (r"embeddings\.mask_token$", r"\.layer_scale[12]\.lambda1$")
+    last = {"attention.output.dense": "layer_scale1.lambda1", str(parts["ffn.narrow"]): "layer_scale2.lambda1"}
+    return replace(vit, names={**vit.names, **own}, parts=parts, unused=unused, scales=last)
 
 
 _CLIP_PICTURES = Tower(
@@ -208,6 +274,28 @@ def deit(config: Config) -> dict[str, Any]:
     return {**_vit(config, ("DeiTModel", "DeiTForImageClassificationWithTeacher")), "distilled": True}
 
 
+def dinov2(config: Config) -> dict[str, Any]:
+    """Settings of a `ViT` that gives its tokens' vectors."""
+    _architecture(config, ("Dinov2Model", "Dinov2WithRegistersModel"))
+    config.require(apply_layernorm=True)
+    width, is_gated = config.count("hidden_size", 768), config.flag("use_swiglu_ffn", False)
+    inside = width * config.count("mlp_ratio", 4)
+    inside = (int(inside * 2 / 3) + 7) // 8 * 8 if is_gated else inside
+    layers = _layers(config, _BASE, "gelu")
+    config.require(head_dim=layers["num_hiddens"] // layers["num_heads"])
+    has_registers = config.get("model_type") == "dinov2_with_registers"
+    return {
+        **layers,
+        **_picture(config, 14),
+        "ffn_num_hiddens": Config({"mlp_ratio * hidden_size": inside}, config.file).count("mlp_ratio * hidden_size"),
+        "ffn_kind": "swiglu" if is_gated else layers["ffn_kind"],
+        "num_classes": None,
+        "num_registers": config.count("num_register_tokens", 4, minimum=0) if has_registers else 0,
+        "norm_eps": config.number("layer_norm_eps", 1e-6),
+        "attention": {"name": "multi-head", "bias": config.flag("qkv_bias", True), "out_bias": True},
+    }
+
+
 def clip(config: Config) -> dict[str, Any]:
     """Settings of a `CLIP`. What `text_config_dict` and `vision_config_dict` of older files say replaces the rest."""
     _architecture(config, ("CLIPModel",))
@@ -233,13 +321,23 @@ def clip(config: Config) -> dict[str, Any]:
     }
 
 
-def _vit_towers(config: Config, tensors: Mapping[str, Tensor]) -> dict[str, Tower]:
+def _prefix(tensors: Mapping[str, Tensor]) -> str:
+    """What stands before a ViT's names."""
     anchor = "embeddings.cls_token"
-    prefix = next((key.removesuffix(anchor) for key in tensors if key.endswith(anchor)), "")
-    return {"": _vit_tower(prefix, config.get("model_type") == "deit")}
+    return next((key.removesuffix(anchor) for key in tensors if key.endswith(anchor)), "")
 
 
-def _clip_towers(config: Config, tensors: Mapping[str, Tensor]) -> dict[str, Tower]:
+def _vit_towers(config: Config, model: ViT, tensors: Mapping[str, Tensor]) -> dict[str, Tower]:
+    return {"": _vit_tower(_prefix(tensors), config.get("model_type") == "deit")}
+
+
+def _dino_towers(config: Config, model: ViT, tensors: Mapping[str, Tensor]) -> dict[str, Tower]:
+    height, width = (length // model.patches.patch_size for length in model.patches.size[-2:])
+    parts = _DINO_GATED if config.flag("use_swiglu_ffn", False) else _DINO_PARTS
+    return {"": _dino_tower(_prefix(tensors), parts, (height, width))}
+
+
+def _clip_towers(config: Config, model: CLIP, tensors: Mapping[str, Tensor]) -> dict[str, Tower]:
     return {"pictures.": _CLIP_PICTURES, "": _CLIP_TEXTS}
 
 
@@ -249,28 +347,35 @@ class PictureFamily:
 
     model: `ViT` or `CLIP`.
     settings: from a config.json to what the model is made with.
-    towers: told config.json and the tensors: what the names of a stack's tensors begin with in our model -> the stack.
+    towers: told config.json, our model and the tensors: what the names of a stack's tensors begin with in our model
+        -> the stack.
+    takes_any_size: whether a model is made for pictures as they are prepared, whatever its config.json says.
     """
 
     model: type[ViT] | type[CLIP]
     settings: Callable[[Config], dict[str, Any]]
-    towers: Callable[[Config, Mapping[str, Tensor]], dict[str, Tower]]
+    towers: Callable[[Config, Any, Mapping[str, Tensor]], dict[str, Tower]]
+    takes_any_size: bool = False
 
     def told(self, config: Config, model: Any, tensors: Mapping[str, Tensor]) -> Told:
         """Where each of our model's tensors is in this checkpoint."""
-        towers = self.towers(config, tensors)
+        towers = self.towers(config, model, tensors)
 
         def origin(own: str) -> Origin:
             begins = next(begins for begins in towers if own.startswith(begins))
             return towers[begins].origin(own.removeprefix(begins))
 
-        instead = {name: one for tower in towers.values() for name, one in tower.with_positions(tensors).items()}
+        instead: dict[str, Tensor] = {}
+        for tower in towers.values():
+            instead |= tower.with_positions(tensors) | tower.scaled(tensors, model.design.num_layers)
         return Told(origin, instead, tuple(pattern for tower in towers.values() for pattern in tower.unused))
 
 
 PICTURES = {
     "vit": PictureFamily(ViT, vit, _vit_towers),
     "deit": PictureFamily(ViT, deit, _vit_towers),
+    "dinov2": PictureFamily(ViT, dinov2, _dino_towers, takes_any_size=True),
+    "dinov2_with_registers": PictureFamily(ViT, dinov2, _dino_towers, takes_any_size=True),
     "clip": PictureFamily(CLIP, clip, _clip_towers),
 }
 """The models of pictures that are read, by the `model_type` of their config.json."""

@@ -41,6 +41,7 @@ _USUAL: dict[str, dict[str, Any]] = {
         "do_center_crop": True,
     },
 }
+_USUAL |= dict.fromkeys(("dinov2", "dinov2_with_registers"), _USUAL["clip"])
 """What a missing entry means in `transformers` 5."""
 
 
@@ -166,7 +167,7 @@ def preparation_of(told: Mapping[str, Any], kind: str) -> Preparation:
         return Preparation(
             mean if does_normalise else tuple(0.0 for _ in mean),
             std if does_normalise else tuple(1.0 for _ in std),
-            _size(config, is_square=kind != "clip") if config.flag("do_resize", True) else None,
+            _size(config, is_square=kind in ("vit", "deit")) if config.flag("do_resize", True) else None,
             _pair(config, "crop_size", 224) if config.flag("do_center_crop", False) else None,
             _RESAMPLED[resample],
             _plain(255 * factor),

@@ -1,4 +1,4 @@
-"""ViT, DeiT and CLIP in our layers, against what `transformers` computes with the same random weights."""
+"""ViT, DeiT, DINOv2 and CLIP in our layers, against what `transformers` computes with the same random weights."""
 
 import copy
 import functools
@@ -33,12 +33,17 @@ VIT |= {"image_size": [6, 10], "patch_size": 2, "num_labels": 4}
 TEXT = {"num_hidden_layers": 3, "hidden_size": 20, "num_attention_heads": 4, "intermediate_size": 33}
 TEXT |= {"vocab_size": 23, "max_position_embeddings": 11, "bos_token_id": 1, "pad_token_id": 0, "eos_token_id": 19}
 VISION = {**VIT, "image_size": 6}
+DINO = {key: VIT[key] for key in ("num_hidden_layers", "hidden_size", "num_attention_heads", "patch_size")}
+DINO |= {"image_size": 6, "mlp_ratio": 3}
 TOWERS = {"text_config": TEXT, "vision_config": VISION, "projection_dim": 7}
 CASES = {
     "vit": ("ViTForImageClassification", VIT),
     "vit, bare": ("ViTModel", {**VIT, "qkv_bias": False, "num_channels": 2, "hidden_act": "gelu_new"}),
     "deit": ("DeiTForImageClassificationWithTeacher", VIT),
     "deit, bare": ("DeiTModel", VIT),
+    "dinov2": ("Dinov2Model", DINO),
+    "dinov2, gated": ("Dinov2Model", {**DINO, "use_swiglu_ffn": True, "qkv_bias": False}),
+    "dinov2_with_registers": ("Dinov2WithRegistersModel", {**DINO, "num_register_tokens": 3}),
     "clip": ("CLIPModel", TOWERS),
     "clip, old": ("CLIPModel", {**TOWERS, "text_config": {**TEXT, "eos_token_id": 2, "hidden_act": "gelu"}}),
 }
@@ -54,7 +59,10 @@ PREPARED = {
     },
     "deit": {"size": {"height": 9, "width": 12}, "crop_size": {"height": 6, "width": 10}},
     "clip": {"size": {"shortest_edge": 6}, "crop_size": 6},
+    **{key: {"size": {"shortest_edge": 7}, "crop_size": 6} for key in ("dinov2", "dinov2_with_registers")},
 }
+PROCESSORS = {"vit": ("vit", "ViT"), "deit": ("deit", "DeiT"), "clip": ("clip", "CLIP")}
+"""Whose preparation `transformers` takes: of DINOv2, that of another model."""
 WORDS = {f"w{number}": number for number in range(23)}
 TOKENIZER = {
     **dict.fromkeys(("truncation", "padding", "normalizer", "decoder")),
@@ -75,7 +83,7 @@ def _made(name):
     """A model of `transformers`, with no weight that is 0 or 1, so that none can be forgotten."""
     torch.manual_seed(len(name))
     kind, told = CASES[name]
-    family = re.match("ViT|DeiT|CLIP", kind)[0]
+    family = re.match("ViT|DeiT|CLIP|Dinov2WithRegisters|Dinov2", kind)[0]
     config = getattr(transformers, f"{family}Config")(**told)
     config._attn_implementation = "eager"
     model = getattr(transformers, kind)(config).eval()
@@ -83,7 +91,10 @@ def _made(name):
         for key, weight in model.named_parameters():
             is_table = ("embedding" in key and "patch" not in key) or "token" in key
             std = 0.3 if weight.dim() < 2 else 1.0 if is_table else 1.5 * min(weight.flatten(1).shape) ** -0.5
-            weight.copy_(torch.randn_like(weight) * std + (weight.dim() == 1 and "norm" in key and "weight" in key))
+            weight.copy_(
+                torch.randn_like(weight) * std
+                + (weight.dim() == 1 and (("norm" in key and "weight" in key) or "lambda" in key))
+            )
     return model.requires_grad_(False)
 
 
@@ -264,9 +275,9 @@ def _picture(height, width):
 def test_pictures_are_prepared_nearly_as_by_pil(name, size):
     """And exactly where nothing is resized. PIL rounds to 256 values after each of two passes."""
     pytest.importorskip("PIL", reason="PIL is not installed")
-    kind = {"vit": "ViT", "deit": "DeiT", "clip": "CLIP"}[name]
-    module = __import__(f"transformers.models.{name}.image_processing_pil_{name}", fromlist=["x"])
-    told = {"size": {"shortest_edge": 30} if name == "clip" else {"height": 30, "width": 22}}
+    family, kind = PROCESSORS.get(name, ("bit", "Bit"))
+    module = __import__(f"transformers.models.{family}.image_processing_pil_{family}", fromlist=["x"])
+    told = {"size": {"height": 30, "width": 22} if name in ("vit", "deit") else {"shortest_edge": 30}}
     told |= {"crop_size": {"height": 18, "width": 20}}
     picture, whole = _picture(*size)
     for change in ({}, {"do_resize": False, "do_center_crop": False}):
@@ -283,8 +294,8 @@ def test_pictures_are_prepared_nearly_as_by_pil(name, size):
 @FAMILY
 def test_what_a_file_leaves_out_means_what_it_means_there(name):
     pytest.importorskip("PIL", reason="PIL is not installed")
-    kind = {"vit": "ViT", "deit": "DeiT", "clip": "CLIP"}[name]
-    module = __import__(f"transformers.models.{name}.image_processing_pil_{name}", fromlist=["x"])
+    family, kind = PROCESSORS.get(name, ("bit", "Bit"))
+    module = __import__(f"transformers.models.{family}.image_processing_pil_{family}", fromlist=["x"])
     told = json.loads(getattr(module, f"{kind}ImageProcessorPil")().to_json_string())
     assert preparation_of({}, name) == preparation_of(told, name)
     old = {"size": 224, "crop_size": 224} if name != "deit" else {"size": 256, "crop_size": 224}
@@ -297,16 +308,55 @@ def test_a_picture_is_read_and_its_patches_are_named(name, stored):
     found = pretrained.load(folder)
     picture, _ = _picture(31, 47)
     reading = found(picture)
-    size = (6, 6) if name == "clip" else (6, 10)
+    size = (6, 10) if name in ("vit", "deit") else (6, 6)
     ready = found.prepare(picture[None])
     assert ready.shape == (1, 3, *size)
-    first = ("[CLS]", "[DISTILLED]") if name == "deit" else ("[CLS]",)
+    more = {"deit": ("[DISTILLED]",), "dinov2_with_registers": ("[REG]",) * 3}
+    first = ("[CLS]", *more.get(name, ()))
     assert reading.tokens == (*first, *(f"{i},{j}" for i in range(size[0] // 2) for j in range(size[1] // 2)))
     assert len(reading.ids) == len(reading.tokens) == reading.weights.shape[-1]
     assert reading.weights.shape == (2, 3, len(reading.tokens), len(reading.tokens))
     output = theirs.get_image_features(ready).pooler_output if name == "clip" else _answer(theirs, ready)[0]
     _close(reading.output, output[0])
     assert found(picture.half()).output.dtype == torch.float32
+
+
+@pytest.mark.parametrize("size", [(4, 10), (12, 8)])
+def test_a_dinov2_is_made_for_pictures_as_they_are_prepared(size, stored, tmp_path):
+    """Its positions were learned on another grid; `transformers` stretches them for each picture."""
+    theirs, folder = stored("dinov2")
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    told = {"size": {"shortest_edge": 13}, "crop_size": dict(zip(("height", "width"), size, strict=True))}
+    (tmp_path / PREPARATION).write_text(json.dumps(told))
+    found = pretrained.load(tmp_path)
+    picture, _ = _picture(31, 47)
+    output, (weights,) = _answer(theirs, found.prepare(picture[None]))
+    reading = found(picture)
+    _close(reading.output, output[0])
+    _close(reading.weights, torch.stack(weights)[:, 0], 1.0)
+    assert reading.tokens[-1] == f"{size[0] // 2 - 1},{size[1] // 2 - 1}"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda tensors, name: tensors.pop(name),
+            "lacks 'encoder.layer.1.layer_scale2.lambda1', which multiplies what",
+        ),
+        (lambda tensors, name: tensors.update({name: torch.ones(14)}), "layer_scale2.lambda1' with shape (14,)"),
+    ],
+)
+def test_what_multiplies_a_dinov2s_results_must_be_there(change, message, stored, tmp_path):
+    _, folder = stored("dinov2")
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors, "encoder.layer.1.layer_scale2.lambda1")
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match=re.escape(message)):
+        pretrained.load(tmp_path)
 
 
 def test_clip_reads_texts_too_and_a_vit_does_not(stored):
@@ -393,7 +443,8 @@ def test_memory_is_counted_before_anything_is_read(name, stored, ours, tmp_path)
     (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())  # and nothing else
     found = count(tmp_path, 9, batch_size=2, dtype=torch.bfloat16)
     assert found.parameters == ours(name).num_weights
-    left_out = sum(one.numel() for key, one in model.named_parameters() if "pooler" in key)
+    unused = ("pooler", "mask_token", "lambda")
+    left_out = sum(one.numel() for key, one in model.named_parameters() if any(part in key for part in unused))
     positions = 15 * (2 if name.startswith("deit") else 1)  # are part of the class tokens
     assert found.parameters == sum(one.numel() for one in model.parameters()) - left_out - positions
     assert (found.weights, found.cache) == (2 * found.parameters, 0)
@@ -413,6 +464,10 @@ PUBLISHED = {
     "facebook/deit-base-distilled-patch16-224": (
         {"model_type": "deit", "architectures": ["DeiTForImageClassificationWithTeacher"], **BASE},
         87_338_192 - 2 * 768,
+    ),
+    "facebook/dinov2-base": (
+        {"model_type": "dinov2", "image_size": 518},
+        86_580_480 - 2 * 768 - 24 * 768,
     ),
     "openai/clip-vit-base-patch32": (
         {"model_type": "clip", "text_config_dict": None, "text_config": {"eos_token_id": 2}, "projection_dim": 512},
@@ -479,6 +534,10 @@ def test_real_models_have_as_many_weights_as_is_published(name, tmp_path):
             {"architectures": ["DeiTForImageClassification"]},
             "our models hold DeiTModel or DeiTForImageClassifi",
         ),
+        ("dinov2", {"architectures": ["Dinov2ForImageClassification"]}, "our models hold Dinov2Model or"),
+        ("dinov2", {"apply_layernorm": False}, "apply_layernorm=False in config.json: our blocks need True"),
+        ("dinov2", {"mlp_ratio": 2**23}, "mlp_ratio * hidden_size=125829120 in config.json is more than any model"),
+        ("dinov2_with_registers", {"num_register_tokens": 4}, "of which config.json does not make 'registers' with"),
         ("clip", {"architectures": ["CLIPForImageClassification"]}, "our models hold CLIPModel"),
         ("clip", {"projection_dim": 8}, "of which config.json does not make 'projection.weight' with shape (8, 20)"),
         ("clip", {"text_config": 3}, "text_config=3 in config.json must be an object"),
@@ -526,7 +585,7 @@ def test_the_hub_is_asked_for_what_the_model_needs(name, more, stored, monkeypat
 WRONG = (None, "x", [[]], {"x": 1}, -1, 0, 1.5, math.nan)
 
 
-@pytest.mark.parametrize("name", ["vit", "clip"])
+@pytest.mark.parametrize("name", ["vit", "dinov2_with_registers", "clip"])
 def test_a_config_with_any_wrong_entry_is_read_or_refused_by_name(name, stored):
     told = json.loads((stored(name)[1] / "config.json").read_text())
     changes = [{key: value} for key in told if key != "model_type" for value in WRONG]
