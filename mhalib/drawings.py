@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from . import style
 from ._arrays import Array, real_array
-from ._validate import as_list, require_flag
+from ._validate import as_list, require_at_most, require_count, require_flag
 
 __all__ = ["PARTS", "layer_drawing"]
 
@@ -40,7 +40,12 @@ STEP, SIDE, PAST = 1.55, 1.1, 0.14
 
 
 def layer_drawing(
-    lit: str | Sequence[str] = PARTS, *, maps: Array | None = None, sizes: bool = False, ax: Axes | None = None
+    lit: str | Sequence[str] = PARTS,
+    *,
+    maps: Array | None = None,
+    sizes: bool = False,
+    head: int | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """Draw a layer of four heads, from its words at the bottom to its output at the top.
 
@@ -50,6 +55,7 @@ def layer_drawing(
         lit: a part of `PARTS`, or several.
         maps: (4, N, N) weights of the four heads, drawn where the heads are; `None` draws four empty squares.
         sizes: write the shapes, (N, D) and so on, beside the words.
+        head: the one head that is lit and has ways that lead to it; `None` is all four.
         ax: where to draw; `None` makes a figure.
 
     Returns:
@@ -62,13 +68,17 @@ def layer_drawing(
     if unknown := [part for part in parts if part not in PARTS]:
         raise ValueError(f"lit={unknown[0]!r} is no part of the layer: there are {', '.join(PARTS)}")
     require_flag("sizes", sizes)
+    if head is not None:
+        require_count("head", head, 0)
+        require_at_most("head", head, NUM_HEADS - 1)
+    heads = range(NUM_HEADS) if head is None else (head,)
     weights = None if maps is None else real_array("maps", maps, rank=3)
     if weights is not None and (len(weights) != NUM_HEADS or weights.shape[1] != weights.shape[2]):
         raise ValueError(f"maps has the shape {tuple(weights.shape)}: ({NUM_HEADS}, N, N) is wanted")
     if ax is None:
         ax = plt.subplots(figsize=(style.WIDEST, 5.3), layout="constrained")[1]
     _inputs(ax, parts)
-    _heads(ax, parts, weights)
+    _heads(ax, parts, weights, heads)
     _outputs(ax, parts)
     _words(ax, parts, sizes)
     ax.set(xlim=(-0.1, 10.4), ylim=(-0.25, 8.75))
@@ -122,15 +132,17 @@ def _inputs(ax: Axes, parts: Sequence[str]) -> None:
         _stripes(ax, (left, 2.5), (1.8, 0.5), is_lit="split" in parts)
 
 
-def _heads(ax: Axes, parts: Sequence[str], weights: NDArray[np.float64] | None) -> None:
+def _heads(ax: Axes, parts: Sequence[str], weights: NDArray[np.float64] | None, followed: Sequence[int]) -> None:
     """The four heads: a map of weights each, made from its queries and keys, and what it brings back of its values."""
-    is_lit, is_mean_lit = bool({"scores", "mask", "softmax"} & set(parts)), "average" in parts
     for head in range(NUM_HEADS):
+        is_lit = head in followed and bool({"scores", "mask", "softmax"} & set(parts))
+        is_mean_lit = head in followed and "average" in parts
         left, (low, high), (foot, top) = LEFT + STEP * head, MAP, HEAD
-        for index, target in enumerate((left + SIDE * 0.3, left + SIDE * 0.7)):
-            _way(ax, head, [(_cut_x(index, head), CUT + 0.04), (target, low - 0.04)], is_lit=is_lit)
-        past = left + SIDE + PAST
-        _way(ax, head, [(_cut_x(2, head), CUT + 0.04), (past, low - 0.1), (past, foot - 0.04)], is_lit=is_mean_lit)
+        if head in followed:
+            for index, target in enumerate((left + SIDE * 0.3, left + SIDE * 0.7)):
+                _way(ax, head, [(_cut_x(index, head), CUT + 0.04), (target, low - 0.04)], is_lit=is_lit)
+            past = left + SIDE + PAST
+            _way(ax, head, [(_cut_x(2, head), CUT + 0.04), (past, low - 0.1), (past, foot - 0.04)], is_lit=is_mean_lit)
         if weights is not None:
             extent = (left, left + SIDE, low, high)
             ax.imshow(weights[head], cmap=style.head_map(head), vmin=0, vmax=1, extent=extent, aspect="auto", zorder=1)

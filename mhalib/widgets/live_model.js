@@ -207,7 +207,7 @@ function started(model, el, carried) {
     const engine = engineDeeds(task, deeds, units.length, recordsOf);
     const isPlain = !Object.keys(deeds).length;
     const ran = isPlain ? plainOf(text) : task.run(units, engine);
-    now = { units, plain: trained, answer: ran.answer, log: ran.log, logP: task.logP(units, trained, engine) };
+    now = { units, plain: trained, answer: ran.answer, log: ran.log, logP: task.rated(units, trained, engine).logP };
   }
   function draw() {
     const [deeds, head] = [model.get("deeds"), shownHead()];
@@ -240,13 +240,14 @@ function started(model, el, carried) {
     turn += 1;
     const mine = turn;
     const deeds = model.get("deeds");
-    /** @type {Map<string, number | null>} */
+    /** What losing each head, too, would cost the answer as trained, in nats; `null` if it is off. @type {Map<string, number | null>} */
     const costs = new Map();
-    const tell = () => {
-      board.tellCosts(costs);
-      if (shownHead()) large.tellCost(withoutShown(costs.get(shownHead()) ?? null));
+    const rate = (/** @type {string} */ head) => {
+      const rated = deedOf(head).off ? null : task.rated(now.units, now.plain, without(head));
+      costs.set(head, rated && now.logP - rated.logP);
+      if (head === shownHead()) large.tellCost(withoutShown(rated));
     };
-    const jobs = [...heads.map((head) => () => costs.set(head, costOf(head))), tell, ...otherJobs(switchesOf(deeds))];
+    const jobs = [...heads.map((head) => () => rate(head)), () => board.tellCosts(costs), ...otherJobs(switchesOf(deeds))];
     const slice = () => {
       if (mine !== turn) return;
       const end = performance.now() + SLICE;
@@ -257,18 +258,13 @@ function started(model, el, carried) {
     delete el.dataset.settled;
     setTimeout(slice, 30);
   }
-  /** What losing this head, too, would cost the answer as trained, in nats; `null` if it is off. @type {(head: string) => number | null} */
-  function costOf(head) {
-    if (deedOf(head).off) return null;
-    return now.logP - task.logP(now.units, now.plain, without(head));
-  }
   /** @type {(head: string) => import("../live/deeds.js").Deeds} */
   const without = (head) => engineDeeds(task, withDeed(model.get("deeds"), head, (deed) => ({ ...deed, off: true })), now.units.length, recordsOf);
-  /** What switching off the large head would change, in words. @type {(cost: number | null) => string} */
-  function withoutShown(cost) {
-    if (cost === null) return "This head is off.";
-    if (task.facts.says === "sentence") return `With this head off, the chance of the trained answer is ${chance(now.logP - cost)}; now it is ${chance(now.logP)}.`;
-    const answer = task.answer(now.units, without(shownHead()));
+  /** What switching off the large head would change, in words. @type {(rated: ReturnType<T.Task["rated"]> | null) => string} */
+  function withoutShown(rated) {
+    if (!rated) return "This head is off.";
+    const { logP, answer } = rated;
+    if (!answer) return `With this head off, the chance of the trained answer is ${chance(logP)}; now it is ${chance(now.logP)}.`;
     return `With this head off, ${task.numWrong(now.units, answer, now.answer)} of ${task.counted(now.units, answer).length} answers change.`;
   }
   /** @type {(switches: T.LiveDeeds) => (() => void)[]} */

@@ -80,11 +80,11 @@ function translation(engine, facts) {
       engine.decode([begin, ...ids.slice(0, -1)], memory, { deeds, log });
       return { answer: wordsOf(ids), log };
     },
-    /** @type {T.Task["logP"]} */
-    logP(units, plain, deeds) {
+    /** @type {T.Task["rated"]} */
+    rated(units, plain, deeds) {
       const ids = [...plain, written[end]].slice(0, most).map((word) => numberOf.get(word) ?? 0);
       const logits = engine.decode([begin, ...ids.slice(0, -1)], memoryOf(units, deeds), { deeds });
-      return ids.reduce((sum, id, t) => sum + logP(logits, t * written.length, written.length, id), 0);
+      return { logP: ids.reduce((sum, id, t) => sum + logP(logits, t * written.length, written.length, id), 0) };
     },
     /** @type {T.Task["labels"]} */
     labels(kind, units, answer) {
@@ -120,10 +120,10 @@ function repetition(engine, { known }) {
       const log = {};
       return { answer: answered(units, read(units, deeds, log)), log };
     },
-    /** @type {T.Task["logP"]} */
-    logP(units, plain, deeds) {
+    /** @type {T.Task["rated"]} */
+    rated(units, plain, deeds) {
       const logits = read(units, deeds);
-      return counted(units).reduce((sum, t) => sum + logP(logits, t * width, width, known.indexOf(plain[t])), 0);
+      return { logP: counted(units).reduce((sum, t) => sum + logP(logits, t * width, width, known.indexOf(plain[t])), 0), answer: answered(units, logits) };
     },
     /** @type {T.Task["labels"]} */
     labels: (_, units) => ({ queries: units, keys: units }),
@@ -157,10 +157,10 @@ function questions(engine, { known, menus = [] }) {
       const log = {};
       return { answer: answered(asked(units, deeds, log)), log };
     },
-    /** @type {T.Task["logP"]} */
-    logP(units, plain, deeds) {
+    /** @type {T.Task["rated"]} */
+    rated(units, plain, deeds) {
       const scores = asked(units, deeds);
-      return plain.reduce((sum, word, i) => sum + logP(scores, i * width, width, known.indexOf(word) + 1), 0);
+      return { logP: plain.reduce((sum, word, i) => sum + logP(scores, i * width, width, known.indexOf(word) + 1), 0), answer: answered(scores) };
     },
     /** @type {T.Task["labels"]} */
     labels: (_, units) => ({ queries: units, keys: units }),

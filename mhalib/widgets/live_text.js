@@ -141,10 +141,9 @@ export function answerOf(task, others) {
   }
   /** What is said now, and what it was if that is another. @type {(now: string, was: string) => (Node | string)[]} */
   const both = (now, was) => (now === was ? [make("span", { text: now })] : [make("strong", { text: now }), " ", make("s", { text: was })]);
-  /** @param {T.Now} now */
-  function drawAnswers({ units, plain, answer }) {
+  /** @param {T.Now} now @param {string[]} [right] */
+  function drawAnswers({ units, plain, answer }, right) {
     const header = make("tr", {}, make("th", { scope: "col", text: "word" }), ...questions.map((text) => make("th", { scope: "col", text })));
-    const right = task.right?.(units);
     const cell = (/** @type {number} */ i) => {
       const isWrong = right && right[i] !== answer[i];
       return make("td", isWrong ? { class: css("mistaken"), title: `right is “${right[i]}”` } : {}, ...both(answer[i], plain[i]));
@@ -163,8 +162,9 @@ export function answerOf(task, others) {
     whole: make("div", { class: css("said") }, words, make("div", { class: css("sure") }, meter, certain, others)),
     /** @param {T.Now} now @param {number} off @param {number} all */
     draw(now, off, all) {
-      drawSaid(now);
-      const numMistaken = task.right?.(now.units)?.filter((word, i) => word !== now.answer[i]).length ?? 0;
+      const right = task.right?.(now.units);
+      drawSaid(now, right);
+      const numMistaken = right?.filter((word, i) => word !== now.answer[i]).length ?? 0;
       const total = task.counted(now.units, now.plain).length;
       const kept = total - task.numWrong(now.units, now.answer, now.plain);
       const sure = says === "sentence" ? `chance of the trained answer ${chance(now.logP)}` : `${kept} of ${total}${says === "answers" ? " answers unchanged" : " as trained"}${numMistaken ? `, ${numMistaken} wrong` : ""}`;

@@ -466,7 +466,8 @@ export interface Task {
   numWrong: (units: string[], answer: string[], plain: string[]) => number;
   answer: (units: string[], deeds: EngineDeeds) => string[];
   run: (units: string[], deeds: EngineDeeds) => Ran;
-  logP: (units: string[], plain: string[], deeds: EngineDeeds) => number;
+  /** How likely the answer `plain` is, and what is answered, where one run tells both. */
+  rated: (units: string[], plain: string[], deeds: EngineDeeds) => { logP: number; answer?: string[] };
   labels: (kind: string, units: string[], answer: string[]) => { queries: string[]; keys: string[] };
 }
 export interface Palette {

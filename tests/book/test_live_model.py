@@ -92,7 +92,7 @@ async ({ weights, facts, input, deeds }) => {
   const { answer, log } = task.run(units, done);
   const heads = {};
   for (const name in log) heads[name] = [[...log[name].weights], [...log[name].values]];
-  return { answer, heads, logP: task.logP(units, plain, done), wrong: task.numWrong(units, answer, plain) };
+  return { answer, heads, logP: task.rated(units, plain, done).logP, wrong: task.numWrong(units, answer, plain) };
 }
 """
 

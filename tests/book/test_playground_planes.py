@@ -268,8 +268,11 @@ def test_each_name_is_nearest_to_its_own_point_or_tied_to_it_by_a_line(show: Cal
         return [names, points.map((one) => [one.getAttribute('aria-label'), box(one.querySelector('circle'))])];
     }""")
     assert len(names) == len(points) == 6
+    pixel = page.locator(PLANES).first.bounding_box()["width"] / SIDE
+    weights = [float((name.split()[1:] or [0])[0]) for name, *_ in names]  # a weight of 0 is not written
+    discs = [30 * math.sqrt(weight) * pixel for weight in weights]
     for place, (name, box, is_tied) in enumerate(names):
-        gaps = {label: gap(box, point) for label, point in points}
+        gaps = {label: gap(box, point) - discs[k] for k, (label, point) in enumerate(points)}
         nearest = min(gaps, key=gaps.__getitem__)
         assert is_tied or name.split()[0] in nearest, (name, gaps)
         for other, its, _ in names[:place]:

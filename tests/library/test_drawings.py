@@ -58,6 +58,14 @@ def test_sizes_are_written_where_they_are_asked_for():
     assert "(h, N, d)" not in words(layer_drawing("average"))
 
 
+def test_of_one_head_alone_there_are_ways_and_the_others_are_pale():
+    ax = layer_drawing(head=1)
+    ways = {to_hex(line.get_color()) for line in ax.lines}
+    assert ways == {style.head_colour(1)}
+    edges = [to_hex(patch.get_edgecolor()) for patch in ax.patches]
+    assert [edges.count(style.head_colour(i)) for i in range(drawings.NUM_HEADS)] == [0, 2, 0, 0]
+
+
 def test_it_borrows_an_axes_and_fits_a_phone():
     ax = plt.subplots()[1]
     assert layer_drawing(ax=ax) is ax
@@ -72,6 +80,7 @@ def test_it_borrows_an_axes_and_fits_a_phone():
         ({"maps": torch.zeros(3, 5, 5)}, r"maps has the shape \(3, 5, 5\)"),
         ({"maps": torch.zeros(4, 5, 6)}, r"maps has the shape \(4, 5, 6\)"),
         ({"sizes": 1}, "sizes"),
+        ({"head": 4}, "head=4"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_by_name(arguments, said):

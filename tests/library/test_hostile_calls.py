@@ -276,7 +276,7 @@ PLACES = {
     ),
     "mhalib.layer_drawing": (
         _on_all_axes(mhalib.layer_drawing),
-        lambda: {"lit": ["scores", "softmax"], "maps": torch.rand(4, 3, 3), "sizes": False},
+        lambda: {"lit": ["scores", "softmax"], "maps": torch.rand(4, 3, 3), "sizes": False, "head": 2},
     ),
     "roofline.step_costs": (
         mhalib.roofline.step_costs,

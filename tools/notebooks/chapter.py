@@ -26,7 +26,7 @@ TO_WRITE = "TO WRITE"
 USAGE = 'make chapter NAME=rotary_positions TITLE="Rotary positions"'
 NAME = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
 IN_TOC = re.compile(r"^(?P<indent> +)- file: chapters/\d\d_\w+\n +title: .*\n", re.MULTILINE)
-IN_MAP = re.compile(r"^\d+: (?P<column>\d+) (?P<row>\d+)(?: after [\d ]+)?\n", re.MULTILINE)
+IN_MAP = re.compile(r"^\d+: (?P<column>\d+) (?P<row>\d+)\n", re.MULTILINE)
 IN_INDEX = re.compile(r"^\d+\. \[.*\]\(\d\d_\w+\.ipynb\).*\n", re.MULTILINE)
 ALT = (
     "A triangle of dark squares, five queries down and five keys across: each query sees itself and what comes before."
@@ -212,7 +212,7 @@ def make(name: str, title: str) -> Path:
     listed = with_line(toc, IN_TOC, f"{{indent}}- file: chapters/{stem}\n{{indent}}  title: {entry}\n")
     shown = title.replace("{", "{{").replace("}", "}}")
     told = with_line(index, IN_INDEX, f"{number}. [{shown}]({stem}.ipynb): {TO_WRITE}: what it shows, in ten words\n")
-    told = with_line(index, IN_MAP, f"{number}: 0 {{row}} after {number - 1}\n", told)
+    told = with_line(index, IN_MAP, f"{number}: 0 {{row}}\n", told)
     path = notebooks.CHAPTERS / f"{stem}.ipynb"
     nbformat.write(skeleton(path, title), path)
     nbformat.write(notebooks.execute(path), path)

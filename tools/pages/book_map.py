@@ -2,10 +2,12 @@
 
     ```{book-map} A map of the chapters.
     1: 0 0
-    2: 1 0 after 1
+    2: 1 0
     ```
 
-A line gives a chapter, its column and row, and the chapters it builds on. Titles and addresses come from `_toc.yml`.
+A line gives a chapter, its column and row. Titles and addresses come from `_toc.yml`. What a chapter builds on is said
+in one place, its own: the chapters that the paragraph *You need* above its first section links to. The map draws a line
+from the last of them, and a circle's title names all.
 
     ```{instrument-of} 06_per_head_heatmaps
     ```
@@ -16,6 +18,7 @@ shows the instrument of that chapter's cell with the tag `front-instrument`.
 from __future__ import annotations
 
 import html
+import json
 import re
 from typing import NamedTuple
 
@@ -29,36 +32,41 @@ from tools import ROOT
 from tools.notebooks import notebooks
 
 FRONT_INSTRUMENT = "front-instrument"
-LINE = re.compile(r"(\d+): (\d+) (\d+)(?: after (\d+(?: \d+)*))?")
+LINE = re.compile(r"(\d+): (\d+) (\d+)")
+NEEDS = re.compile(r"^You need .+", re.MULTILINE)
+CHAPTER = re.compile(r"\((\d+)_\w+\.ipynb[)#]")
 STEP, DROP, RADIUS, MARGIN = 66, 58, 19, 26  # pixels from column to column and row to row, of a circle, around all
 LEGEND = 104  # above it the first chapters; the names of the parts are below, where no chapter is
 
 
 class Station(NamedTuple):
-    """Where a chapter is on the map, and which chapters it builds on."""
+    """Where a chapter is on the map."""
 
     column: int
     row: int
-    after: tuple[int, ...]
 
 
 def stations(lines: list[str]) -> dict[int, Station]:
     """The lines of a map, by chapter.
 
     Raises:
-        ValueError: a line that cannot be read, or that builds on a chapter the map does not have.
+        ValueError: a line that cannot be read.
     """
     found = {}
     for line in filter(None, map(str.strip, lines)):
         parts = LINE.fullmatch(line)
         if parts is None:
-            raise ValueError(f"{line!r}: write a chapter, its column and row, as in '2: 1 0 after 1'")
-        after = tuple(map(int, (parts[4] or "").split()))
-        found[int(parts[1])] = Station(int(parts[2]), int(parts[3]), after)
-    for number, station in found.items():
-        if missing := set(station.after) - found.keys():
-            raise ValueError(f"chapter {number} comes after {sorted(missing)}, which the map does not have")
+            raise ValueError(f"{line!r}: write a chapter, its column and row, as in '2: 1 0'")
+        found[int(parts[1])] = Station(int(parts[2]), int(parts[3]))
     return found
+
+
+def needs(stem: str) -> list[int]:
+    """The chapters that a chapter says it needs, in order."""
+    cells = json.loads((notebooks.CHAPTERS / f"{stem}.ipynb").read_text(encoding="utf-8"))["cells"]
+    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    said = " ".join(NEEDS.findall(text.partition("\n## ")[0]))
+    return sorted({int(number) for number in CHAPTER.findall(said)})
 
 
 def chapters() -> dict[int, tuple[int, str, str]]:
@@ -84,7 +92,7 @@ def titles() -> dict[str, str]:
 
 
 def drawn(placed: dict[int, Station], label: str) -> str:
-    """The map as SVG: a circle and a link for each chapter, a line for each that builds on another."""
+    """The map as SVG: a circle and a link for each chapter, a line for each from the last one that it needs."""
     known = chapters()
     if placed.keys() != known.keys():
         wrong = sorted(placed.keys() ^ known.keys())
@@ -94,13 +102,15 @@ def drawn(placed: dict[int, Station], label: str) -> str:
         return MARGIN + STEP * placed[number].column, MARGIN + DROP * placed[number].row
 
     lines, circles = [], []
-    for number, station in sorted(placed.items()):
+    for number in sorted(placed):
         x, y = place(number)
-        for before in station.after:
-            left, top = place(before)
-            lines.append(f'<line x1="{left}" y1="{top}" x2="{x}" y2="{y}"/>')
         part, name, title = known[number]
-        said = html.escape(f"Chapter {number}: {title}", quote=True)
+        told = ""
+        if before := needs(name):
+            left, top = place(before[-1])
+            lines.append(f'<line x1="{left}" y1="{top}" x2="{x}" y2="{y}"/>')
+            told = f" (needs {', '.join(map(str, before))})"
+        said = html.escape(f"Chapter {number}: {title}{told}", quote=True)
         circles.append(
             f'<a href="{name}.html" class="part-{part}" aria-label="{said}"><title>{said}</title>'
             f'<circle cx="{x}" cy="{y}" r="{RADIUS}"/><text x="{x}" y="{y}">{number}</text></a>'
@@ -128,6 +138,8 @@ class BookMap(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         self.env.note_dependency(str(ROOT / "_toc.yml"))
+        for _, stem, _ in chapters().values():
+            self.env.note_dependency(str(notebooks.CHAPTERS / f"{stem}.ipynb"))
         try:
             made = drawn(stations(list(self.content)), self.arguments[0])
         except ValueError as error:
