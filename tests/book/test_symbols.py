@@ -1,4 +1,4 @@
-"""Formulas of Part I can be touched: by mouse, finger and keys a symbol says what it is, in its own colour."""
+"""Queries, keys and values have their colours in all formulas; by mouse, finger and keys those of Part I say what they are."""
 
 from __future__ import annotations
 
@@ -109,3 +109,18 @@ def test_later_parts_have_notations_of_their_own_and_no_notes(browser: Browser) 
     assert late.locator("math").count() > 0
     assert late.locator("math .symbol").count() == 0
     late.context.close()
+
+
+@pytest.mark.parametrize("stem", ["09_positions", "20_sharing_keys_and_values"])
+def test_later_parts_keep_the_colours(browser: Browser, stem: str) -> None:
+    late = opened(browser, stem)
+    for letter, named in zip("qk", (style.QUERY, style.KEY), strict=True):
+        assert colour(late, f"math .symbol-{letter}") == rgb(named)
+    late.context.close()
+
+
+def test_where_nothing_asks_a_k_is_a_count(browser: Browser) -> None:
+    chosen = opened(browser, "22_heads_that_are_chosen")
+    assert chosen.locator("math mi", has_text="k").count() > 0
+    assert chosen.locator("math .symbol-k").count() == 0
+    chosen.context.close()

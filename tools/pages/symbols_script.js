@@ -1,9 +1,10 @@
 // @ts-check
-/* Formulas of Part I can be touched: a symbol says what it is and which size it has, and lights up its part of the layer. */
+/* Queries, keys and values have their colours in all formulas. Those of Part I can be touched, too: a symbol says what it
+   is and which size it has, and lights up its part of the layer. */
 (() => {
   const chapter = Number(/** @type {HTMLElement | null} */ (document.querySelector("h1[data-chapter]"))?.dataset.chapter ?? 99);
   const LAST = 7; // chapters 1 to 7 speak of one layer in one notation
-  if (chapter < 1 || chapter > LAST || document.documentElement.lang !== "en") return;
+  const hasNotes = chapter >= 1 && chapter <= LAST && document.documentElement.lang === "en";
 
   /** What a symbol is, its size in general and in the reader of chapter 0, and the parts that light up.
    * @type {Record<string, { says: string, size?: string, lit: string[] }>} */
@@ -48,6 +49,19 @@
     if (indexed && !indexed.firstElementChild?.contains(element)) return undefined; // an index, not the thing
     return LETTERS[letter];
   };
+
+  /** Every symbol of the page, in its order. @type {Map<Element, string>} */
+  const symbols = new Map();
+  for (const element of document.querySelectorAll("article math mi")) {
+    const name = symbolOf(element);
+    if (name) symbols.set(/^[WH]_/.test(name) ? /** @type {Element} */ (element.closest("msub, msubsup")) : element, name);
+  }
+  const asks = [...symbols.values()].includes("q"); // where nothing asks, a k is a count
+  for (const [whole, name] of symbols) {
+    if (hasNotes) whole.classList.add("symbol");
+    if (asks || name !== "k") whole.classList.add(`symbol-${name.replace(/^[WH]_/, "")}`);
+  }
+  if (!hasNotes) return;
 
   const SVG = "http://www.w3.org/2000/svg";
   /** Parts of the small layer: left, bottom, width, height, in a picture of 96 by 92. @type {[string, number, number, number, number][]} */
@@ -95,16 +109,6 @@
     note.style.left = `${left}px`;
     note.style.top = `${below ? at.bottom + 8 : Math.max(8, at.top - 8 - note.offsetHeight)}px`;
   };
-
-  /** Every symbol of the page, in its order. @type {Map<Element, string>} */
-  const symbols = new Map();
-  for (const element of document.querySelectorAll("article math mi")) {
-    const name = symbolOf(element);
-    if (!name) continue;
-    const whole = /^[WH]_/.test(name) ? /** @type {Element} */ (element.closest("msub, msubsup")) : element;
-    symbols.set(whole, name);
-    whole.classList.add("symbol", `symbol-${name.replace(/^[WH]_/, "")}`);
-  }
 
   /** By mouse a note is open while it is over a symbol; a finger opens and closes it. @param {Event} event */
   const pointed = (event) => {
