@@ -41,7 +41,7 @@ def ulysses(layer: MultiHeadAttention, x: Tensor, over: DeviceMesh, *, causal: b
         TypeError, ValueError: the layer is of another kind or split already, or its heads cannot be dealt out evenly,
             see `places`.
 
-    Source: Jacobs et al. 2023, DeepSpeed Ulysses, section 3.
+    Source: Jacobs et al. 2023, DeepSpeed Ulysses: two exchanges in a layer, heads as their unit.
     """
     held = _places(layer, over.size())
     require_tensor("x", x, rank=3)
