@@ -147,10 +147,11 @@ all_to_all = exercise(
 def _words(rng: random.Random) -> Iterator[Case]:
     """Tokens of every process, among them the first and the last of its own, and its neighbours'."""
     yield {"ids": torch.tensor([0, 3, 5, 2]), "rows": draw(rng, 3, 2), "rank": 1}
-    for num_rows, num_hiddens, rank in apart(rng, 3):
+    drawn = apart(rng, 4, of=lambda rows, D, rank, more: [rows, D, rank, 7 + more])
+    for num_rows, num_hiddens, rank, more in drawn:
         first = rank * num_rows
         ids = [first, first + num_rows - 1, first - 1, first + num_rows, first + num_rows // 2, 0, 9 * num_rows]
-        ids += [rng.randrange(first), rng.randrange(first, first + num_rows), first + num_rows - 1]
+        ids += [rng.randrange(first + 2 * num_rows) for _ in range(more)]
         rng.shuffle(ids)
         yield {"ids": torch.tensor(ids), "rows": draw(rng, num_rows, num_hiddens), "rank": rank}
 

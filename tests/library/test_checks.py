@@ -1768,9 +1768,7 @@ VARIANTS = {
     ],
     "added_vectors": [
         vectors_token_by_token,
-        lambda ids, rows, rank: (
-            (ids[:, None] == rank * len(rows) + torch.arange(len(rows))).float() @ rows
-        ),
+        lambda ids, rows, rank: (ids[:, None] == rank * len(rows) + torch.arange(len(rows))).float() @ rows,
         lambda ids, rows, rank: torch.cat(
             [torch.zeros(rank * len(rows), rows.shape[1]), rows, torch.zeros(99, rows.shape[1])]
         )[ids],
