@@ -109,9 +109,11 @@ class IndexedAttention(LatentAttention):
             a number, in nats.
 
         Raises:
-            TypeError, ValueError: as `forward`.
+            TypeError, ValueError: as `forward`; or the layer is split over processes.
         """
         require_kind("x", x, Tensor)
+        if self.is_split:
+            raise ValueError("the layer is split over processes: the indexer learns from the weights of all heads")
         x, chosen = x.detach(), self.num_chosen
         self.num_chosen = None
         try:

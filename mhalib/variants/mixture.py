@@ -114,8 +114,13 @@ class MixtureOfHeads(MultiHeadAttention):
 
     def gate(self, outputs: Tensor, queries: Tensor) -> Tensor:
         """(B, h, Q, value_dim) -> (B, h, Q, value_dim)."""
-        self.last_gates, self.balance_loss = self.route(queries, self._is_real(queries))
-        return outputs * self.last_gates.mT[..., None]
+        self.last_gates, loss = self.route(queries, self._is_real(queries))
+        gates = self.last_gates
+        if self.is_split:  # each process adds its share of the loss's gradient
+            share = self.num_heads / self.num_heads_made
+            gates, loss = gates[..., list(self.head_numbers)], loss * share + (loss * (1 - share)).detach()
+        self.balance_loss = loss
+        return outputs * gates.mT[..., None]
 
     def _is_real(self, queries: Tensor) -> Tensor | None:
         """(B, Q): whether some query may see the token, which is padding otherwise; `None` where all count."""

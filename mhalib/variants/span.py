@@ -63,7 +63,8 @@ class SpanAttention(MultiHeadAttention):
     @property
     def span_loss(self) -> Tensor:
         """The mean span, as a share of the longest."""
-        return self.span_shares.clamp(0, 1).mean()
+        mean = self.span_shares.clamp(0, 1).mean()
+        return mean.full_tensor() if self.is_split else mean  # type: ignore[attr-defined, no-any-return]
 
     def softmax(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         """Scores (B, h, Q, K) -> weights; the last query is the last key's token."""

@@ -24,7 +24,16 @@ from .heads_composed_anew import composed_scores, composed_weights, differential
 from .heads_that_are_chosen import balance_loss, mended_router, span_shares, sparsemax_gradient, window_mask
 from .heads_that_talk import output_matrices, shared_scores, talk, talked_weights, widened
 from .induction_circuit import copying_table, estimated_effects, logit_attribution, patched_key
-from .many_devices import all_reduce_bytes, batch_gradient, own_keys, own_weights, summed_output
+from .many_devices import (
+    added_vectors,
+    all_reduce_bytes,
+    all_to_all,
+    batch_gradient,
+    key_gradient,
+    own_keys,
+    own_weights,
+    summed_output,
+)
 from .mathematics import cache_numbers, count_flops, count_weights, multi_head
 from .never_write_the_scores import mended_pass, merged, needed_tiles, score_gradient, updated
 from .open_a_model_you_know import chance_share, config_bytes, readable_tokens, recovered_share, sink_share
@@ -59,8 +68,10 @@ __all__ = [
     "Finding",
     "Mistake",
     "absorbed_scores",
+    "added_vectors",
     "alignment_share",
     "all_reduce_bytes",
+    "all_to_all",
     "attend",
     "attribution_estimate",
     "balance_loss",
@@ -107,6 +118,7 @@ __all__ = [
     "js_divergence",
     "keep_going",
     "kept_keys",
+    "key_gradient",
     "keys_for_heads",
     "least_seconds",
     "logit_attribution",

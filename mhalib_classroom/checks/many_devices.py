@@ -1,6 +1,6 @@
 """Which rows, columns and keys a process holds, and what the one sum makes of the parts.
 
-The gradient of a batch that is dealt out, and what a sum over the processes sends.
+Copies of keys, tokens' vectors, heads that are exchanged, a batch that is dealt out, and what a sum sends.
 """
 
 from __future__ import annotations
@@ -100,6 +100,73 @@ own_keys = exercise(
     "own_keys",
     reference=_own_keys,
     cases=_groups,
+)
+
+
+@own_sizes("fewer keys than processes, more, and as many: the sizes are chosen by hand, in whole copies")
+def _copies(rng: random.Random) -> Iterator[Case]:
+    """Fewer keys than processes, then more, then as many."""
+    for (num_hiddens, head_dim), (num_kv_heads, num_ranks) in zip(
+        ([3, 2], *apart(rng, 2, 4)), ((2, 4), (6, 3), (3, 12), (2, 8), (5, 5)), strict=True
+    ):
+        rows = max(1, num_kv_heads // num_ranks) * head_dim
+        yield {"gradients": draw(rng, num_ranks, rows, num_hiddens), "num_kv_heads": num_kv_heads}
+
+
+def _by_copies(gradients: Tensor, num_kv_heads: int) -> Tensor:
+    """(g or G, copies of a key, rows, D)."""
+    return gradients.unflatten(0, (-1, max(1, len(gradients) // num_kv_heads)))
+
+
+key_gradient = exercise(
+    "key_gradient",
+    reference=lambda gradients, num_kv_heads: _by_copies(gradients, num_kv_heads).sum(1).flatten(0, 1),
+    cases=_copies,
+)
+
+
+def _held_tokens(rng: random.Random) -> Iterator[Case]:
+    """What each of G processes has of its own tokens: all heads, of which a process gets two or more."""
+    drawn = apart(rng, 4, smallest=3, of=lambda G, each, n, d: [G, each, n, d, G * each, G * n])
+    for num_ranks, each, num_tokens, head_dim in ([2, 2, 3, 1], *drawn):
+        yield {"x": draw(rng, num_ranks, num_ranks * each, num_tokens, head_dim)}
+
+
+def _pieces(x: Tensor) -> Tensor:
+    """(G, h, N / G, d) -> (G, G, h / G, N / G, d): from, to."""
+    return x.unflatten(1, (len(x), -1))
+
+
+all_to_all = exercise(
+    "all_to_all",
+    reference=lambda x: _pieces(x).permute(1, 2, 0, 3, 4).flatten(2, 3),
+    cases=_held_tokens,
+)
+
+
+def _words(rng: random.Random) -> Iterator[Case]:
+    """Tokens of every process, among them the first and the last of its own, and its neighbours'."""
+    yield {"ids": torch.tensor([0, 3, 5, 2]), "rows": draw(rng, 3, 2), "rank": 1}
+    drawn = apart(rng, 4, of=lambda rows, D, rank, more: [rows, D, rank, 7 + more])
+    for num_rows, num_hiddens, rank, more in drawn:
+        first = rank * num_rows
+        ids = [first, first + num_rows - 1, first - 1, first + num_rows, first + num_rows // 2, 0, 9 * num_rows]
+        ids += [rng.randrange(first + 2 * num_rows) for _ in range(more)]
+        rng.shuffle(ids)
+        yield {"ids": torch.tensor(ids), "rows": draw(rng, num_rows, num_hiddens), "rank": rank}
+
+
+def _looked_up(ids: Tensor, rows: Tensor, rank: int, *, end: int = 0, shift: int = 0, masked: bool = True) -> Tensor:
+    own = ids - (rank + shift) * len(rows)
+    mine = (own >= 0) & (own < len(rows) + end) if masked else torch.ones_like(ids, dtype=torch.bool)
+    return rows[own.clamp(0, len(rows) - 1)] * mine[:, None]
+
+
+added_vectors = exercise(
+    "added_vectors",
+    reference=lambda ids, rows, rank: _looked_up(ids, rows, rank),
+    cases=_words,
+    switches=_looked_up,
 )
 
 

@@ -18,10 +18,13 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import mhalib
 from mhalib import _distributed, parallel, processes
-from mhalib.models import GPT
+from mhalib.attention import KINDS as KINDS_OF_THE_BOOK
+from mhalib.attention import Band, make_attention
+from mhalib.models import GPT, MixtureFeedForward
 from mhalib.train import fit
 
 STEPS, RATE = 9, 0.01
@@ -135,6 +138,75 @@ def attention(over, **settings):
     return {**own, "cross": max(most for most, _ in everyone), "held": [held for _, held in everyone]}
 
 
+KINDS = {
+    **{name: {"name": name} for name in KINDS_OF_THE_BOOK},
+    "sparse": {"name": "sparse", "window": 3},
+    "multi-head: few keys": {"name": "multi-head", "num_kv_heads": 1},
+    "qk-norm: few keys": {"name": "qk-norm", "num_kv_heads": 2, "norm": "rms", "positions": "rotary"},
+    "qk-norm: together": {"name": "qk-norm", "together": True},
+    "gated: channels, few keys": {"name": "gated", "per_channel": True, "norm": "rms", "num_kv_heads": 1},
+    "latent: turned": {"name": "latent", "positions": "rotary", "query_latent_size": 10},
+    "latent: absorbed": {"name": "latent", "absorbed": True},
+    "delta: channels": {"name": "delta", "decay": "channel"},
+    "delta: shared": {"name": "delta", "decay": "none", "num_key_heads": 4},
+    "delta: few keys": {"name": "delta", "num_key_heads": 1},
+    "native-sparse: few keys": {"name": "native-sparse", "num_kv_heads": 1},
+    "native-sparse: shared": {"name": "native-sparse", "num_kv_heads": 4, "block_size": 2, "num_chosen": 2},
+    "differential: few keys": {"name": "differential", "num_kv_heads": 1},
+    "differential: shared": {"name": "differential", "num_kv_heads": 4},
+    "multi-token: pairs": {"name": "multi-token", "head_group": 2},
+    "multi-token: all": {"name": "multi-token", "head_group": 8},
+    "indexed: chosen": {"name": "indexed", "num_chosen": 3, "positions": "rotary"},
+    "mixture: few keys": {"name": "mixture", "num_kv_heads": 1, "num_shared": 2},
+    "collaborative: narrow": {"name": "collaborative", "shared_size": 10},
+}
+"""Every registered kind, and settings under which a kind holds other parts, or refuses."""
+
+
+def kinds(over):
+    """How far each kind is from the whole layer, with its gradients, or why it cannot be split."""
+    found = {}
+    for name, choice in KINDS.items():
+        torch.manual_seed(5)
+        layer = make_attention(choice, 48, 8, bias=True).double()
+        with torch.no_grad():
+            for x in layer.parameters():
+                x += 0.1 * torch.randn_like(x)  # gains, sinks and gates that differ
+        part, x = copy.deepcopy(layer), torch.randn(2, 6, 48).double()
+        try:
+            parallel.split(part, over)
+        except ValueError as error:
+            found[name] = str(error)
+            continue
+        held = sum((x.to_local() if isinstance(x, DTensor) else x).numel() for x in part.parameters())
+        outputs = {}
+        for one in (layer, part):
+            own = x.clone().requires_grad_()
+            output, weights = one(own, own, own, mask=Band())
+            loss = output.square().sum()
+            for extra in ("balance_loss", "span_loss"):
+                loss = loss + getattr(one, extra, 0)
+            loss.backward()
+            without = one(own, own, own, mask=Band(), need_weights=False)[0]
+            heads = weights[:, list(part.head_numbers)] if one is layer else weights
+            cache, pieces = one.new_cache(), []
+            with torch.no_grad():
+                for start, end in ((0, 5), (5, 6)):
+                    piece, seen = x[:, start:end], Band(offset=start)
+                    pieces.append(one(piece, piece, piece, mask=seen, cache=cache, need_weights=False)[0])
+            outputs[one] = (output, without, heads, own.grad, torch.cat(pieces, 1))
+        pairs = zip(outputs[layer], outputs[part], strict=True)
+        off = max(float((a - b).detach().abs().max()) for a, b in pairs)
+        grads = [(a.grad, b.grad) for a, b in zip(layer.parameters(), part.parameters(), strict=True)]
+        assert all((a is None) == (b is None) for a, b in grads)
+        off_grads = max(float((a - whole(b)).abs().max() / (1 + a.abs().max())) for a, b in grads if a is not None)
+        everyone = [None] * over.size()
+        dist.all_gather_object(everyone, (off, off_grads))
+        found[name] = [max(each) for each in zip(*everyone, strict=True)]
+        found[name].append(held - parallel.weights_held(layer, over.size()))
+    return found
+
+
 def in_pairs(over):
     """Four processes in two rows: each row splits a layer, and the rows share nothing."""
     rows = init_device_mesh(over.device_type, (2, over.size() // 2), mesh_dim_names=("data", "heads"))
@@ -212,6 +284,83 @@ def models(over):
     return found
 
 
+def sequences(over):
+    """What `ulysses` makes of the process's own tokens, how far from the whole layer, and how many bytes it sends."""
+    found, n, rank = {}, over.size(), over.get_local_rank()
+    for name, choice in {
+        "multi-head": {"name": "multi-head", "positions": "rotary"},
+        "few keys": {"name": "multi-head", "num_kv_heads": 1, "positions": "rotary"},
+        "shared keys": {"name": "multi-head", "num_kv_heads": 4, "value_dim": 5},
+        "qk-norm": {"name": "qk-norm", "num_kv_heads": 2, "together": True},
+        "latent": {"name": "latent", "positions": "rotary"},
+        "latent, plain": {"name": "latent"},
+    }.items():
+        torch.manual_seed(6)
+        layer, other = (make_attention(choice, 48, 8, bias=True).double() for _ in range(2))
+        other.load_state_dict(layer.state_dict())
+        x = torch.randn(2, 16, 48).double()
+        apart, sent = [], 0
+        for causal in (False, True):
+            every, own = x.clone().requires_grad_(), x.chunk(n, 1)[rank].clone().requires_grad_()
+            layer.zero_grad()
+            other.zero_grad()
+            output = layer(every, every, every, mask=Band() if causal else None)[0]
+            output.square().sum().backward()
+            with Exchanges() as exchanges:
+                part = parallel.ulysses(other, own, over, causal=causal)
+            sent = exchanges.bytes
+            part.square().sum().backward()
+            for a, b in zip(layer.parameters(), other.parameters(), strict=True):
+                dist.all_reduce(b.grad)
+                apart.append(float((a.grad - b.grad).abs().max() / (1 + a.grad.abs().max())))
+            both = ((output, part), (every.grad, own.grad))
+            apart += [float((a.chunk(n, 1)[rank] - b).detach().abs().max()) for a, b in both]
+        everyone = [None] * n
+        dist.all_gather_object(everyone, (max(apart), sent))
+        counted = 8 * parallel.numbers_sent(layer, 2 * 16, n).ulysses
+        found[name] = [max(apart for apart, _ in everyone), [sent for _, sent in everyone], counted]
+    return found
+
+
+class Exchanges(TorchDispatchMode):
+    """Bytes that this process sends to others in all-to-alls, as torch is given them."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if str(function).startswith("c10d.alltoall_base_"):
+            self.bytes += args[1].nbytes * (dist.get_world_size() - 1) // dist.get_world_size()
+        return function(*args, **(kwargs or {}))
+
+
+def more_models(over):
+    """Models whose layers share something, mixtures of networks, and vocabularies that are split."""
+    found = {}
+    cases = {
+        "vocabulary": ({"vocabulary": True}, {}),
+        "vocabulary, tied": ({"vocabulary": True}, {"readout": "tied"}),
+        "vocabulary, sequence": ({"vocabulary": True, "sequence": True}, {}),
+        "experts": ({}, {"mixture": {"num_experts": 3}, "ffn_bias": True}),
+        "experts, sequence": ({"sequence": True}, {"mixture": {"num_experts": 3}}),
+        "cross-layer": ({}, {"attention": {"name": "cross-layer", "num_kv_heads": 2}}),
+        "relative": ({}, {"attention": "relative"}),
+    }
+    for name, (settings, described) in cases.items():
+        made = {"norm": "pre", "attention": {"name": "multi-head", "num_kv_heads": 2}, **described}
+        models = []
+        for _ in range(2):
+            torch.manual_seed(0)
+            models.append(GPT(12, 24, 4, 2, 40, **made).double())
+        reference, part = models
+        expected = parallel.weights_held(part, over.size(), vocabulary=settings.get("vocabulary", False))
+        parallel.split(part, over, **settings)
+        held = sum((x.to_local() if isinstance(x, DTensor) else x).numel() for x in part.parameters())
+        ids = torch.randint(12, (3, 8), generator=torch.Generator().manual_seed(0))
+        found[name] = compare(reference, part, lambda one, ids=ids: (one(ids)[0], torch.zeros(1)))
+        found[name]["held"] = held - expected
+    return found
+
+
 def as_torch_does():
     """`fit` against torch's own data parallelism."""
     one, other = model(), model()
@@ -271,23 +420,31 @@ class Louder(mhalib.MultiHeadAttention):
 def refusals(over):
     part = parallel.split(mhalib.MultiHeadAttention(24, 4), over)
     odd = GPT(11, 24, 4, 1, 41)
+    indexed = parallel.split(mhalib.variants.IndexedAttention(24, 4), over)
     more = mhalib.MultiHeadAttention(24, 4)
     more.bonus = nn.Parameter(torch.ones(4))
     tried = {
         "keep": lambda: part.keep_heads([0]),
         "again": lambda: parallel.split(part, over),
-        "variant": lambda: parallel.split(mhalib.variants.GatedAttention(24, 4), over),
-        "without weights of its own": lambda: parallel.split(Louder(24, 4), over),
+        "kind": lambda: parallel.split(Louder(24, 4), over),
         "with one more": lambda: parallel.split(more, over),
         "hidden": lambda: parallel.split(odd, over),
-        "experts": lambda: parallel.split(model(mixture={"num_experts": 2}), over),
+        "width": lambda: part(torch.zeros(1, 3, 23), torch.zeros(1, 3, 24), torch.zeros(1, 3, 24)),
+        "experts": lambda: parallel.split(MixtureFeedForward(24, 41), over),
+        "indexer": lambda: indexed.index_loss(torch.zeros(1, 3, 24)),
         "sequence": lambda: parallel.split(mhalib.MultiHeadAttention(24, 4), over, sequence=True),
         "tied": lambda: parallel.split(model(readout="tied"), over, sequence=True),
+        "vocabulary": lambda: parallel.split(mhalib.MultiHeadAttention(24, 4), over, vocabulary=True),
+        "words": lambda: parallel.split(model(), over, vocabulary=True),
+        "exchange": lambda: parallel.ulysses(mhalib.variants.GatedAttention(24, 4), torch.zeros(1, 3, 24), over),
+        "exchange of a part": lambda: parallel.ulysses(part, torch.zeros(1, 3, 24), over),
         "tokens": lambda: parallel.split(model(), over, sequence=True)(torch.zeros(1, 7, dtype=torch.long)),
         "share": lambda: processes.share(torch.zeros(5)),
         "infinite": lambda: fit(odd, lambda: odd.readout.weight.square().sum() / (processes.rank() or 0.0), 3),
     }
-    return _refused(tried), isinstance(odd.decoder.layers[0].attention.W_q.weight, DTensor)
+    found = _refused(tried)
+    assert isinstance(part.W_q.weight, DTensor)  # a pass that raised has put it back
+    return found, isinstance(odd.decoder.layers[0].attention.W_q.weight, DTensor)
 
 
 def _refused(tried):
@@ -328,6 +485,9 @@ def main(task, folder):
     found |= {
         "attention": {str(g): attention(over, num_kv_heads=g, bias=True) for g in (4, 2, 1)},
         "models": models(over),
+        "more models": more_models(over),
+        "kinds": kinds(over),
+        "sequences": sequences(over),
         "as torch does": as_torch_does(),
         "different starts": different_starts(),
         "gradients": gradients(),

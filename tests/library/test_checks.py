@@ -973,6 +973,35 @@ def own_keys_by_two_rules(num_heads, num_kv_heads, num_ranks, rank):
     return [rank * each + key for key in range(each)]
 
 
+def key_gradient_row_by_row(gradients, num_kv_heads):
+    num_ranks, rows, _ = gradients.shape
+    if num_ranks <= num_kv_heads:
+        return torch.cat(list(gradients))
+    total = torch.zeros(num_kv_heads * rows, gradients.shape[2])
+    for rank, gradient in enumerate(gradients):
+        key = rank * num_kv_heads // num_ranks
+        total[key * rows : (key + 1) * rows] += gradient
+    return total
+
+
+def vectors_token_by_token(ids, rows, rank):
+    result = torch.zeros(len(ids), rows.shape[1])
+    for place, token in enumerate(ids.tolist()):
+        if token // len(rows) == rank:
+            result[place] = rows[token % len(rows)]
+    return result
+
+
+def exchanged_by_lists(x):
+    pieces = [part.chunk(len(x)) for part in x]
+    return torch.stack([torch.cat([sent[rank] for sent in pieces], 1) for rank in range(len(x))])
+
+
+def exchanged_by_the_whole(x):
+    whole = torch.cat(list(x), 1)
+    return torch.stack(whole.chunk(len(x)))
+
+
 def ring_bytes_by_counting(num_numbers, num_ranks, bytes_per_number):
     sent = 0
     for _round in ("sum", "hand out"):
@@ -1216,7 +1245,7 @@ def away_by_loops(tokens):
 
 
 def away_by_tables(tokens):
-    table = F.one_hot(tokens) * torch.arange(1, len(tokens) + 1)[:, None]
+    table = torch.nn.functional.one_hot(tokens) * torch.arange(1, len(tokens) + 1)[:, None]
     last = table.cummax(0).values
     return last.masked_fill(last == 0, len(tokens) + 1).argmin(1)
 
@@ -1728,6 +1757,27 @@ VARIANTS = {
             .tolist()
         ),
     ],
+    "key_gradient": [
+        key_gradient_row_by_row,
+        lambda gradients, num_kv_heads: torch.cat(
+            [part.sum(0) for part in gradients.split(max(1, len(gradients) // num_kv_heads))]
+        ),
+        lambda gradients, num_kv_heads: (
+            gradients.reshape(min(num_kv_heads, len(gradients)), -1, *gradients.shape[1:]).sum(1).flatten(0, 1)
+        ),
+    ],
+    "added_vectors": [
+        vectors_token_by_token,
+        lambda ids, rows, rank: (ids[:, None] == rank * len(rows) + torch.arange(len(rows))).float() @ rows,
+        lambda ids, rows, rank: torch.cat(
+            [torch.zeros(rank * len(rows), rows.shape[1]), rows, torch.zeros(99, rows.shape[1])]
+        )[ids],
+    ],
+    "all_to_all": [
+        exchanged_by_lists,
+        exchanged_by_the_whole,
+        lambda x: x.transpose(0, 1).flatten(1, 2).unflatten(0, (len(x), -1)),
+    ],
     "all_reduce_bytes": [
         lambda num_numbers, num_ranks, bytes_per_number: (
             2 * (num_ranks - 1) * (num_numbers // num_ranks) * bytes_per_number
@@ -2166,7 +2216,7 @@ VARIANTS = {
         lambda added, readout, targets: torch.einsum("pbnd,bnd->pbn", added, readout[targets] - readout.mean(0)),
         attributed_by_loops,
         lambda added, readout, targets: (
-            (F.one_hot(targets, len(readout)) - 1 / len(readout)) * (added @ readout.T)
+            (torch.nn.functional.one_hot(targets, len(readout)) - 1 / len(readout)) * (added @ readout.T)
         ).sum(-1),
     ],
     "next_token_probabilities": [

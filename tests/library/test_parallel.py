@@ -16,8 +16,11 @@ import torch
 import torch.distributed as dist
 
 from mhalib import _distributed, parallel, processes
+from mhalib.attention import KINDS, MultiHeadAttention
+from mhalib.models import GPT
 from mhalib.parallel import places
 from mhalib.train import fit
+from mhalib.variants import LatentAttention
 
 pytestmark = pytest.mark.package
 
@@ -151,6 +154,99 @@ def test_it_trains_as_one_process_does(runs, many, name):
     assert parameters < TRAINED
 
 
+REFUSED = {
+    "composed": "each token mixes the scores of all heads, and then their weights",
+    "overlapping": "a head reads channels of its neighbours, whose rows another process holds",
+    "talking": "each head's scores and weights are sums over all heads",
+    "qk-norm: together": "with together=True a token's queries of all heads have one norm",
+    "delta: few keys": "num_key_heads=1 queries and keys are not split evenly",
+    "native-sparse: few keys": "heads that share a key choose its blocks together, and would come apart",
+    "differential: few keys": "the two maps of a head may look at different keys, which are not copied head by head",
+    "multi-token: all": "head_group=8 heads mix their weights, and would come apart",
+}
+
+
+@needs_torchrun
+@BOTH
+@pytest.mark.parametrize("name", worker.KINDS)
+def test_every_kind_is_split_or_says_why_not(runs, many, name):
+    """Forward with weights and without, token by token, backward; no third case."""
+    found = runs[many]["kinds"][name]
+    if name in REFUSED:
+        kind = KINDS[worker.KINDS[name]["name"]].__name__
+        assert found == f"{kind} cannot be split over {many} processes: {REFUSED[name]}"
+        return
+    output, gradients, uncounted = found
+    assert output < CLOSE
+    assert gradients < CLOSE
+    assert uncounted == 0  # of the weights that a process holds, by `weights_held`
+
+
+def test_no_kind_is_left_out():
+    mine = {name for name, kind in KINDS.items() if kind.__module__.startswith("mhalib.")}
+    assert mine <= {choice["name"] for choice in worker.KINDS.values()}
+    assert {KINDS[name] for name in mine} == set(parallel.PLANS)
+
+
+@needs_torchrun
+@BOTH
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("vocabulary", 6),  # two of each layer, one of the tokens' vectors, one that gathers logits
+        ("vocabulary, tied", 6),
+        ("vocabulary, sequence", 11),
+        ("experts", 4),  # one sum for a mixture, however many experts it has
+        ("experts, sequence", 9),
+        ("cross-layer", 4),
+        ("relative", 4),
+    ],
+)
+def test_models_that_share_vocabularies_and_mixtures_are_split(runs, many, name, counts):
+    found = runs[many]["more models"][name]
+    assert found["output"] < CLOSE
+    assert found["gradients"] < 1e-11  # of logits that are squared
+    assert found["counts"][0] == counts
+    assert found["held"] == 0
+
+
+def test_the_plan_counts_what_each_process_holds():
+    """SmolLM2-135M over three processes: 134,515,008 weights, of which 28,311,552 are the tokens' vectors."""
+    with torch.device("meta"):
+        attention = {"name": "multi-head", "num_kv_heads": 3, "bias": False}
+        llama = {"norm_kind": "rms", "ffn_kind": "swiglu", "ffn_bias": False, "positions": "rotary", "norm": "pre"}
+        model = GPT(49152, 576, 9, 30, 1536, attention=attention, readout="tied", **llama)
+    norms = 61 * 576
+    halves = (134515008 - 28311552 - norms) // 3
+    assert parallel.weights_held(model, 1) == 134515008
+    assert parallel.weights_held(model, 3) == halves + norms + 28311552 == 63736128
+    assert parallel.weights_held(model, 3, vocabulary=True) == halves + norms + 28311552 // 3 == 44861760
+    with pytest.raises(ValueError, match="num_heads=9 cannot be split evenly over 2 processes"):
+        parallel.weights_held(model, 2)
+
+
+@needs_torchrun
+@BOTH
+@pytest.mark.parametrize("name", ["multi-head", "few keys", "shared keys", "qk-norm", "latent", "latent, plain"])
+def test_heads_that_are_exchanged_make_the_layer(runs, many, name):
+    """Causal and not, with the gradients of the tokens and, summed over processes, of the weights."""
+    off, sent, counted = runs[many]["sequences"][name]
+    assert off < CLOSE
+    assert sent == [counted] * many
+
+
+def test_what_three_ways_to_split_send():
+    """By hand, for 64 tokens of D = 48, h = 8, d = 6 on four processes, which have 16 tokens each."""
+    many = parallel.numbers_sent(MultiHeadAttention(48, 8), 64, 4)
+    assert many == (2 * 3 * 16 * 48, 3 * 16 * 2 * 48, 3 * 16 * (4 * 2 * 6))
+    shared = parallel.numbers_sent(MultiHeadAttention(48, 8, num_kv_heads=2), 64, 4)  # each key for two processes
+    assert shared == (2 * 3 * 16 * 48, 3 * 16 * 2 * 2 * 6, 3 * 16 * (2 * 2 * 6 + 2 * 6))
+    latent = LatentAttention(48, 8, latent_size=10, rotary_size=2, positions="rotary")
+    assert parallel.numbers_sent(latent, 64, 4) == (2 * 3 * 16 * 48, 3 * 16 * 12, 3 * 16 * (2 * (8 + 6) + 12))
+    with pytest.raises(ValueError, match="num_tokens=63 cannot be split evenly over 4 processes"):
+        parallel.numbers_sent(latent, 63, 4)
+
+
 @needs_torchrun
 @BOTH
 def test_data_are_shared_as_torch_does(runs, many):
@@ -201,13 +297,21 @@ def test_what_cannot_be_split_is_refused(runs, many):
     assert found == {
         "keep": "ValueError: the layer is split over processes: remove heads before it is split",
         "again": f"ValueError: layer has {4 // many} of its 4 heads: split before removing heads",
-        "variant": "TypeError: a GatedAttention cannot be split: only multi-head attention can",
-        "without weights of its own": "TypeError: a Louder cannot be split: only multi-head attention can",
-        "with one more": "TypeError: a MultiHeadAttention cannot be split: only multi-head attention can",
+        "kind": f"ValueError: Louder cannot be split over {many} processes: PLANS does not say how its heads are held",
+        "with one more": f"ValueError: MultiHeadAttention cannot be split over {many} processes: "
+        "no plan says how 'bonus' is held",
         "hidden": f"ValueError: ffn_num_hiddens=41 cannot be split evenly over {many} processes",
-        "experts": "TypeError: a MixtureFeedForward cannot be split: only one network for all tokens can",
+        "width": found["width"],  # whatever the layer says of it
+        "experts": f"ValueError: ffn_num_hiddens=41 cannot be split evenly over {many} processes",
+        "indexer": "ValueError: the layer is split over processes: the indexer learns from the weights of all heads",
         "sequence": "TypeError: sequence=True is for a GPT, got MultiHeadAttention",
         "tied": "ValueError: sequence=True needs a readout of its own, but the model's is tied to the tokens' vectors",
+        "vocabulary": "TypeError: vocabulary=True is for a GPT, got MultiHeadAttention",
+        "words": f"ValueError: vocab_size=11 cannot be split evenly over {many} processes",
+        "exchange": "ValueError: GatedAttention cannot be exchanged by heads: its steps are not those of "
+        "MultiHeadAttention, QKNormAttention, LatentAttention",
+        "exchange of a part": "ValueError: the layer is split over processes: heads are exchanged where each process "
+        "has all weights",
         "tokens": f"ValueError: tokens has 7 of them, which {many} processes cannot share evenly",
         "share": f"ValueError: a batch of 5 cannot be dealt out evenly to {many} processes",
         "infinite": "FloatingPointError: the loss of step 1 is inf: try a smaller rate",

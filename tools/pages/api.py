@@ -125,7 +125,12 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
             "CACHE=MHALIB_CACHE"
         ),
     },
-    "mhalib.parallel": {"29_many_devices": "places mesh split Place=places"},
+    "mhalib.parallel": {
+        "29_many_devices": (
+            "places mesh split ulysses weights_held numbers_sent Place=places PLANS=places Plan=places "
+            "Sent=numbers_sent"
+        )
+    },
     "mhalib.processes": {"29_many_devices": "share rank start=share"},
     "mhalib.devices": {"03_why_more_than_one_head": "best_device"},
     "mhalib.measures": {

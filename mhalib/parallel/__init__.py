@@ -1,0 +1,15 @@
+"""Heads on many devices: which process holds which heads, and models split accordingly, by torch's DTensor.
+
+A split is that of Megatron-LM: W_q, W_k and W_v by rows of their weights, so that a process has whole heads, and W_o
+by the columns that belong to these heads. Each process then computes its heads alone, and one sum over the processes,
+an all-reduce, makes the layer's output. `PLANS` says for each kind of attention what else it holds, or why it cannot be
+split. `ulysses` splits the tokens instead, and gives each process all tokens of some heads in between. Processes are
+started by `torchrun`. For data parallel training, where each process has the whole model and a part of each batch, see
+`mhalib.train.fit` and `mhalib.processes.share`.
+"""
+
+from .plans import PLANS, Place, Plan, places, weights_held
+from .sequences import Sent, numbers_sent, ulysses
+from .splitting import mesh, split
+
+__all__ = ["PLANS", "Place", "Plan", "Sent", "mesh", "numbers_sent", "places", "split", "ulysses", "weights_held"]
