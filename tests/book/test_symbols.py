@@ -1,4 +1,4 @@
-"""Queries, keys and values have their colours in all formulas; by mouse, finger and keys those of Part I say what they are."""
+"""Queries, keys and values have their colours in all formulas; touched, the symbols of Part I say what they are."""
 
 from __future__ import annotations
 
