@@ -31,10 +31,23 @@ TWO_ROPES = {
 }
 EXPERTS = {"num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 11}
 DEEPSEEK = {
-    **{**SIZES, "num_attention_heads": 3, "num_key_value_heads": 3, "intermediate_size": 37},
-    **{"kv_lora_rank": 11, "q_lora_rank": 13, "qk_nope_head_dim": 7, "qk_rope_head_dim": 4, "v_head_dim": 9},
-    **{"n_routed_experts": 8, "n_group": 4, "topk_group": 2, "num_experts_per_tok": 3, "n_shared_experts": 2},
-    **{"first_k_dense_replace": 1, "moe_intermediate_size": 17, "pad_token_id": 0},
+    **SIZES,
+    "num_attention_heads": 3,
+    "num_key_value_heads": 3,
+    "intermediate_size": 37,
+    "kv_lora_rank": 11,
+    "q_lora_rank": 13,
+    "qk_nope_head_dim": 7,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 9,
+    "n_routed_experts": 8,
+    "n_group": 4,
+    "topk_group": 2,
+    "num_experts_per_tok": 3,
+    "n_shared_experts": 2,
+    "first_k_dense_replace": 1,
+    "moe_intermediate_size": 17,
+    "pad_token_id": 0,
 }
 GPT2 = {"vocab_size": 53, "n_layer": 2, "n_embd": 15, "n_head": 3, "n_inner": 37, "n_positions": 19}
 OPT = {**SIZES, "hidden_size": 15, "num_attention_heads": 3, "ffn_dim": 37, "pad_token_id": 1}
