@@ -24,7 +24,10 @@ Choices = Choice | Sequence[Choice]
 """One kind for all layers of a model, or a list with one for each."""
 Mixtures = Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None
 """Experts in place of feed-forward networks, in all layers of a model or in each; `None` means one network."""
-_OF_MIXTURES = {"ffn_num_hiddens", "num_experts", "num_chosen", "normalised"}
+_OF_MIXTURES = {
+    *("ffn_num_hiddens", "num_experts", "num_chosen", "normalised", "shares", "choice_bias"),
+    *("num_groups", "num_chosen_groups", "share_scale", "num_shared"),
+}
 BY_PLACE = ("num_hiddens", "num_heads", "num_layers", "ffn_num_hiddens", "dropout")
 
 

@@ -13,7 +13,7 @@ ELSEWHERE = 'through="transformers" runs models that read one text and return th
 LAYERS = {
     *("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
     *("encoder_layers", "decoder_layers", "num_decoder_layers"),
-    *("num_experts", "num_local_experts"),
+    *("num_experts", "num_local_experts", "n_routed_experts"),
 }
 MOST_LAYERS, MOST = 1000, 2**24
 """More layers, or experts, and larger numbers, than any model has: a config.json that claims more is not believed."""

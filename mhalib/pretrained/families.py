@@ -24,6 +24,7 @@ that it computes what theirs does, from their config.json; and which of their te
 | mixtral | rms | mixture, SwiGLU | rotary | shared keys | own |
 | qwen3_moe | rms | mixture, SwiGLU | rotary | as qwen3 | own |
 | gpt_oss | rms | mixture, SwiGLU, clamped | rotary, slowed down | shared keys, sinks, windows, biases | own |
+| deepseek_v3 (also R1) | rms | SwiGLU, then mixtures | rotary, slowed down | latents, also of queries | own |
 
 | encoder-decoder | norm | feed-forward network | positions | before the first layer | logits |
 |---|---|---|---|---|---|
@@ -86,7 +87,7 @@ class Family:
 
     def told(self, config: Config, model: Any, tensors: Mapping[str, Tensor]) -> Told:
         """Where each of our model's tensors is in this checkpoint."""
-        anchor = self.origin(f"{next(iter(self.stacks))}.layers.0.attention.W_q.weight").names[0]
+        anchor = self.origin(f"{next(iter(self.stacks))}.layers.0.attention.W_o.weight").names[0]
         prefix = next((key.removesuffix(anchor) for key in tensors if key.endswith(anchor)), self.prefix)
 
         def origin(own: str) -> Origin:
@@ -148,6 +149,21 @@ def _rows_of(index: int) -> Change:
 def _half(index: int) -> Change:
     """Phi-3's gate, or what it multiplies, of rows that hold both."""
     return lambda tensor, layer: tensor.chunk(2)[index]
+
+
+def _of_latent(rotary: bool) -> Change:
+    """DeepSeek's map to latents, or to the keys that are turned, of rows that hold both."""
+    return lambda tensor, layer: tensor[layer.latent_size :] if rotary else tensor[: layer.latent_size]  # type: ignore[index,misc]
+
+
+def _of_pair(index: int) -> Change:
+    """DeepSeek's keys or values made of latents, of rows (h, d + value_dim): those of a head stand side by side."""
+
+    def change(tensor: Tensor, layer: MultiHeadAttention) -> Tensor:
+        widths = [layer.head_dim, layer.value_dim]
+        return tensor.unflatten(0, (layer.num_heads, sum(widths))).split(widths, 1)[index].flatten(0, 1)
+
+    return change
 
 
 def _as_bias(tensor: Tensor, layer: MultiHeadAttention) -> Tensor:
@@ -222,6 +238,21 @@ _QWEN_MOE_PARTS: Parts = {
     "ffn.experts.*.narrow": "mlp.experts.*.down_proj",
 }
 _GPT_OSS_PARTS: Parts = {**_QWEN_MOE_PARTS, "ffn.router": "mlp.router", "attention.sinks": "self_attn.sinks"}
+_DEEPSEEK_PARTS: Parts = {
+    **_QWEN_MOE_PARTS,
+    "attention.W_q.0": "self_attn.q_a_proj",
+    "attention.W_q.1": "self_attn.q_a_layernorm",
+    "attention.W_q.2": "self_attn.q_b_proj",
+    "attention.W_down": Origin(("self_attn.kv_a_proj_with_mqa",), _of_latent(rotary=False)),
+    "attention.W_rotary": Origin(("self_attn.kv_a_proj_with_mqa",), _of_latent(rotary=True)),
+    "attention.norm": "self_attn.kv_a_layernorm",
+    "attention.W_up_k": Origin(("self_attn.kv_b_proj",), _of_pair(0)),
+    "attention.W_up_v": Origin(("self_attn.kv_b_proj",), _of_pair(1)),
+    "ffn.choice_bias": "mlp.gate.e_score_correction_bias",
+    "ffn.shared.gate": "mlp.shared_experts.gate_proj",
+    "ffn.shared.widen": "mlp.shared_experts.up_proj",
+    "ffn.shared.narrow": "mlp.shared_experts.down_proj",
+}
 _GEMMA2_PARTS: Parts = {
     **_LLAMA_PARTS,
     "attention_skip.norm_result": "post_attention_layernorm",
@@ -357,6 +388,9 @@ DECODERS = {
     "gpt_oss": replace(
         _as_llama(settings.gpt_oss, _GPT_OSS_PARTS, unused=r"(experts\.(gate_up|down)_proj(_bias)?|inv_freq)$"),
         instead=_experts_apart,
+    ),
+    "deepseek_v3": _as_llama(  # layer 61 guesses a second token ahead; transformers leaves it out, too
+        settings.deepseek_v3, _DEEPSEEK_PARTS, unused=r"(rotary_emb\.inv_freq$|layers\.61\.)"
     ),
 }
 """The decoders that are read, by the `model_type` of their config.json."""

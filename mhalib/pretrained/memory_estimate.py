@@ -10,8 +10,10 @@ from typing import Any
 import torch
 
 from .._validate import require_count, require_flag
+from ..attention import MultiHeadAttention
 from ..models import CLIP, GPT, Model, Transformer, ViT
 from ..models._base import CROSS, DECODER, ENCODER
+from ..variants import LatentAttention
 from .convert import require_known, without_weights
 from .files import Place
 from .header_check import whole_numbers
@@ -26,9 +28,9 @@ class Memory:
 
     parameters: how many numbers were learned; a readout that is tied to the tokens' vectors counts once.
     weights: of the parameters.
-    cache: of the keys and values of all tokens, or of those in a window, in all layers. An encoder keeps
-        none, nor does what reads pictures; an encoder-decoder keeps those of the written tokens, and those that
-        cross-attention makes of the text.
+    cache: of the keys and values of all tokens, or of those in a window, in all layers; in DeepSeek-V3, of the latents
+        and turned keys that stand for them. An encoder keeps none, nor does what reads pictures; an encoder-decoder
+        keeps those of the written tokens, and those that cross-attention makes of the text.
     maps: of all attention weights, which reading a text returns: layers * h * N * N of them; an encoder-decoder counts
         its encoder's layers once, and its decoder's twice.
     """
@@ -81,9 +83,7 @@ def memory(
     keeping = [layer for kind in (DECODER, CROSS) for layer in by_kind.get(kind, [])] if keeps else []
     windows = model.windows if isinstance(model, GPT) else [None] * len(keeping)
     kept = sum(
-        layer.num_kv_heads
-        * (layer.head_dim + layer.value_dim)
-        * min(num_tokens, num_tokens if window is None else window - 1)
+        _kept_of_a_token(layer) * min(num_tokens, num_tokens if window is None else window - 1)
         for layer, window in zip(keeping, windows, strict=True)
     )
     return Memory(
@@ -92,6 +92,13 @@ def memory(
         batch_size * kept * dtype.itemsize,
         batch_size * maps * dtype.itemsize,
     )
+
+
+def _kept_of_a_token(layer: MultiHeadAttention) -> int:
+    """How many numbers its cache holds of each token."""
+    if isinstance(layer, LatentAttention):
+        return layer.latent_size + layer.rotary_size
+    return layer.num_kv_heads * (layer.head_dim + layer.value_dim)
 
 
 def _lengths(model: Model, num_tokens: int) -> dict[str, int]:

@@ -6,7 +6,6 @@ An entry that is missing means what it means in `transformers` 5.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from .config import ELSEWHERE, Config
@@ -39,12 +38,7 @@ def _rotary(
 ) -> dict[str, Any]:
     """Settings of rotary positions. transformers 5 writes `rope_parameters`, older ones `rope_theta` and
     `rope_scaling`, and GPT-NeoX's `rotary_emb_base` and `rotary_pct`."""
-    told: dict[str, Any] = {}
-    for key in ("rope_scaling", "rope_parameters"):
-        entry = config.get(key, {})
-        if not isinstance(entry, Mapping):
-            raise ValueError(f"{key}={entry!r:.80} in config.json must be an object")
-        told |= entry
+    told = _told_of_rope(config)
     old = {
         "rope_theta": config.get("rope_theta", config.get("rotary_emb_base")),
         "partial_rotary_factor": config.get("partial_rotary_factor", config.get("rotary_pct", usual_share)),
@@ -83,16 +77,23 @@ def _rotary(
     return settings
 
 
+def _told_of_rope(config: Config) -> dict[str, Any]:
+    """What `rope_scaling` says, and what `rope_parameters` says besides or instead."""
+    return {**config.part("rope_scaling").told, **config.part("rope_parameters").told}
+
+
+def _lengthened(factor: float, weight: float) -> float:
+    """YaRN's factor for texts that are `factor` times as long, where the logarithm counts `weight` times."""
+    return 0.1 * weight * math.log(factor) + 1 if factor > 1 else 1.0
+
+
 def _yarn(rope: Config) -> dict[str, Any]:
     """What slows rotary positions down by YaRN; the factor of queries and keys as transformers takes it."""
     factor = rope.number("factor", 0.0)
-
-    def longer(weight: float) -> float:
-        return 0.1 * weight * math.log(factor) + 1 if factor > 1 else 1.0
-
-    usual = longer(1.0)
+    usual = _lengthened(factor, 1.0)
     if rope.get("mscale") and rope.get("mscale_all_dim"):
-        usual = longer(rope.number("mscale", 1.0)) / longer(rope.number("mscale_all_dim", 1.0))
+        usual = _lengthened(factor, rope.number("mscale", 1.0))
+        usual /= _lengthened(factor, rope.number("mscale_all_dim", 1.0))
     return {
         "name": "yarn" if rope.flag("truncate", True) else "yarn-untruncated",
         "factor": factor,
@@ -388,9 +389,12 @@ def olmo3(config: Config) -> dict[str, Any]:
     return _turned_in_two_ways(olmo2(everywhere), nearby, 4, 4096)
 
 
-def _mixture(config: Config, experts: int, chosen: int, normalised: bool = True, **more: Any) -> dict[str, Any]:
-    """Settings of experts; `experts` and `chosen` are what missing entries mean. Files have two names for the first."""
-    num_experts = config.count("num_experts", config.get("num_local_experts", experts))
+def _mixture(
+    config: Config, experts: int, chosen: int, normalised: bool = True, key: str = "num_experts", **more: Any
+) -> dict[str, Any]:
+    """Settings of experts; `experts` and `chosen` are what missing entries mean. Files have other names for the
+    first, than `key`, too."""
+    num_experts = config.count(key, config.get("num_local_experts", experts))
     num_chosen = config.count("num_experts_per_tok", chosen)
     if num_chosen > num_experts:
         raise ValueError(
@@ -429,3 +433,44 @@ def gpt_oss(config: Config) -> dict[str, Any]:
     usual = [number % 2 == 0 for number in range(settings["num_layers"])]
     settings |= {"ffn_kind": "swiglu_clamped", "ffn_bias": True, "mixture": _mixture(config, 128, 4)}
     return {**settings, **_windows(config, _local_layers(config, usual), 128)}
+
+
+def deepseek_v3(config: Config) -> dict[str, Any]:
+    """Latents in place of keys and values, and mixtures behind a few layers with one network."""
+    config.require(scoring_func="sigmoid", topk_method="noaux_tc", moe_layer_freq=1)
+    d, turned = config.count("qk_nope_head_dim", 128), config.count("qk_rope_head_dim", 64)
+    settings = _llama_like(Config({**config.told, "head_dim": turned}), bias=config.flag("attention_bias", False))
+    config.require(num_key_value_heads=settings["num_heads"])
+    del settings["attention"]["num_kv_heads"]
+    has_query_latents = config.told.get("q_lora_rank", 1536) is not None
+    settings["attention"] |= {
+        "name": "latent",
+        "head_dim": d,
+        "value_dim": config.count("v_head_dim", 128),
+        "latent_size": config.count("kv_lora_rank", 512),
+        "rotary_size": turned,
+        "query_latent_size": config.count("q_lora_rank", 1536) if has_query_latents else 0,
+        "scale": (d + turned) ** -0.5 * _growth_of_scores(config),
+    }
+    one = _mixture(config, 256, 8, config.flag("norm_topk_prob", True), "n_routed_experts")
+    one |= {
+        "ffn_num_hiddens": config.count("moe_intermediate_size", 2048),
+        "shares": "sigmoid",
+        "choice_bias": True,
+        "num_groups": config.count("n_group", 8),
+        "num_chosen_groups": config.count("topk_group", 4),
+        "share_scale": config.number("routed_scaling_factor", 2.5),
+        "num_shared": config.count("n_shared_experts", 1),
+    }
+    first = config.count("first_k_dense_replace", 3, minimum=0)
+    mixture = [None if number < first else one for number in range(settings["num_layers"])]
+    positions = "rotary" if config.flag("rope_interleave", True) else "rotary-halves"
+    return {**settings, "positions": positions, "mixture": mixture}
+
+
+def _growth_of_scores(config: Config) -> float:
+    """DeepSeek's YaRN makes all channels of queries and keys longer, not only those that are turned: by the scale."""
+    rope = Config(_told_of_rope(config))
+    if not rope.get("mscale_all_dim") or rope.get("rope_type", rope.get("type", "default")) == "default":
+        return 1.0
+    return _lengthened(rope.number("factor", 0.0), rope.number("mscale_all_dim", 1.0)) ** 2

@@ -30,6 +30,25 @@ TWO_ROPES = {
     "sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
 }
 EXPERTS = {"num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 11}
+DEEPSEEK = {
+    **SIZES,
+    "num_attention_heads": 3,
+    "num_key_value_heads": 3,
+    "intermediate_size": 37,
+    "kv_lora_rank": 11,
+    "q_lora_rank": 13,
+    "qk_nope_head_dim": 7,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 9,
+    "n_routed_experts": 8,
+    "n_group": 4,
+    "topk_group": 2,
+    "num_experts_per_tok": 3,
+    "n_shared_experts": 2,
+    "first_k_dense_replace": 1,
+    "moe_intermediate_size": 17,
+    "pad_token_id": 0,
+}
 GPT2 = {"vocab_size": 53, "n_layer": 2, "n_embd": 15, "n_head": 3, "n_inner": 37, "n_positions": 19}
 OPT = {**SIZES, "hidden_size": 15, "num_attention_heads": 3, "ffn_dim": 37, "pad_token_id": 1}
 NEOX = {**SIZES, "hidden_size": 48, "num_attention_heads": 3, "intermediate_size": 37}
@@ -79,6 +98,10 @@ CASES = {
                                    | {"use_sliding_window": True, "sliding_window": 3, "attention_bias": True}),
     "gpt_oss": ("GptOss", {**LLAMA, "head_dim": 8, "num_local_experts": 5, "num_experts_per_tok": 2}
                 | {"sliding_window": 3, "pad_token_id": 0, "rope_parameters": {**YARN, "truncate": False}}),
+    "deepseek_v3": ("DeepseekV3", {**DEEPSEEK, "rope_parameters": {**YARN, "mscale": 0.7, "mscale_all_dim": 1.3}}),
+    "deepseek_v3, no latents of queries": ("DeepseekV3", {**DEEPSEEK, "q_lora_rank": None, "attention_bias": True}
+                                           | {"rope_interleave": False, "norm_topk_prob": False, "n_group": 1}
+                                           | {"topk_group": 1, "first_k_dense_replace": 0}),
     "llama, dynamic": ("Llama", {**LLAMA, "head_dim": 8, "rope_parameters": {"rope_type": "dynamic", "factor": 2.0}}),
     "gemma2": ("Gemma2", {**LLAMA, **SOFT, "sliding_window": 4}),
     "gemma2, no caps": ("Gemma2", {**LLAMA, **SOFT, "attn_logit_softcapping": None, "final_logit_softcapping": None}),
@@ -114,6 +137,9 @@ def made(name, dtype=torch.float32):
             weight.copy_(torch.randn_like(weight) * (1.0 if "embed" in key or "wte" in key else std))
             if weight.dim() == 1 and key.endswith("weight") and not kind.startswith("Gemma"):
                 weight.add_(1)
+        for key, held in model.named_buffers():
+            if key.endswith("e_score_correction_bias"):
+                held.copy_(0.3 * torch.randn_like(held))  # changes who is chosen
     return model.requires_grad_(False)
 
 

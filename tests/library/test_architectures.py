@@ -43,6 +43,10 @@ def _shaken(module):
     return module.eval()
 
 
+def _grouped(**told):
+    return MixtureFeedForward(D, WIDE, **told)
+
+
 # Positions
 
 
@@ -282,6 +286,36 @@ def test_a_mixture_is_the_sum_over_the_experts_that_each_token_chose(normalised)
     assert all(one.grad.abs().max() > 0 for one in layer.parameters())
 
 
+@pytest.mark.parametrize("normalised", [True, False])
+def test_a_mixture_of_deepseek_s_is_the_loop(normalised):
+    told = {"shares": "sigmoid", "choice_bias": True, "num_groups": 4, "num_chosen_groups": 2, "share_scale": 2.5}
+    told |= {"num_experts": 12, "num_chosen": 4, "num_shared": 2, "normalised": normalised}
+    layer, x = _shaken(MixtureFeedForward(D, 5, **told)), torch.randn(3, 7, D)
+    assert not layer.choice_bias.requires_grad
+    assert layer.shared.widen.out_features == 10
+    layer, without_bias, without_groups = layer.requires_grad_(False), 0, 0
+    for row, result in zip(x.flatten(0, 1), layer(x).flatten(0, 1), strict=True):
+        shares = [float(torch.sigmoid(row @ layer.router.weight[i])) for i in range(12)]
+        wanted = [share + float(bias) for share, bias in zip(shares, layer.choice_bias, strict=True)]
+        groups = [range(3 * g, 3 * g + 3) for g in range(4)]
+        groups.sort(key=lambda group: -sum(sorted((wanted[i] for i in group), reverse=True)[:2]))
+        best = sorted((i for group in groups[:2] for i in group), key=lambda i: -wanted[i])[:4]
+        without_groups += set(best) != set(sorted(range(12), key=lambda i: -wanted[i])[:4])
+        without_bias += set(best) != set(sorted((i for g in groups[:2] for i in g), key=lambda i: -shares[i])[:4])
+        whole = sum(shares[i] for i in best) if normalised else 1
+        each = [2.5 * shares[i] / whole * layer.experts[i](row[None, None])[0, 0] for i in best]
+        torch.testing.assert_close(result, sum(each) + layer.shared(row[None, None])[0, 0], **EXACT)
+    assert min(without_bias, without_groups) > 2  # both change who is chosen
+
+
+def test_shares_that_are_all_nothing_are_no_nan():
+    layer = MixtureFeedForward(D, 5, shares="sigmoid", num_shared=1)
+    with torch.no_grad():
+        layer.router.weight.fill_(-1e3)
+    x = torch.ones(1, 2, D)
+    torch.testing.assert_close(layer(x), layer.shared(x), **EXACT)
+
+
 def test_a_model_may_have_experts_in_some_layers():
     one = {**ROUTE, "ffn_num_hiddens": 7}
     model = GPT(7, D, 3, 2, WIDE, mixture=[None, one], ffn_kind="swiglu")
@@ -417,7 +451,13 @@ def test_settings_name_what_is_not_as_usual_and_nothing_else():
         (lambda: variants.QKNormAttention(D, 3, norm_eps=0), ValueError, "norm_eps=0 must be positive and finite"),
         (lambda: FeedForward(D, WIDE, "mish"), ValueError, "kind='mish' must be one of ('gelu', "),
         (lambda: MixtureFeedForward(D, WIDE, num_chosen=9), ValueError, "num_chosen=9 is more than num_experts=8"),
-        (lambda: GPT(7, mixture=8), TypeError, "mixture=8 must be None or map from names among ['ffn_num_hiddens', 'n"),
+        (lambda: _grouped(num_groups=3), ValueError, "num_experts=8 do not make num_groups=3 of the same size"),
+        (lambda: _grouped(num_groups=8), ValueError, "num_experts=8 do not make num_groups=8 of the same size, 2 or"),
+        (lambda: _grouped(num_chosen_groups=2), ValueError, "num_chosen_groups=2 is more than num_groups=1"),
+        (lambda: _grouped(num_groups=4, num_chosen=3), ValueError, "num_chosen=3 is more than the 2 experts of each"),
+        (lambda: _grouped(shares="relu"), ValueError, "shares='relu' must be one of ('softmax', 'sigmoid')"),
+        (lambda: _grouped(share_scale=0), ValueError, "share_scale=0 must be positive and finite"),
+        (lambda: GPT(7, mixture=8), TypeError, "mixture=8 must be None or map from names among ['choice_bias', 'ffn_"),
         (lambda: GPT(7, mixture={"top": 2}), TypeError, "mixture={'top': 2} must be None or map from names among"),
         (lambda: GPT(7, mixture=[None]), ValueError, "mixture=[None] has 1 entries, but num_layers=2"),
         (lambda: GPT(7, mixture=ROUTE, ffn_num_hiddens=0), ValueError, "needs ffn_num_hiddens above 0"),

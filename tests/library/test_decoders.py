@@ -166,7 +166,7 @@ def test_a_head_that_is_off_is_one_whose_columns_are_nothing(name, stored, ours)
     model = copy.deepcopy(stored(name)[0])
     heads, layer = ours(name).design.num_heads, 1
     own = ours(name).attention_layers()[KIND][layer]
-    columns = slice((heads - 2) * own.head_dim, (heads - 1) * own.head_dim)
+    columns = own.head_slices(heads - 2).o
     for key, weight in model.named_parameters():
         if re.search(rf"\.{layer}\..*(o_proj|out_proj|attention\.dense)\.weight$", key):
             weight[:, columns] = 0
@@ -213,6 +213,19 @@ def test_what_a_config_leaves_out_means_what_it_means_there(name):
             "gemma3_text",
             {"rope_theta": 700.0, "rope_local_base_freq": 50.0, "layer_types": None}
             | {"rope_scaling": {"rope_type": "linear", "factor": 2.0}, "sliding_window_pattern": 6},
+        ),
+        (
+            "deepseek_v3",
+            {"rope_theta": 500.0, "head_dim": None}
+            | {
+                "rope_scaling": {
+                    "type": "yarn",
+                    "factor": 4.0,
+                    "original_max_position_embeddings": 64,
+                    "beta_fast": 8.0,
+                }
+                | {"mscale": 0.7, "mscale_all_dim": 1.3}
+            },
         ),
         ("olmo3", {"rope_theta": 500.0, "rope_local_base_freq": 50.0, "rope_scaling": theirs.YARN}),
     ],
@@ -313,6 +326,91 @@ def test_a_cache_of_a_real_model_takes_what_its_sizes_say(tmp_path):
     found = count(tmp_path, 1000, batch_size=2, dtype=torch.bfloat16)
     assert found.cache == 2 * 1000 * 16 * 2 * 8 * 64 * 2  # texts, tokens, layers, k and v, heads, channels, bytes
     assert found.maps == 2 * 16 * 32 * 1000 * 1000 * 2
+
+
+DEEPSEEK_V3 = {
+    "model_type": "deepseek_v3",
+    "vocab_size": 129280,
+    "hidden_size": 7168,
+    "intermediate_size": 18432,
+    "num_attention_heads": 128,
+    "num_key_value_heads": 128,
+    "num_hidden_layers": 61,
+    "first_k_dense_replace": 3,
+    "kv_lora_rank": 512,
+    "q_lora_rank": 1536,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "moe_intermediate_size": 2048,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 8,
+    "n_group": 8,
+    "topk_group": 4,
+    "topk_method": "noaux_tc",
+    "scoring_func": "sigmoid",
+    "moe_layer_freq": 1,
+    "norm_topk_prob": True,
+    "routed_scaling_factor": 2.5,
+    "num_nextn_predict_layers": 1,
+    "rope_theta": 10000,
+    "max_position_embeddings": 163840,
+    "rope_scaling": {
+        "type": "yarn",
+        "factor": 40,
+        "beta_fast": 32,
+        "beta_slow": 1,
+        "mscale": 1.0,
+        "mscale_all_dim": 1.0,
+    }
+    | {"original_max_position_embeddings": 4096},
+}
+"""The entries of DeepSeek-V3's own config.json, but for "quantization_config"."""
+
+
+def test_deepseek_v3_is_as_large_as_is_published(tmp_path):
+    """transformers counts no biases that only choose: it has them as buffers."""
+    (tmp_path / "config.json").write_text(json.dumps(DEEPSEEK_V3))
+    found = count(tmp_path, 1, dtype=torch.bfloat16)
+    with torch.device("meta"):
+        model = transformers.DeepseekV3ForCausalLM(transformers.DeepseekV3Config())
+    biases = sum(one.numel() for key, one in model.named_buffers() if key.endswith("correction_bias"))
+    assert biases == 58 * 256
+    assert found.parameters == sum(one.numel() for one in model.parameters()) + biases == 671_026_419_200
+    assert found.cache == 61 * (512 + 64) * 2 == 70_272
+    (tmp_path / "config.json").write_text(json.dumps({**DEEPSEEK_V3, "quantization_config": {"quant_method": "fp8"}}))
+    with pytest.raises(ValueError, match=r"quantization_config in config\.json: our blocks need weights that are not"):
+        count(tmp_path)
+
+
+def test_deepseek_v3_grows_its_scores_as_its_report_says():
+    """By the square of 0.1 ln 40 + 1, on every channel; those that are turned are no longer than the others."""
+    attention = settings_of(DEEPSEEK_V3)["attention"]
+    assert attention["scale"] == pytest.approx(192**-0.5 * (0.1 * math.log(40) + 1) ** 2)
+    assert attention["rotary_scaling"]["attention_factor"] == 1
+
+
+def test_a_layer_that_guesses_a_second_token_is_left_out(stored, ours):
+    """DeepSeek-V3's files hold it as layer 61; a layer with any other number is missed."""
+    _, folder = stored("deepseek_v3")
+    config, tensors = json.loads((folder / "config.json").read_text()), load_file(folder / "model.safetensors")
+    guess = {key.replace("layers.1.", "layers.61."): one for key, one in tensors.items() if "layers.1." in key}
+    found = with_weights(config, tensors | guess)(_tokens())[0]
+    assert torch.equal(found, ours("deepseek_v3")(_tokens())[0])
+    other = {key.replace("layers.61.", "layers.2."): one for key, one in guess.items()}
+    with pytest.raises(ValueError, match=r"tensors that the model of config\.json has no place for, such as"):
+        with_weights(config, tensors | other)
+
+
+def test_scales_of_fp8_weights_are_not_forgotten(stored):
+    """Without "quantization_config", too: the scales have no place."""
+    _, folder = stored("deepseek_v3")
+    config, tensors = json.loads((folder / "config.json").read_text()), load_file(folder / "model.safetensors")
+    name = "model.layers.0.self_attn.o_proj.weight"
+    tensors |= {name: tensors[name].to(torch.float8_e4m3fn), f"{name}_scale_inv": torch.ones(1, 1)}
+    with pytest.raises(ValueError, match=r"holds 1 tensors .* has no place for, such as .*o_proj\.weight_scale_inv"):
+        with_weights(config, tensors)
 
 
 # Files
@@ -429,6 +527,10 @@ def test_pruned_models_compute_what_switched_off_ones_do(name, ours):
         with pytest.raises(TypeError, match="together=True mixes heads, and does not say how to remove heads"):
             prune_heads(copy.deepcopy(model), heads)
         return
+    if name == "deepseek_v3":  # what its latents are made by belongs to all heads
+        with pytest.raises(TypeError, match=r"LatentAttention replaces steps .* does not say how to remove heads"):
+            prune_heads(copy.deepcopy(model), heads)
+        return
     with switched_off(model, heads):
         logits, _ = _read(model, _tokens())
     pruned = prune_heads(copy.deepcopy(model), heads)
@@ -484,7 +586,14 @@ def test_a_model_of_its_settings_can_be_trained(name, ours):
         key: x.shape for key, x in ours(name).state_dict().items()
     }
     model(_tokens())[0].square().sum().backward()
-    assert all(one.grad is not None and one.grad.abs().max() > 0 for one in model.parameters())
+    learned = [one for one in model.parameters() if one.requires_grad]
+    assert all(one.grad is not None and one.grad.abs().max() > 0 for one in learned)
+    apart = {key for key, one in model.named_parameters() if not one.requires_grad}
+    assert apart == {f"decoder.layers.{n}.ffn.choice_bias" for n, one in enumerate(_chosen_by_bias(model)) if one}
+
+
+def _chosen_by_bias(model):
+    return [getattr(layer.ffn, "choice_bias", None) is not None for layer in model.decoder.layers]
 
 
 # Memory
@@ -495,7 +604,8 @@ def test_memory_is_counted_before_anything_is_read(name, stored, ours, tmp_path)
     model, folder = stored(name)
     (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())  # and nothing else
     found = count(tmp_path, 9, batch_size=3, dtype=torch.bfloat16)
-    assert found.parameters == sum(one.numel() for one in model.parameters()) - _unused(name)
+    theirs_learned = [*model.parameters(), *(one for key, one in model.named_buffers() if key.endswith("_bias"))]
+    assert found.parameters == sum(one.numel() for one in theirs_learned) - _unused(name)
     assert found.weights == 2 * found.parameters
     caches = ours(name).new_caches()
     _, weights = _read(ours(name), _tokens(), caches=caches)
@@ -576,6 +686,12 @@ def test_free_memory_is_what_the_machine_says():
         ("qwen3_moe", {"mlp_only_layers": 0}, "mlp_only_layers=0 in config.json must be a list of the numbers of l"),
         ("gpt_oss", {"swiglu_limit": 5.0}, "swiglu_limit=5.0 in config.json: our blocks need 7.0"),
         ("gpt_oss", {"num_local_experts": 6}, "lacks 12 tensors of the model, such as ['model.layers.0.mlp.experts.5"),
+        ("deepseek_v3", {"scoring_func": "softmax"}, "scoring_func='softmax' in config.json: our blocks need 'sigm"),
+        ("deepseek_v3", {"num_key_value_heads": 1}, "num_key_value_heads=1 in config.json: our blocks need 3"),
+        ("deepseek_v3", {"topk_group": 5}, "num_chosen_groups=5 is more than num_groups=4"),
+        ("deepseek_v3", {"n_shared_experts": 1}, "of which config.json does not make 'decoder.layers.1.ffn.shared"),
+        ("deepseek_v3", {"q_lora_rank": None}, "lacks 2 tensors of the model, such as ['model.layers.0.self_attn.q_"),
+        ("deepseek_v3", {"first_k_dense_replace": 2}, "lacks 3 tensors of the model, such as ['model.layers.1.mlp.do"),
         ("llama", {"rope_parameters": {"rope_type": "linear"}}, "factor=0.0 in config.json must be a positive number"),
         ("llama", {"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor=0.5 in config.json: our"),
         ("llama, scaled", {"rope_parameters": {**theirs.ROPE_3, "low_freq_factor": 5}}, "low_freq_factor below its hi"),

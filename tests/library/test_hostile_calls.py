@@ -776,6 +776,12 @@ PLACES = {
             "num_experts": 3,
             "num_chosen": 2,
             "normalised": True,
+            "shares": "sigmoid",
+            "choice_bias": True,
+            "num_groups": 1,
+            "num_chosen_groups": 1,
+            "share_scale": 2.5,
+            "num_shared": 1,
         },
     ),
     "models.SkipConnection": (

@@ -338,7 +338,7 @@ def test_weights_of_another_format_say_what_to_do(checkpoint, name, message):
 
 def test_a_family_that_is_refused_is_so_before_its_weights_are_missed(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
-    with pytest.raises(ValueError, match="model_type='mamba' in config.json is not one of"):
+    with pytest.raises(ValueError, match=r"model_type='mamba' in config\.json is not one of"):
         pretrained.load(tmp_path)
 
 
