@@ -54,7 +54,7 @@ const MODELS = {
   },
   ViT: {
     numbers: ["num_classes", "height", "width", "patch_size"],
-    choices: { channels: [null], patch_bias: [true, false], readout_bias: [true, false], norm_tokens: [false], distilled: [false] },
+    choices: { channels: [null], patch_bias: [true, false], readout_bias: [true, false], norm_tokens: [false], distilled: [false], num_registers: [0] },
     fixed: ["positions", "max_tokens"],
   },
   SentenceReader: {

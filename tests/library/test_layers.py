@@ -25,7 +25,9 @@ ALLOWED = {
     "reference/loops.py": "projections",  # computes them again, head by head
     "measures/card.py": "projections",  # what a head writes: values through its own columns
     "measures/importance.py": "projections",  # asks for their dtype and device
-    "parallel.py": "projections",  # splits them over processes
+    **dict.fromkeys(
+        (f"parallel/{name}.py" for name in ("plans", "sequences", "splitting")), "projections"
+    ),  # splits them
     "costs.py": "division projections",  # counts for sizes alone, without a layer; asks one for its dtype and device
 }
 
