@@ -230,16 +230,20 @@ class _Pass:
             part.owner._parameters[part.name] = part.whole
         if not self.is_summed or not isinstance(result, Tensor):
             return None
-        summed = DTensor.from_local(result, self.over, [Partial()], run_check=False)
-        return summed.redistribute(placements=[self.between]).to_local()
+        return _moved(result, self.over, Partial(), self.between).to_local()
 
     def _entered(self, x: Any, known: dict[int, Tensor]) -> Any:
         if not isinstance(x, Tensor):
             return x
         if id(x) not in known:
-            part = DTensor.from_local(x, self.over, [self.between], run_check=False)
-            known[id(x)] = part.redistribute(placements=[Replicate()]).to_local(grad_placements=[Partial()])
+            whole = _moved(x, self.over, self.between, Replicate())
+            known[id(x)] = whole.to_local(grad_placements=[Partial()])
         return known[id(x)]
+
+
+def _moved(x: Tensor, over: DeviceMesh, come: Placement, go: Placement) -> DTensor:
+    """A process's own numbers, which lie over the mesh in one way, in another way."""
+    return DTensor.from_local(x, over, [come], run_check=False).redistribute(placements=[go])
 
 
 def _split_tokens(model: GPT, over: DeviceMesh) -> None:
@@ -253,12 +257,10 @@ def _split_tokens(model: GPT, over: DeviceMesh) -> None:
     def deal_out(_: nn.Module, inputs: Any, x: Tensor) -> Tensor:
         if x.shape[1] % over.size():
             raise ValueError(f"tokens has {x.shape[1]} of them, which {over.size()} processes cannot share evenly")
-        whole = DTensor.from_local(x, over, [Replicate()], run_check=False)
-        return whole.redistribute(placements=[Shard(1)]).to_local()
+        return _moved(x, over, Replicate(), Shard(1)).to_local()
 
     def collect(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        parts = DTensor.from_local(inputs[0], over, [Shard(1)], run_check=False)
-        return (parts.redistribute(placements=[Replicate()]).to_local(), *inputs[1:])
+        return (_moved(inputs[0], over, Shard(1), Replicate()).to_local(), *inputs[1:])
 
     assert model.readout is not None
     model.tokens.register_forward_hook(deal_out)

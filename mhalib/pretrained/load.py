@@ -219,7 +219,7 @@ def load(
     config = place.config() if place.has(CONFIG) else {}
     kind = config.get("model_type")
     needed = tuple(name for name in _needed(kind) if with_tokenizer or name != TOKENIZER)
-    if through == "mhalib" and config and place.folder is not None:
+    if through == "mhalib" and config:
         require_known(config)  # first: whoever lacks weights need not get any of a model that is refused
     place.require(needed)
     if through == "transformers" and place.gguf is not None:
@@ -229,7 +229,6 @@ def load(
     if through == "mhalib":
         config = _as_prepared(config, place)
         if place.folder is not None or place.gguf is not None:
-            require_known(config)
             require_held(config, place.tensors(place.weights()))
         require_room(on_meta(config), dtype, "cpu" if device is None else device, memory_limit)
     paths = place.weights()

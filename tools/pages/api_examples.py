@@ -99,12 +99,12 @@ def _all(chapters: Path) -> dict[str, list[tuple[bool, Example]]]:
     for path in sorted(chapters.glob("*.ipynb")):
         known: dict[str, str] = {}
         for source in code_cells(path):
-            tree = ast.parse(source)
+            tree, lines = ast.parse(source), source.split("\n")
             known |= imported(tree)
             for node in ast.walk(tree):
                 if not isinstance(node, ast.stmt) or not (isinstance(node, SIMPLE) or of_its_own(node)):
                     continue
-                code = shown(source.split("\n"), node)
+                code = shown(lines, node)
                 if len(code) <= LONGEST:
                     for name, is_call in uses(node, known).items():
                         found.setdefault(name, []).append((is_call, Example(code, path.stem)))
@@ -114,6 +114,7 @@ def _all(chapters: Path) -> dict[str, list[tuple[bool, Example]]]:
 def example_of(full: str, page: str, chapters: Path = notebooks.CHAPTERS) -> Example | None:
     """The shortest statement that calls a public name, if there is one in the page that builds it in that page; where
     nothing calls it, one that uses it; `None` where no chapter does."""
-    given = _all(chapters).get(full, [])
-    ranked = sorted(given, key=lambda one: (not one[0], one[1].page != page, len(one[1].code), one[1].code))
-    return ranked[0][1] if ranked else None
+    given = _all(chapters).get(full)
+    if given is None:
+        return None
+    return min(given, key=lambda one: (not one[0], one[1].page != page, len(one[1].code), one[1].code))[1]
