@@ -326,7 +326,7 @@ function started(model, el, carried) {
     ...(growth ? [growth.whole] : []),
     ...(quests.length ? [questList] : []),
     board.board,
-    make("p", { class: css("note"), text: `Each square is where one head looks.${model.get("compact") ? "" : ` The bar below it: what losing it would cost this ${task.facts.says === "symbols" ? "list" : "sentence"}.`}` }),
+    ...(model.get("compact") ? [] : [make("p", { class: css("note"), text: `Each square is where one head looks. The bar below it: what losing it would cost this ${task.facts.says === "symbols" ? "list" : "sentence"}.` })]),
     ...(mixing ? [mixing.whole] : []),
     large.whole,
   );

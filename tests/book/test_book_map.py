@@ -15,6 +15,7 @@ def test_every_chapter_is_a_link_on_the_map() -> None:
     drawn = BeautifulSoup(FRONT.read_bytes(), "html.parser").select_one("svg.book-map")
     known = book_map.chapters()
     assert [link["href"] for link in drawn.select("a")] == [f"{known[number][1]}.html" for number in sorted(known)]
+    assert [link.select_one(".name").text for link in drawn.select("a")] == [known[n][2] for n in sorted(known)]
     assert {link["class"][0] for link in drawn.select("a")} == {f"part-{number}" for number in range(1, 7)}
 
 
@@ -46,8 +47,8 @@ def test_the_start_page_has_an_instrument_with_real_heads() -> None:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (["1 0 0"], "write a chapter, its column and row"),
-        (["1: 0 0", "3: 1 0 after 2"], "write a chapter, its column and row"),
+        (["1 0 0"], "write a chapter, its row and column"),
+        (["1: 0 0", "3: 1 0 after 2"], "write a chapter, its row and column"),
     ],
 )
 def test_a_line_that_is_wrong_is_named(lines: list[str], said: str) -> None:

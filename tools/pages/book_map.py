@@ -5,7 +5,7 @@
     2: 1 0
     ```
 
-A line gives a chapter, its column and row. Titles and addresses come from `_toc.yml`. What a chapter builds on is said
+A line gives a chapter, its row and column. Titles and addresses come from `_toc.yml`. What a chapter builds on is said
 in one place, its own: the chapters that the paragraph *You need* above its first section links to. The map draws a line
 from the last of them, and a circle's title names all.
 
@@ -35,15 +35,15 @@ FRONT_INSTRUMENT = "front-instrument"
 LINE = re.compile(r"(\d+): (\d+) (\d+)")
 NEEDS = re.compile(r"^You need .+", re.MULTILINE)
 CHAPTER = re.compile(r"\((\d+)_\w+\.ipynb[)#]")
-STEP, DROP, RADIUS, MARGIN = 66, 58, 19, 26  # pixels from column to column and row to row, of a circle, around all
-LEGEND = 104  # above it the first chapters; the names of the parts are below, where no chapter is
+STEP, DROP, RADIUS, MARGIN = 226, 42, 16, 24  # pixels from column to column and row to row, of a circle, around all
+TITLE = 240  # for the titles of the last column; the names of the parts are above it, where no chapter is
 
 
 class Station(NamedTuple):
     """Where a chapter is on the map."""
 
-    column: int
     row: int
+    column: int
 
 
 def stations(lines: list[str]) -> dict[int, Station]:
@@ -56,7 +56,7 @@ def stations(lines: list[str]) -> dict[int, Station]:
     for line in filter(None, map(str.strip, lines)):
         parts = LINE.fullmatch(line)
         if parts is None:
-            raise ValueError(f"{line!r}: write a chapter, its column and row, as in '2: 1 0'")
+            raise ValueError(f"{line!r}: write a chapter, its row and column, as in '2: 1 0'")
         found[int(parts[1])] = Station(int(parts[2]), int(parts[3]))
     return found
 
@@ -113,14 +113,17 @@ def drawn(placed: dict[int, Station], label: str) -> str:
         said = html.escape(f"Chapter {number}: {title}{told}", quote=True)
         circles.append(
             f'<a href="{name}.html" class="part-{part}" aria-label="{said}"><title>{said}</title>'
-            f'<circle cx="{x}" cy="{y}" r="{RADIUS}"/><text x="{x}" y="{y}">{number}</text></a>'
+            f'<circle cx="{x}" cy="{y}" r="{RADIUS}"/><text x="{x}" y="{y}">{number}</text>'
+            f'<text class="name" x="{x + RADIUS + 6}" y="{y}">{html.escape(title)}</text></a>'
         )
+    right = MARGIN + STEP * max(one.column for one in placed.values())
     legend = "".join(
-        f'<g class="part-{part}"><circle cx="10" cy="{y}" r="5"/><text x="22" y="{y}">{html.escape(caption)}</text></g>'
+        f'<g class="part-{part}"><circle cx="{right}" cy="{y}" r="5"/>'
+        f'<text class="name" x="{right + RADIUS + 6}" y="{y}">{html.escape(caption)}</text></g>'
         for part, caption in enumerate(parts(), 1)
-        for y in [LEGEND + 18 * part]
+        for y in [18 * part]
     )
-    width = 2 * MARGIN + STEP * max(one.column for one in placed.values())
+    width = right + TITLE
     height = 2 * MARGIN + DROP * max(one.row for one in placed.values())
     said = html.escape(label, quote=True)
     return (

@@ -45,6 +45,7 @@ COMPARED = {
 PHRASES = (MARK, SHOW, LOOK, SAID, NUDGE, ANSWER, *COMPARED.values())  # locale/*/LC_MESSAGES/book.po has them
 KINDS = ("number", "choice")
 SUMMARY = re.compile(r"<details[^>]*>\s*<summary>(.*?)</summary>\s*", re.DOTALL)
+FIGURE = re.compile(r"(\w+ \d+\.\d+)\.$")
 END = "</details>"
 
 
@@ -101,7 +102,7 @@ def fold_answers(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         place = parent.index(question)
         for part in (question, *([fields] if fields is not None else []), *parts):
             parent.remove(part)
-        form = [] if fields is None else form_of(fields, number, say)
+        form = [] if fields is None else form_of(fields, number, figures_in(parts), say)
         parent.insert(place, nodes.container("", question, *form, *opened(parts, say), classes=["predict"]))
 
 
@@ -163,7 +164,14 @@ def show_output(cell: nodes.container) -> None:
         cell["hide_mode"] = "input"
 
 
-def form_of(fields: nodes.Element, number: int, say: Callable[[str], str]) -> list[nodes.Node]:
+def figures_in(parts: list[nodes.Node]) -> str:
+    """The figures of an answer by name, in brackets: its button names them, so that no number seems to be missing."""
+    names = [FIGURE.match(strong.astext()) for part in parts for strong in part.findall(nodes.strong)]
+    found = ", ".join(dict.fromkeys(name[1] for name in names if name))
+    return f" ({found})" if found else ""
+
+
+def form_of(fields: nodes.Element, number: int, figures: str, say: Callable[[str], str]) -> list[nodes.Node]:
     """The fields of a question, and the buttons that open the answer: hidden, until the script shows them."""
     parts: list[nodes.Node] = []
     items = [item for item in fields.children[0].children if isinstance(item, nodes.list_item)]
@@ -184,7 +192,7 @@ def form_of(fields: nodes.Element, number: int, say: Callable[[str], str]) -> li
         parts.append(raw("</fieldset>"))
     nudge = html.escape(say(NUDGE), quote=True)
     buttons = (
-        f'<p class="predict-buttons"><button type="submit">{html.escape(say(SHOW))}</button> '
+        f'<p class="predict-buttons"><button type="submit">{html.escape(say(SHOW) + figures)}</button> '
         f'<button type="button" class="predict-look">{html.escape(say(LOOK))}</button></p>'
         f'<p class="predict-nudge" role="status" data-said="{nudge}"></p></form>'
     )
