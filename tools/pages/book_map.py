@@ -35,8 +35,8 @@ FRONT_INSTRUMENT = "front-instrument"
 LINE = re.compile(r"(\d+): (\d+) (\d+)")
 NEEDS = re.compile(r"^You need .+", re.MULTILINE)
 CHAPTER = re.compile(r"\((\d+)_\w+\.ipynb[)#]")
-STEP, DROP, RADIUS, MARGIN = 226, 42, 16, 24  # pixels from column to column and row to row, of a circle, around all
-TITLE = 240  # for the titles of the last column; the names of the parts are above it, where no chapter is
+STEP, DROP, RADIUS, MARGIN = 222, 42, 16, 24  # pixels from column to column and row to row, of a circle, around all
+TITLE = 262  # for the titles of the last column; the names of the parts are above it, where no chapter is
 
 
 class Station(NamedTuple):
