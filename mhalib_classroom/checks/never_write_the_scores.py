@@ -282,15 +282,20 @@ numbered = exercise(
 
 def _rising_rows(rng: random.Random) -> Iterator[Case]:
     values = torch.tensor([[1.0], [2.0], [4.0]])
-    yield {"scores": torch.tensor([[0.0, 1.0, 5.0]]), "values": values, "size": 1, "threshold": 2.0}
+    yield {
+        "scores": torch.tensor([[0.0, 2.0, 5.0]]),
+        "values": values,
+        "size": 1,
+        "threshold": 2.0,
+    }  # 2 is not above it
     drawn = apart(rng, 3, of=lambda Q, d_v, size: [Q, d_v, size, 3 * size + 1])
-    for jump, threshold, (num_queries, d_v, size) in zip((4.0, 4.0, 200.0), (1.0, 2.0, 3.0), drawn, strict=True):
-        num_kvpairs = 3 * size + 1  # the last tile is not full
-        scores = 0.3 * draw(rng, num_queries, num_kvpairs)
-        scores[:, size : 2 * size] += threshold / 2  # rises, and need not be corrected
-        scores[:, 2 * size :] += jump  # must be
-        scores[:, -1] += 0.5
-        yield {"scores": scores, "values": draw(rng, num_kvpairs, d_v), "size": size, "threshold": threshold}
+    for jump, threshold, (num_queries, d_v, size) in zip((9.0, 9.0, 200.0), (1.0, 2.0, 3.0), drawn, strict=True):
+        rows = torch.arange(num_queries)[:, None]
+        scores = 0.2 * draw(rng, num_queries, 3 * size + 1) + 9 * rows  # the last tile is not full
+        scores[:, 0] -= 2 * threshold  # the smallest of the first tile
+        scores[:, size] += threshold * (0.5 + 2 * (rows[:, 0] % 2))  # every other row must be corrected
+        scores[1:, 2 * size :] += jump
+        yield {"scores": scores, "values": draw(rng, 3 * size + 1, d_v), "size": size, "threshold": threshold}
 
 
 def _lazy(
@@ -299,34 +304,32 @@ def _lazy(
     size: int,
     threshold: float,
     *,
-    terms_by: str = "base",
-    correct_by: str = "base",
-    keep: str = "base",
-    when: str = "above",
+    terms_by: str = "new",
+    correct_by: str = "new",
+    keep: str = "new",
     correct_found: bool = True,
     correct_total: bool = True,
     last_tile: bool = True,
     divide: bool = True,
-) -> Tensor:
+) -> tuple[Tensor, int]:
     """The loop, with one thing changed."""
-    num_kvpairs = scores.shape[1]
-    base, total, found = torch.full((len(scores), 1), -math.inf), torch.tensor(0.0), torch.tensor(0.0)
-    for begin in range(0, num_kvpairs if last_tile else num_kvpairs - size + 1, size):
+    base, corrections = scores[:, :size].amax(1, keepdim=True), 0
+    total = found = torch.tensor(0.0)
+    for begin in range(0, scores.shape[1] if last_tile else scores.shape[1] - size + 1, size):
         tile, part = scores[:, begin : begin + size], values[begin : begin + size]
         largest = torch.maximum(base, tile.amax(1, keepdim=True))
-        far = {"above": largest - base > threshold, "never": base == -math.inf}
-        numbers = {"base": torch.where(far[when], largest, base), "largest": largest}
-        correction = (base - numbers[correct_by]).exp()
-        terms = (tile - numbers[terms_by]).exp()
+        numbers = {"old": base, "new": torch.where(largest > base + threshold, largest, base), "largest": largest}
+        corrections += int((numbers["new"] > base).sum())
+        correction, terms = (base - numbers[correct_by]).exp(), (tile - numbers[terms_by]).exp()
         total = (correction if correct_total else 1) * total + terms.sum(1, keepdim=True)
         found = (correction if correct_found else 1) * found + terms @ part
         base = numbers[keep]
-    return found / total if divide else found
+    return found / total if divide else found, corrections
 
 
 mended_lazy = exercise(
     "mended_lazy",
-    reference=lambda scores, values, size, threshold: scores.softmax(-1) @ values,
+    reference=_lazy,
     cases=_rising_rows,
     switches=_lazy,
 )

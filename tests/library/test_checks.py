@@ -917,6 +917,17 @@ def numbered_by_search(starts):
     return text, tokens - starts.index_select(0, text)
 
 
+def late_corrections(scores, size, threshold):
+    found = 0
+    for row in scores.tolist():
+        base = max(row[:size])
+        for start in range(size, len(row), size):
+            largest = max(row[start : start + size])
+            if largest > base + threshold:
+                base, found = largest, found + 1
+    return found
+
+
 def normed_by_loops(q, k):
     rows = [[row / math.sqrt(sum(float(value) ** 2 for value in row) / len(row)) for row in one] for one in (*q, *k)]
     asks, answers = rows[: len(q)], rows[len(q) :]
@@ -1708,10 +1719,14 @@ VARIANTS = {
         ),
     ],
     "mended_lazy": [
-        lambda scores, values, size, threshold: torch.einsum("qk,kd->qd", scores.softmax(1), values).double(),
-        lambda scores, values, size, threshold: (scores - scores.logsumexp(-1, keepdim=True)).exp() @ values,
-        lambda scores, values, size, threshold: F.scaled_dot_product_attention(
-            scores, torch.eye(scores.shape[1]), values, scale=1.0
+        lambda scores, values, size, threshold: (scores.softmax(1) @ values, late_corrections(scores, size, threshold)),
+        lambda scores, values, size, threshold: [
+            torch.einsum("qk,kd->qd", (scores - scores.logsumexp(-1, keepdim=True)).exp(), values),
+            torch.tensor(late_corrections(scores, size, threshold)),
+        ],
+        lambda scores, values, size, threshold: (
+            F.scaled_dot_product_attention(scores, torch.eye(scores.shape[1]), values, scale=1.0),
+            late_corrections(scores, size, threshold),
         ),
     ],
     "normed_scores": [
