@@ -10,6 +10,8 @@ nothing else here does:
 - `mhalib.reference.in_mxnet`: a Gluon block, with the steps of Dive into Deep Learning.
 
 Weights go from one to every other through `Arrays`: NumPy arrays under the names of this book.
+
+`mhalib.reference.flash` has what FlashAttention's versions changed, as simulations that count.
 """
 
 from __future__ import annotations

@@ -35,7 +35,15 @@ from .many_devices import (
     summed_output,
 )
 from .mathematics import cache_numbers, count_flops, count_weights, multi_head
-from .never_write_the_scores import mended_pass, merged, needed_tiles, score_gradient, updated
+from .never_write_the_scores import (
+    mended_lazy,
+    mended_pass,
+    merged,
+    needed_tiles,
+    numbered,
+    score_gradient,
+    updated,
+)
 from .open_a_model_you_know import chance_share, config_bytes, readable_tokens, recovered_share, sink_share
 from .per_head_heatmaps import head_entropy, mended_axis, offset_weight
 from .positions import pairs_to_halves, rotate, sinusoidal_positions
@@ -129,6 +137,7 @@ __all__ = [
     "mended_filling",
     "mended_kernels",
     "mended_layer",
+    "mended_lazy",
     "mended_loss",
     "mended_masks",
     "mended_merge",
@@ -153,6 +162,7 @@ __all__ = [
     "next_token_probabilities",
     "normed_scores",
     "not_dominated",
+    "numbered",
     "numbers_read",
     "offset_weight",
     "open_gates",

@@ -251,3 +251,85 @@ needed_tiles = exercise(
     reference=_needed,
     cases=_grids,
 )
+
+
+def _packed_rows(rng: random.Random) -> Iterator[Case]:
+    yield {"starts": torch.tensor([0, 2, 2, 5])}
+    for count in (3, 4, 6):
+        lengths = rng.sample(range(1, 8), count)
+        lengths.insert(rng.randrange(1, count), 0)  # an empty text, neither first nor last
+        yield {"starts": torch.tensor([0, *lengths]).cumsum(0)}
+
+
+def _numbered(starts: Tensor) -> tuple[Tensor, Tensor]:
+    lengths = starts.diff()
+    text = torch.arange(len(lengths)).repeat_interleave(lengths)
+    return text, torch.arange(len(text)) - starts[text]
+
+
+def _from_the_left(starts: Tensor) -> Tensor:
+    """The text of a token, if the first token of a text is taken for the last one of the text before."""
+    tokens = torch.arange(int(starts[-1]))
+    return (torch.searchsorted(starts, tokens) - 1).clamp(min=0)
+
+
+numbered = exercise(
+    "numbered",
+    reference=_numbered,
+    cases=_packed_rows,
+)
+
+
+def _rising_rows(rng: random.Random) -> Iterator[Case]:
+    values = torch.tensor([[1.0], [2.0], [4.0]])
+    yield {
+        "scores": torch.tensor([[0.0, 2.0, 5.0]]),
+        "values": values,
+        "size": 1,
+        "threshold": 2.0,
+    }  # 2 is not above it
+    drawn = apart(rng, 3, of=lambda Q, d_v, size: [Q, d_v, size, 3 * size + 1])
+    for jump, threshold, (num_queries, d_v, size) in zip((9.0, 9.0, 200.0), (1.0, 2.0, 3.0), drawn, strict=True):
+        rows = torch.arange(num_queries)[:, None]
+        scores = 0.2 * draw(rng, num_queries, 3 * size + 1) + 9 * rows  # the last tile is not full
+        scores[:, 0] -= 2 * threshold  # the smallest of the first tile
+        scores[:, size] += threshold * (0.5 + 2 * (rows[:, 0] % 2))  # every other row must be corrected
+        scores[1:, 2 * size :] += jump
+        yield {"scores": scores, "values": draw(rng, 3 * size + 1, d_v), "size": size, "threshold": threshold}
+
+
+def _lazy(
+    scores: Tensor,
+    values: Tensor,
+    size: int,
+    threshold: float,
+    *,
+    terms_by: str = "new",
+    correct_by: str = "new",
+    keep: str = "new",
+    correct_found: bool = True,
+    correct_total: bool = True,
+    last_tile: bool = True,
+    divide: bool = True,
+) -> tuple[Tensor, int]:
+    """The loop, with one thing changed."""
+    base, corrections = scores[:, :size].amax(1, keepdim=True), 0
+    total = found = torch.tensor(0.0)
+    for begin in range(0, scores.shape[1] if last_tile else scores.shape[1] - size + 1, size):
+        tile, part = scores[:, begin : begin + size], values[begin : begin + size]
+        largest = torch.maximum(base, tile.amax(1, keepdim=True))
+        numbers = {"old": base, "new": torch.where(largest > base + threshold, largest, base), "largest": largest}
+        corrections += int((numbers["new"] > base).sum())
+        correction, terms = (base - numbers[correct_by]).exp(), (tile - numbers[terms_by]).exp()
+        total = (correction if correct_total else 1) * total + terms.sum(1, keepdim=True)
+        found = (correction if correct_found else 1) * found + terms @ part
+        base = numbers[keep]
+    return found / total if divide else found, corrections
+
+
+mended_lazy = exercise(
+    "mended_lazy",
+    reference=_lazy,
+    cases=_rising_rows,
+    switches=_lazy,
+)

@@ -906,6 +906,28 @@ def needed_by_pairs(num_queries, num_kvpairs, rows, cols):
     return torch.stack([torch.stack([part.any() for part in block.split(cols, 1)]) for block in seen.split(rows)])
 
 
+def numbered_by_loops(starts):
+    pairs = [(text, place) for text, length in enumerate(starts.diff().tolist()) for place in range(length)]
+    return torch.tensor(pairs).unbind(1)
+
+
+def numbered_by_search(starts):
+    tokens = torch.arange(int(starts[-1]))
+    text = torch.searchsorted(starts, tokens, right=True) - 1
+    return text, tokens - starts.index_select(0, text)
+
+
+def late_corrections(scores, size, threshold):
+    found = 0
+    for row in scores.tolist():
+        base = max(row[:size])
+        for start in range(size, len(row), size):
+            largest = max(row[start : start + size])
+            if largest > base + threshold:
+                base, found = largest, found + 1
+    return found
+
+
 def normed_by_loops(q, k):
     rows = [[row / math.sqrt(sum(float(value) ** 2 for value in row) / len(row)) for row in one] for one in (*q, *k)]
     asks, answers = rows[: len(q)], rows[len(q) :]
@@ -1683,6 +1705,28 @@ VARIANTS = {
         lambda num_queries, num_kvpairs, rows, cols: (
             torch.arange(0, num_kvpairs, cols)[None]
             < torch.tensor([*range(rows, num_queries, rows), num_queries]).unsqueeze(-1)
+        ),
+    ],
+    "numbered": [
+        numbered_by_loops,
+        numbered_by_search,
+        lambda starts: (
+            (torch.arange(int(starts[-1]))[:, None] >= starts[1:]).sum(1),
+            (torch.arange(int(starts[-1]))[:, None] - starts)
+            .masked_fill(torch.arange(int(starts[-1]))[:, None] < starts, 10**6)
+            .min(1)
+            .values,
+        ),
+    ],
+    "mended_lazy": [
+        lambda scores, values, size, threshold: (scores.softmax(1) @ values, late_corrections(scores, size, threshold)),
+        lambda scores, values, size, threshold: [
+            torch.einsum("qk,kd->qd", (scores - scores.logsumexp(-1, keepdim=True)).exp(), values),
+            torch.tensor(late_corrections(scores, size, threshold)),
+        ],
+        lambda scores, values, size, threshold: (
+            F.scaled_dot_product_attention(scores, torch.eye(scores.shape[1]), values, scale=1.0),
+            late_corrections(scores, size, threshold),
         ),
     ],
     "normed_scores": [
