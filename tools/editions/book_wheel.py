@@ -4,8 +4,8 @@
 
 `mhalib_book-0.4.0-py3-none-any.whl` holds them without outputs. It asks for no other package: pip would look for
 `mhalib` by its name, and as long as nobody has published that, anybody could. So both wheels are installed together:
-`pip install mhalib-0.4.0-py3-none-any.whl mhalib_book-0.4.0-py3-none-any.whl`. The same files give the same wheel. Needs
-the standard library only.
+`pip install mhalib-0.4.0-py3-none-any.whl mhalib_book-0.4.0-py3-none-any.whl`. The same files give the same wheel.
+Needs the standard library only.
 """
 
 from __future__ import annotations
