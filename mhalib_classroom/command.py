@@ -139,8 +139,13 @@ def open_book(given: argparse.Namespace) -> None:
     page = html / "chapters" / f"{notebook.stem if given.chapter else 'index'}.html"
     if given.lab or not page.is_file():
         if importlib.util.find_spec("jupyterlab") is None:
-            raise ValueError("no pages are built, and JupyterLab is not installed:  make book  does both")
-        if notebook.is_file() and book.name == "mhalib_book":  # what is installed is nobody's to write into
+            raise ValueError(
+                "no pages are built, and JupyterLab is not installed:  make book  does both in a clone, and "
+                "pip install jupyterlab  the second anywhere"
+            )
+        if book.name == "mhalib_book":  # what is installed is nobody's to write into
+            if not given.chapter:
+                raise ValueError("name a chapter, as in  mhalib open 0 : without a clone there is no start page")
             notebook = Path(notebook.name) if Path(notebook.name).exists() else Path(shutil.copy2(notebook, "."))
         options = ["--no-browser"] if given.no_browser else []
         subprocess.run([sys.executable, "-m", "jupyterlab", str(notebook), *options], check=False)

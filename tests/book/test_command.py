@@ -261,6 +261,7 @@ def test_a_wheel_of_the_book_is_found_where_there_is_no_clone(
     for _ in range(2):
         assert command.main(["open", "4"]) == 0
         (elsewhere / own.name).write_text("my work", encoding="utf-8")
+    assert command.main(["open"]) == 2  # it opened the installed folder itself
     assert ran == [[sys.executable, "-m", "jupyterlab", own.name]] * 2
     assert (elsewhere / own.name).read_text(encoding="utf-8") == "my work"
 
