@@ -13,6 +13,7 @@ import importlib.util
 import inspect
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -156,6 +157,7 @@ def open_book(given: argparse.Namespace) -> None:
         print(f"{address}   (stop with Ctrl-C)", flush=True)
         if not given.no_browser:
             webbrowser.open(address)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background, a shell has it ignored
         server.serve_forever()
 
 
