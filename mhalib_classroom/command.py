@@ -153,11 +153,11 @@ def open_book(given: argparse.Namespace) -> None:
         return
     handler = functools.partial(Quiet, directory=str(html))
     with http.server.ThreadingHTTPServer(("127.0.0.1", given.port), handler) as server:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background, a shell has it ignored
         address = f"http://127.0.0.1:{server.server_port}/{page.relative_to(html).as_posix()}"
         print(f"{address}   (stop with Ctrl-C)", flush=True)
         if not given.no_browser:
             webbrowser.open(address)
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background, a shell has it ignored
         server.serve_forever()
 
 
