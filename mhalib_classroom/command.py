@@ -13,6 +13,7 @@ import importlib.util
 import inspect
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -25,6 +26,8 @@ from typing import Any, NoReturn
 
 import mhalib
 from mhalib._write import write_whole
+
+from ._hand_out import handed_out
 
 INSTRUMENTS = {  # name: class, and what it takes where nothing is said
     "cost": ("CostCalculator", {"num_hiddens": 512, "num_heads": 8}),
@@ -46,35 +49,44 @@ class Parser(argparse.ArgumentParser):
 
 def parser() -> Parser:
     whole = Parser("mhalib", description="See what each head does: the book, its exercises, and heads of your own.")
-    whole.add_argument("--version", action="version", version=f"mhalib {mhalib.__version__}")
-    commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    whole.add_argument("-V", "--version", action="version", version=f"mhalib {mhalib.__version__}")
+    commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
+    whole.epilog = "mhalib COMMAND --help says more of each."
+
+    def add(name: str, says: str, *parents: Parser) -> argparse.ArgumentParser:
+        return commands.add_parser(name, parents=parents, help=says, description=f"{says[0].upper()}{says[1:]}.")
+
     book = Parser(add_help=False)
     book.add_argument("--book", type=Path, metavar="FOLDER", help="a clone of the book's repository; default: found")
 
-    one = commands.add_parser("open", parents=[book], help="read a chapter, in the browser or in JupyterLab")
+    one = add("open", "read a chapter, in the browser or in JupyterLab", book)
     one.add_argument("chapter", nargs="?", help="its number; default: the start page")
     one.add_argument("--lab", action="store_true", help="the notebook in JupyterLab, also where pages are built")
     one.add_argument("--port", type=int, default=0, help="of the pages on this machine; default: any that is free")
     one.add_argument("--no-browser", action="store_true", help="only say the address")
 
-    one = commands.add_parser("exercises", parents=[book], help="write the students' notebooks")
+    one = add("exercises", "write the students' notebooks, to work in or to hand out", book)
     one.add_argument("--out", type=Path, default=Path("exercises"), metavar="FOLDER", help="default: exercises")
     one.add_argument("--chapter", type=int, action="append", help="only this one's; may be repeated")
     one.add_argument("--install", metavar="WHAT", help="what the first cell has pip install: a wheel, or its address")
 
     commands.add_parser("grade", add_help=False, help="grade a folder of notebooks: see mhalib grade --help")
 
-    one = commands.add_parser("look", help="draw all heads of a checkpoint into one HTML file")
+    one = add("look", "draw all heads of a checkpoint into one HTML file")
     one.add_argument("model", help="a folder, a .gguf file, minilm, smollm2-135m, or owner/name on the hub")
     one.add_argument("--text", default=SENTENCE, help=f"what it reads; default: {SENTENCE}")
     one.add_argument("--html", type=Path, default=Path("heads.html"), metavar="FILE", help="default: heads.html")
-    one.add_argument("--revision", metavar="COMMIT", help="of a name on the hub")
+    one.add_argument(
+        "--revision", metavar="COMMIT", help="of a name on the hub: its page has them under Files, History"
+    )
     one.add_argument("--offline", action="store_true", help="fetch nothing")
 
-    one = commands.add_parser("instrument", help="write an instrument as one HTML file")
+    one = add("instrument", "write an instrument as one HTML file")
     one.add_argument("name", choices=INSTRUMENTS)
     one.add_argument("--html", type=Path, metavar="FILE", help="default: NAME.html")
-    one.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="as --set num_heads=12")
+    one.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="num_heads=12, say; may be repeated"
+    )
     return whole
 
 
@@ -102,11 +114,8 @@ def waiting(what: str) -> Iterator[None]:
 
 
 def found_book(named: Path | None) -> Path:
-    """The one that is named, or this installation's clone, or one above where we are, or the wheel mhalib_book.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """The one that is named, or this installation's clone, or one above where we are, or the wheel mhalib_book;
+    `ValueError` if it is none."""
     wheel = importlib.util.find_spec("mhalib_book")
     packed = [Path(str(wheel.origin)).parent] if wheel else []
     places = [named] if named else [Path(__file__).resolve().parents[1], Path.cwd(), *Path.cwd().parents, *packed]
@@ -131,14 +140,20 @@ def open_book(given: argparse.Namespace) -> None:
     page = html / "chapters" / f"{notebook.stem if given.chapter else 'index'}.html"
     if given.lab or not page.is_file():
         if importlib.util.find_spec("jupyterlab") is None:
-            raise ValueError("no pages are built, and JupyterLab is not installed:  make book  does both")
-        if notebook.is_file() and book.name == "mhalib_book":  # what is installed is nobody's to write into
+            raise ValueError(
+                "no pages are built, and JupyterLab is not installed:  make book  does both in a clone, and "
+                "pip install jupyterlab  the second anywhere"
+            )
+        if book.name == "mhalib_book":  # what is installed is nobody's to write into
+            if not given.chapter:
+                raise ValueError("name a chapter, as in  mhalib open 0 : without a clone there is no start page")
             notebook = Path(notebook.name) if Path(notebook.name).exists() else Path(shutil.copy2(notebook, "."))
         options = ["--no-browser"] if given.no_browser else []
         subprocess.run([sys.executable, "-m", "jupyterlab", str(notebook), *options], check=False)
         return
     handler = functools.partial(Quiet, directory=str(html))
     with http.server.ThreadingHTTPServer(("127.0.0.1", given.port), handler) as server:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background, a shell has it ignored
         address = f"http://127.0.0.1:{server.server_port}/{page.relative_to(html).as_posix()}"
         print(f"{address}   (stop with Ctrl-C)", flush=True)
         if not given.no_browser:
@@ -164,24 +179,9 @@ def write_exercises(given: argparse.Namespace) -> None:
     if there := [str(target) for target in targets.values() if target.exists()]:
         raise ValueError(f"{there[0]} is there, and may be somebody's work: name another folder with --out")
     for path, target in targets.items():
-        write_whole(target, with_install(path.read_text(encoding="utf-8"), given.install))
-    print(f"{len(targets)} notebooks in {given.out}")
-
-
-def with_install(notebook: str, what: str | None) -> str:
-    """A notebook's text, whose set-up cell begins with the line that installs `what`, in place of a comment."""
-    if what is None:
-        return notebook
-    if not what.strip() or any(letter in what for letter in "\"'`$\\\n"):
-        raise ValueError(f"--install={what!r} is no wheel and no address of one")
-    told = json.loads(notebook)
-    for cell in told["cells"]:
-        if "set-up" in cell["metadata"].get("tags", []):
-            first, *rest = "".join(cell["source"]).splitlines(keepends=True)
-            more = first.partition('"..[widgets]"')[2].partition("  #")[0]
-            kind = f"mhalib[widgets] @ {what}" if "://" in what else f"{what}[widgets]"
-            cell["source"] = [f'%pip install -q "{kind}"{more}\n', *rest]
-    return json.dumps(told, indent=1, ensure_ascii=False) + "\n"
+        text = path.read_text(encoding="utf-8")
+        write_whole(target, text if given.install is None else handed_out(text, given.install))
+    print(f"{len(targets)} notebook{'s' * (len(targets) > 1)} in {given.out}")
 
 
 def look(given: argparse.Namespace) -> None:
@@ -196,9 +196,8 @@ def look(given: argparse.Namespace) -> None:
         numbers = {
             f"weight on {kind}": [measures.attention_to(one[None], kind) for one in reading.weights] for kind in kinds
         }
-        HeadWall(reading.weights, reading.tokens, numbers=numbers).save_html(
-            given.html, title=f"Heads of {given.model}"
-        )
+        wall = HeadWall(reading.weights, reading.tokens, numbers=numbers)
+        wall.save_html(given.html, title=f"Heads of {given.model}")
     layers, heads = reading.weights.shape[:2]
     print(f"{layers} layers of {heads} heads in {given.html}")
 
@@ -239,8 +238,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         COMMANDS[given.command](given)
     except KeyboardInterrupt:
         return 130 if given.command != "open" else 0
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        print(f"mhalib {given.command}: {' '.join(str(error).split())}", file=sys.stderr)
+    except (ValueError, TypeError, OSError, ImportError, OverflowError) as error:
+        system = isinstance(error, OSError) and ": ".join(str(one) for one in (error.filename, error.strerror) if one)
+        print(f"mhalib {given.command}: {' '.join((system or str(error)).split())}", file=sys.stderr)
         return 2
     return 0
 

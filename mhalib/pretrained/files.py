@@ -88,7 +88,10 @@ class Place:
             pin = PINS.get(source)
             if revision is None:
                 if pin is None:
-                    raise ValueError(f"revision must be given for source={source!r}: a commit, 40 hexadecimal digits")
+                    raise ValueError(
+                        f"revision must be given for source={source!r}: a commit, 40 hexadecimal digits, from the "
+                        "history of its files on the hub"
+                    )
                 revision, sha256 = pin.revision, sha256 or pin.sha256
         self.revision, self.sha256 = revision, sha256
 

@@ -57,9 +57,18 @@ def main(arguments: list[str] | None = None, prog: str = "python -m mhalib_class
         metavar="ADDRESS",
         help="of a Dask cluster, whose workers run the notebooks, as in tls://host:8786; needs the package distributed",
     )
-    parser.add_argument("--memory-mb", type=int, default=Limits.memory_mb, help="for one notebook")
-    parser.add_argument("--call-seconds", type=float, default=Limits.call_seconds, help="for one call of a function")
-    parser.add_argument("--cell-seconds", type=float, default=Limits.cell_seconds, help="for one cell")
+    parser.add_argument(
+        "--memory-mb", type=int, default=Limits.memory_mb, help="for one notebook; default: %(default)s"
+    )
+    parser.add_argument(
+        "--call-seconds",
+        type=float,
+        default=Limits.call_seconds,
+        help="for one call of a function; default: %(default)g",
+    )
+    parser.add_argument(
+        "--cell-seconds", type=float, default=Limits.cell_seconds, help="for one cell; default: %(default)g"
+    )
     parser.add_argument("--student-pattern", help="a regular expression that finds a student's name in a path")
     parser.add_argument("--last", action="store_true", help="of several attempts the last one counts, not the best")
     parser.add_argument("--due", help="a time such as 2026-11-30T18:00, or a file of lines  chapter,time")
@@ -98,8 +107,8 @@ def main(arguments: list[str] | None = None, prog: str = "python -m mhalib_class
     if given.times_from and given.due is None and not given.last:
         parser.error("--times-from needs --due or --last: without them, no time is looked at")
     launcher = no_sandbox if given.unsafe else LAUNCHERS[given.launcher]
-    limits = Limits(memory_mb=given.memory_mb, call_seconds=given.call_seconds, cell_seconds=given.cell_seconds)
     try:
+        limits = Limits(memory_mb=given.memory_mb, call_seconds=given.call_seconds, cell_seconds=given.cell_seconds)
         points_of = {} if given.points is None else _points(given.points)
         rows = grade_class(
             given.submissions,
@@ -168,11 +177,15 @@ def _without_a_sandbox(error: NotStarted) -> str:
 
 def _points(path: Path) -> dict[str, int]:
     """Exercises and points of a file."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeError) as error:
+        raise ValueError(f"--points={str(path)!r} could not be read: {type(error).__name__}: {error}") from error
     found = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
+    for number, line in enumerate(lines, 1):
         name, _, points = (part.strip() for part in line.partition(","))
         if not points.isdecimal():
-            if number == 1 or not line.strip():  # a heading
+            if not line.strip() or (number == 1 and not any(map(str.isdigit, line))):  # a heading
                 continue
             raise ValueError(f"--points={str(path)!r}, line {number}: {line!r:.80} is not  exercise,points")
         found[name] = int(points)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from mhalib._validate import require_count
 from mhalib._write import remove_parts, write_whole
 
 from . import _late, _local, _submissions
@@ -80,13 +81,15 @@ def grade_class(
 
     Raises:
         ValueError: there is no notebook, or none with an exercise that counts; a chapter or an exercise is unknown,
-            `student_pattern` is no regular expression, or another grader writes this table.
+            `student_pattern` is no regular expression, `jobs` is below 1, or another grader writes this table.
         RuntimeError: the sandbox does not work; nobody gets 0 for that, and what was graded until then is kept.
 
     Returns:
         The rows, by student and exercise.
     """
     limits = limits or Limits()
+    if jobs is not None:
+        require_count("jobs", jobs)
     try:
         pattern = None if student_pattern is None else re.compile(student_pattern)
     except re.error as error:

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from mhalib._validate import require_positive
+
 HERE = Path(__file__).parent
 WORKER = HERE / "worker.py"
 FILES = [WORKER, HERE / "wire.py", *(HERE.parent / "checks" / name for name in ("_gradients.py", "_prediction.py"))]
@@ -54,6 +56,10 @@ class Limits:
     start_seconds: float = 90.0
     submission_seconds: float = 300.0
     student_seconds: float = 1200.0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            require_positive(name, value)
 
 
 Launcher = Callable[[Limits], "list[str]"]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import nbformat
 import pytest
 from bs4 import BeautifulSoup
 
 from tools.notebooks import notebooks
-from tools.pages import book_map
+from tools.pages import book_map, catalogues
 
 FRONT = notebooks.ROOT / "_build/html/chapters/index.html"
 
@@ -23,6 +24,18 @@ def test_the_map_names_each_part_beside_its_colour() -> None:
     drawn = BeautifulSoup(FRONT.read_bytes(), "html.parser").select_one("svg.book-map")
     assert [one.text for one in drawn.select(".parts > g text")] == book_map.parts()
     assert len(book_map.parts()) == 6
+
+
+def test_in_french_the_map_has_the_titles_that_the_pages_have() -> None:
+    """As it was: English titles on a French page."""
+    placed = {number: book_map.Station(number, 0) for number in book_map.chapters()}
+    drawn = BeautifulSoup(book_map.drawn(placed, "the map", "fr"), "html.parser")
+    titles = [link["aria-label"] for link in drawn.select("a")]
+    page = nbformat.read(notebooks.CHAPTERS / "01_weighted_average.ipynb", as_version=4)
+    english = page.cells[0].source.removeprefix("# ")
+    assert titles[1] == catalogues.title_of("fr", "chapters/01_weighted_average", f"1 · {english}") != f"1 · {english}"
+    assert "Chapter" not in "".join(titles)
+    assert drawn.select_one(".parts text").text.startswith("Partie I ·")
 
 
 def test_each_chapter_but_the_first_says_which_earlier_ones_it_needs_and_a_line_leads_from_the_last() -> None:

@@ -61,6 +61,8 @@ def test_help_needs_neither_torch_nor_the_classroom() -> None:
         ("open five", "mhalib open: there is no chapter five: the book has 0 to 34"),
         ("open --book .", "mhalib open: . is not the folder of the book's repository"),
         ("exercises --chapter 0", "mhalib exercises: 00_take_a_model_apart has no exercises in code"),
+        ("exercises --out /dev/null/a", "mhalib exercises: /dev/null/a: Not a directory"),
+        ("exercises --install mhalib", "mhalib exercises: --install='mhalib' is no wheel and no address of one"),
         ("exercises --install a$b", "mhalib exercises: --install='a$b' is no wheel and no address of one"),
         ("look nothing", "mhalib look: source='nothing' is neither a folder"),
         ("instrument price", "mhalib instrument: argument name: invalid choice: 'price'"),
@@ -119,8 +121,13 @@ def test_exercises_install_what_a_teacher_says(what: str, line: str, elsewhere: 
         first, rest = notebooks.cell_with_tag(notebook, "set-up").source.split("\n", 1)
         assert first == f'%pip install -q "{line}"{more}'
         assert notebooks.cell_with_tag(own, "set-up").source.split("\n", 1)[1] == rest
-        changed = [a.id for a, b in zip(notebook.cells, own.cells, strict=True) if a != b]
-        assert len(changed) == 1
+        assert "mhalib" not in notebooks.cell_with_tag(notebook, "launch").source
+        text = "".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+        assert "make lab" not in text
+        assert "](.." not in text  # who was handed this has no clone
+        assert f"the chapter {own.cells[0].source.splitlines()[0].partition(': ')[2]}" in text
+        code = [[cell for cell in one.cells if cell.cell_type == "code"] for one in (notebook, own)]
+        assert [a.id for a, b in zip(*code, strict=True) if a != b] == [notebooks.cell_with_tag(own, "set-up").id]
 
 
 @pytest.mark.parametrize(
@@ -187,6 +194,11 @@ def test_a_chapter_is_served_on_this_machine_until_it_is_stopped(book: Path, cha
         assert served.stderr.read() == ""
 
 
+def test_a_port_that_cannot_be_is_one_line(book: Path, capsys: pytest.CaptureFixture) -> None:
+    assert command.main(["open", "--no-browser", "--book", str(book), "--port", "70000"]) == 2
+    assert capsys.readouterr().err == "mhalib open: bind(): port must be 0-65535.\n"
+
+
 def test_without_pages_it_is_the_notebook_in_jupyterlab(
     book: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
@@ -249,6 +261,7 @@ def test_a_wheel_of_the_book_is_found_where_there_is_no_clone(
     for _ in range(2):
         assert command.main(["open", "4"]) == 0
         (elsewhere / own.name).write_text("my work", encoding="utf-8")
+    assert command.main(["open"]) == 2  # it opened the installed folder itself
     assert ran == [[sys.executable, "-m", "jupyterlab", own.name]] * 2
     assert (elsewhere / own.name).read_text(encoding="utf-8") == "my work"
 

@@ -1,14 +1,19 @@
-"""The exercises as an nbgrader course, by our own reading of its format; nbgrader itself is tried by hand."""
+"""The exercises as an nbgrader course, by our own reading of its format; nbgrader itself grades one once a week."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import nbformat
 import pytest
+from test_colab import make_host
 
 from mhalib_classroom import checks
 from tools.notebooks import notebooks
@@ -16,6 +21,14 @@ from tools.teaching import course, exercises
 
 CHAPTER = notebooks.CHAPTERS / "04_reshape_trick.ipynb"
 SEED = "of the course"
+NBGRADER = "nbgrader==0.9.6"
+SCORES = """
+import sys
+from nbgrader.api import Gradebook
+with Gradebook("sqlite:///gradebook.db") as book:
+    for one in book.assignment_submissions(sys.argv[1]):
+        print(one.student.id, one.score, one.max_score)
+"""
 
 
 def as_released(source: str) -> str:
@@ -146,3 +159,29 @@ def test_a_hub_opens_each_notebook(capsys: pytest.CaptureFixture, monkeypatch: p
     monkeypatch.setenv("BOOK_REPOSITORY", "")
     with pytest.raises(SystemExit, match="no address to clone: set BOOK_REPOSITORY=owner/name"):
         course.main(["links", "https://hub.example.edu"])
+
+
+@pytest.mark.network
+@pytest.mark.weekly("tools/teaching/course.py")
+@pytest.mark.skipif(sys.platform == "win32", reason="the host is made of symbolic links")
+def test_nbgrader_itself_releases_and_grades_it(tmp_path: Path) -> None:
+    """In an environment of its own: what it brings along is no business of the book's."""
+    python, assignment = make_host(tmp_path / "host"), CHAPTER.stem
+    path = os.pathsep.join([str(python.parent), os.environ["PATH"]])  # it calls alembic by name
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(notebooks.ROOT)}
+
+    def run(*words: str | Path) -> str:
+        done = subprocess.run(
+            [python, *words], cwd=tmp_path / "c", env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout
+
+    course.write_course(tmp_path / "c")
+    run("-m", "pip", "install", "--quiet", NBGRADER)
+    run("-m", "nbgrader", "generate_assignment", assignment)
+    for student, handed_in in (("solved", "source"), ("untouched", "release")):
+        shutil.copytree(tmp_path / "c" / handed_in / assignment, tmp_path / "c/submitted" / student / assignment)
+    run("-m", "nbgrader", "autograde", assignment)
+    worth = float(sum(one.points for one in checks.EXERCISES.values() if one.chapter == 4))
+    assert run("-c", SCORES, assignment).split() == ["solved", str(worth), str(worth), "untouched", "0.0", str(worth)]

@@ -20,6 +20,7 @@ from tools.teaching import exercises
 PATHS = sorted(notebooks.CHAPTERS.glob("*.ipynb"))
 MAX_BYTES = 1_000_000
 MAX_LINES = 20
+TIDY = "an editor has left something:  .venv/bin/python -m tools.notebooks.notebooks --tidy  drops it"
 WHOLE_LAYER = ("class MultiHeadAttention(", 40)  # chapter 5 shows it in one piece, so that it is read as one
 
 
@@ -64,7 +65,7 @@ def test_written_cells_are_as_they_are_made(path: Path, notebook: NotebookNode) 
 
 
 def test_is_stored_as_make_notebooks_writes_it(notebook: NotebookNode) -> None:
-    assert notebooks.normalise(copy.deepcopy(notebook)) == notebook, "run  make notebooks"
+    assert notebooks.normalise(copy.deepcopy(notebook)) == notebook, TIDY
 
 
 def test_was_run_from_top_to_bottom(code: list[NotebookNode]) -> None:
@@ -260,7 +261,7 @@ def test_what_is_stored_stays_as_a_whole_or_is_of_one_new_run(
 
 
 def test_a_notebook_is_stored_as_tidy_leaves_it(path: Path) -> None:
-    assert nbformat.writes(notebooks.tidied(path)).rstrip("\n") + "\n" == path.read_text(encoding="utf-8")
+    assert nbformat.writes(notebooks.tidied(path)).rstrip("\n") + "\n" == path.read_text(encoding="utf-8"), TIDY
 
 
 def test_tidy_drops_what_an_editor_leaves_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,11 +196,12 @@ def test_a_release_is_checked_before_it_is_made() -> None:
     jobs = workflow["jobs"]
     assert [jobs[name]["needs"] for name in ("attest", "release")] == ["build", "attest"]
     signed = [step["with"] for step in jobs["attest"]["steps"] if "attest@" in step["uses"]]
-    assert signed == [{"subject-path": "dist/*"}, {"subject-path": "dist/*.whl", "sbom-path": "sbom.json"}]
+    assert signed == [{"subject-path": "dist/*\nbook/*\n"}, {"subject-path": "dist/*.whl", "sbom-path": "sbom.json"}]
     runs = [step["run"] for name in ("build", "release") for step in jobs[name]["steps"] if "run" in step]
-    words = ("tools.editions.release", "-m build", "twine check --strict", "gh release")
+    words = ("tools.editions.release", "-m build", "twine check --strict", "tools.editions.book_wheel", "gh release")
     places = [next(i for i, run in enumerate(runs) if word in run) for word in words]
     assert places == sorted(places)
+    assert " dist/* book/* " in runs[-1]
 
 
 def test_the_package_index_gets_a_release_only_from_a_person_and_without_a_password() -> None:

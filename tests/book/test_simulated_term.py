@@ -42,8 +42,8 @@ def test_a_week_of_twelve_students_is_graded_as_they_deserve(tmp_path: Path, mon
     monkeypatch.setattr(_class, "require_working", lambda *_: None)
     monkeypatch.chdir(tmp_path)
     words = simulated_term.command(page, 2, chapters)
-    assert words[:3] == ["-m", "mhalib_classroom.grade", "week2"]
-    assert __main__.main([*words[2:], "--jobs", "1"]) == 0
+    assert words[:2] == ["grade", "week2"]
+    assert __main__.main([*words[1:], "--jobs", "1"]) == 0
     rows, book = simulated_term.table(tmp_path / "week2.csv"), simulated_term.table(tmp_path / "week2.csv.students.csv")
     assert simulated_term.differences(expected, rows, book) == []
     assert len(list(tmp_path.glob("week2.csv.feedback/*/feedback.html"))) == 12

@@ -788,6 +788,11 @@ def test_points_are_read_from_a_file(tmp_path):
     (tmp_path / "points.csv").write_text("scores,5\nsplit_heads;3\n", encoding="utf-8")
     with pytest.raises(ValueError, match="line 2: 'split_heads;3' is not  exercise,points"):
         __main__._points(tmp_path / "points.csv")
+    (tmp_path / "points.csv").write_text("split_heads;3\n", encoding="utf-8")  # it was taken for a heading
+    with pytest.raises(ValueError, match="line 1: 'split_heads;3' is not  exercise,points"):
+        __main__._points(tmp_path / "points.csv")
+    with pytest.raises(ValueError, match="could not be read: FileNotFoundError"):
+        __main__._points(tmp_path / "none.csv")
 
 
 @pytest.mark.parametrize(
@@ -910,6 +915,9 @@ def test_a_wrong_folder_or_chapter_leaves_the_table_as_it_was(counted, tmp_path,
         ([str(tmp_path / "empty")], r"there is no notebook below"),
         ([str(tmp_path / "other")], r"no checker is called in these notebooks; name the chapters"),
         ([str(folder), "--out", str(tmp_path / "empty")], r"is a folder, and must be a file"),
+        ([str(folder), "--jobs", "0"], r"jobs=0 must be at least 1"),
+        ([str(folder), "--memory-mb", "0"], r"memory_mb=0 must be positive and finite"),  # it was a traceback
+        ([str(folder), "--call-seconds", "nan"], r"call_seconds=nan must be positive and finite"),
     ):
         with pytest.raises(SystemExit) as stopped:
             __main__.main([*given, *(["--out", str(out)] if "--out" not in given else []), "--seed", "s"])

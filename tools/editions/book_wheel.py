@@ -5,6 +5,7 @@
 `mhalib_book-0.4.0-py3-none-any.whl` holds them without outputs. It asks for no other package: pip would look for
 `mhalib` by its name, and as long as nobody has published that, anybody could. So both wheels are installed together:
 `pip install mhalib-0.4.0-py3-none-any.whl mhalib_book-0.4.0-py3-none-any.whl`. The same files give the same wheel.
+Needs the standard library only.
 """
 
 from __future__ import annotations
@@ -12,11 +13,10 @@ from __future__ import annotations
 import argparse
 import base64
 import hashlib
+import json
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-
-import nbformat
 
 import mhalib
 from tools import ROOT
@@ -35,11 +35,11 @@ WHEEL = "Wheel-Version: 1.0\nGenerator: tools.editions.book_wheel\nRoot-Is-Purel
 
 
 def without_outputs(path: Path) -> bytes:
-    notebook = nbformat.read(path, as_version=4)
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
-    return (nbformat.writes(notebook).rstrip("\n") + "\n").encode()
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            cell["outputs"], cell["execution_count"] = [], None
+    return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def contents(version: str) -> Iterator[tuple[str, bytes]]:

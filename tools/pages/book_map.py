@@ -30,6 +30,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from tools import ROOT
 from tools.notebooks import notebooks
+from tools.pages import catalogues
 
 FRONT_INSTRUMENT = "front-instrument"
 LINE = re.compile(r"(\d+): (\d+) (\d+)")
@@ -91,8 +92,9 @@ def titles() -> dict[str, str]:
     return {stem: f"{number} · {title}" for number, (_, stem, title) in chapters().items()}
 
 
-def drawn(placed: dict[int, Station], label: str) -> str:
-    """The map as SVG: a circle and a link for each chapter, a line for each from the last one that it needs."""
+def drawn(placed: dict[int, Station], label: str, language: str = "en") -> str:
+    """The map as SVG: a circle and a link for each chapter, a line for each from the last one that it needs. In another
+    language, titles are those of its pages."""
     known = chapters()
     if placed.keys() != known.keys():
         wrong = sorted(placed.keys() ^ known.keys())
@@ -110,7 +112,11 @@ def drawn(placed: dict[int, Station], label: str) -> str:
             left, top = place(before[-1])
             lines.append(f'<line x1="{left}" y1="{top}" x2="{x}" y2="{y}"/>')
             told = f" (needs {', '.join(map(str, before))})"
-        said = html.escape(f"Chapter {number}: {title}{told}", quote=True)
+        told = f"Chapter {number}: {title}{told}"
+        if language != "en":
+            told = catalogues.title_of(language, f"chapters/{name}", f"{number} · {title}")
+            title = told.partition(" · ")[2]
+        said = html.escape(told, quote=True)
         circles.append(
             f'<a href="{name}.html" class="part-{part}" aria-label="{said}"><title>{said}</title>'
             f'<circle cx="{x}" cy="{y}" r="{RADIUS}"/><text x="{x}" y="{y}">{number}</text>'
@@ -120,7 +126,8 @@ def drawn(placed: dict[int, Station], label: str) -> str:
     legend = "".join(
         f'<g class="part-{part}"><circle cx="{right}" cy="{y}" r="5"/>'
         f'<text class="name" x="{right + RADIUS + 6}" y="{y}">{html.escape(caption)}</text></g>'
-        for part, caption in enumerate(parts(), 1)
+        for part, english in enumerate(parts(), 1)
+        for caption in [catalogues.title_of(language, "chapters/index", english)]
         for y in [18 * part]
     )
     width = right + TITLE
@@ -144,7 +151,7 @@ class BookMap(SphinxDirective):
         for _, stem, _ in chapters().values():
             self.env.note_dependency(str(notebooks.CHAPTERS / f"{stem}.ipynb"))
         try:
-            made = drawn(stations(list(self.content)), self.arguments[0])
+            made = drawn(stations(list(self.content)), self.arguments[0], self.config.language)
         except ValueError as error:
             raise self.error(str(error)) from error
         return [nodes.raw("", made, format="html")]

@@ -63,7 +63,7 @@ def handed_in_by_week(page: str) -> dict[int, list[int]]:
 
 def command(page: str, week: int, chapters: Iterable[int]) -> list[str]:
     """The page's command for a week's work, with this week's folder, chapters and deadline."""
-    found = re.search(r"^\.venv/bin/python (-m mhalib_classroom\.grade week1 (?:.*\\\n)*.*)$", page, re.M)
+    found = re.search(r"^mhalib (grade week1 (?:.*\\\n)*.*)$", page, re.M)
     if found is None:
         raise ValueError(f"{PAGE.name} has no command for week1: write one in a code block")
     words = shlex.split(found[1].replace("\\\n", " "))
@@ -254,7 +254,7 @@ def play(folder: Path, week: int, chapters: list[int], more: list[str]) -> list[
     words = command(PAGE.read_text(encoding="utf-8"), week, chapters)
     print(f"== week {week}: chapters {chapters}\n{shlex.join(words)}", flush=True)
     ran = subprocess.run(
-        [sys.executable, *words, *more],
+        [sys.executable, "-m", "mhalib_classroom.command", *words, *more],
         cwd=folder,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
