@@ -1,7 +1,8 @@
-"""Attention over a sequence that is split by tokens: heads as the unit of an exchange, and what each way sends."""
+"""Attention over tokens that are split over processes: heads exchanged for tokens, keys in a ring, what each sends."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -46,14 +47,21 @@ def ulysses(layer: MultiHeadAttention, x: Tensor, over: DeviceMesh, *, causal: b
     held = _places(layer, over.size())
     require_tensor("x", x, rank=3)
     require_flag("causal", causal)
-    start, rank = over.get_local_rank() * x.shape[1], over.get_local_rank()
+    rank = over.get_local_rank()
+
+    def place(vectors: Tensor) -> Tensor:
+        return layer.place(vectors, rank * x.shape[1])
+
     if isinstance(layer, LatentAttention):
-        q, k, v = _from_latents(layer, x, over, start, held[rank])
+        q, latents = _queries(layer, x, place), _latents(layer, x, place)
+        latents = _to_heads(latents.expand(-1, over.size(), -1, -1), over)  # all tokens' latents for every process
+        k, v = _keys_and_values(layer, latents, held[rank].heads)
     else:
         q, k, v = layer.project(x, x, x)
-        q, k = layer.place(q, start), layer.place(k, start)
-        wanted = [key for place in held for key in place.kv_heads]  # a key that several need goes to each of them
-        q, k, v = _to_heads(q, over), _to_heads(k[:, wanted], over), _to_heads(v[:, wanted], over)
+        q, k = place(q), place(k)
+        wanted = [key for process in held for key in process.kv_heads]  # a key that several need goes to each of them
+        k, v = _to_heads(k[:, wanted], over), _to_heads(v[:, wanted], over)
+    q = _to_heads(q, over)
     found = F.scaled_dot_product_attention(
         q, k, v, is_causal=causal, scale=layer.scale, enable_gqa=q.shape[1] != k.shape[1],
         dropout_p=layer.dropout if layer.training else 0.0,
@@ -61,34 +69,149 @@ def ulysses(layer: MultiHeadAttention, x: Tensor, over: DeviceMesh, *, causal: b
     return layer.W_o(layer.merge(_to_tokens(found, over)))  # type: ignore[no-any-return]
 
 
-def _places(layer: MultiHeadAttention, num_ranks: int) -> list[Place]:
-    """Which heads each process attends with; raises unless the layer is of a kind that can be exchanged."""
+def zigzag(num_tokens: int, num_ranks: int) -> Tensor:
+    """Which tokens each process has in a `ring`: of 2 G pieces of the text, process r has pieces r and 2 G - 1 - r.
+
+    Under a causal mask late tokens see more keys than early ones. With one piece from each end every process has the
+    same work, at every step of the ring.
+
+    Returns:
+        (G, N / G), the places of each process's tokens, in order.
+
+    Raises:
+        TypeError, ValueError: a size is no positive integer, or 2 G does not divide N.
+
+    Source: Llama Team 2024, The Llama 3 Herd of Models, section 3.3.2; torch's `context_parallel` does the same.
+    """
+    require_count("num_tokens", num_tokens)
+    require_count("num_ranks", num_ranks)
+    if num_tokens % (2 * num_ranks):
+        raise ValueError(f"num_tokens={num_tokens} cannot be cut into {2 * num_ranks} equal pieces, two a process")
+    pieces = torch.arange(num_tokens).view(2 * num_ranks, -1)
+    return torch.cat([pieces[:num_ranks], pieces[num_ranks:].flip(0)], 1)
+
+
+def ring(layer: MultiHeadAttention, x: Tensor, over: DeviceMesh, *, causal: bool = False) -> Tensor:
+    """What a layer makes of a sequence whose tokens are split over processes, while keys and values go round a ring.
+
+    Each process projects its own tokens, attends to their keys, and hands keys and values to its right neighbour,
+    G - 1 times; latent attention hands on latents. Averages over some keys are put together by their sums of
+    exponentials, as in an online softmax. With `causal`, blocks that the mask hides wholly are not computed.
+
+    Gradients flow back round the ring. That of a weight is of the process's own tokens: sum them over processes. What
+    each step computed is kept for the backward pass, so this shows the exchange; it does not save memory.
+
+    Args:
+        layer: as in `ulysses`.
+        x: (B, N / G, D), this process's tokens, those of `zigzag(N, G)[r]`.
+        over: a mesh with one axis, G processes, see `mesh`.
+        causal: whether tokens see only themselves and tokens before them.
+
+    Returns:
+        (B, N / G, D), the layer's output for these tokens.
+
+    Raises:
+        TypeError, ValueError: the layer is of another kind or split already, or x has an odd number of tokens.
+
+    Source: Liu et al. 2023, Ring Attention with Blockwise Transformers.
+    """
+    _require_kind(layer)
+    require_tensor("x", x, rank=3)
+    require_flag("causal", causal)
+    if x.shape[1] % 2:
+        raise ValueError(f"x has {x.shape[1]} tokens, and must have two pieces of the same length, see `zigzag`")
+    n, rank, length, h = over.size(), over.get_local_rank(), x.shape[1] // 2, layer.num_heads
+    own = (rank, 2 * n - 1 - rank)  # its pieces
+
+    def place(vectors: Tensor) -> Tensor:
+        early, late = vectors.split(length, -2)
+        return torch.cat([layer.place(early, own[0] * length), layer.place(late, own[1] * length)], -2)
+
+    if isinstance(layer, LatentAttention):
+        q, moving = _queries(layer, x, place), _latents(layer, x, place)
+    else:
+        q, k, v = layer.project(x, x, x)
+        q, moving = place(q), torch.cat([place(k), v], -1)
+    found: dict[int, _Partial] = {}
+    for step in range(n):
+        if step:
+            moving = _ToRight.apply(moving, over)
+        if isinstance(layer, LatentAttention):
+            k, v = _keys_and_values(layer, moving, range(h))
+        else:
+            k, v = moving.repeat_interleave(h // moving.shape[1], 1).split([layer.head_dim, layer.value_dim], -1)
+        theirs = ((rank - step) % n, 2 * n - 1 - (rank - step) % n)
+        for piece, queries in zip(own, q.split(length, 2), strict=True):
+            for other, keys, values in zip(theirs, k.split(length, 2), v.split(length, 2), strict=True):
+                if causal and other > piece:
+                    continue
+                new = _partial(layer, queries, keys, values, causal and other == piece)
+                found[piece] = found[piece].joined(new) if piece in found else new
+    averages = torch.cat([found[piece].average for piece in own], 2)
+    return layer.W_o(layer.merge(averages))  # type: ignore[no-any-return]
+
+
+class _Partial(NamedTuple):
+    """Attention to some of the keys: averages (B, h, n, value_dim), and ln of the sum of exponentials (B, h, n, 1)."""
+
+    average: Tensor
+    total: Tensor
+
+    def joined(self, other: _Partial) -> _Partial:
+        """Attention to both keys."""
+        total = torch.logaddexp(self.total, other.total)
+        average = (self.total - total).exp() * self.average + (other.total - total).exp() * other.average
+        return _Partial(average, total)
+
+
+def _partial(layer: MultiHeadAttention, q: Tensor, k: Tensor, v: Tensor, is_causal: bool) -> _Partial:
+    scores = layer.score(q, k)
+    if is_causal:
+        scores = scores.masked_fill(torch.ones_like(scores[0, 0], dtype=torch.bool).triu(1), -torch.inf)
+    total = scores.logsumexp(-1, keepdim=True)
+    weights = F.dropout((scores - total).exp(), layer.dropout, layer.training)
+    return _Partial(weights @ v, total)
+
+
+def _require_kind(layer: MultiHeadAttention) -> None:
+    """Raises unless the layer is whole, and of a kind whose queries, keys and values can be sent."""
     require_kind("layer", layer, MultiHeadAttention)
     if type(layer) not in _KINDS:
         names = ", ".join(kind.__name__ for kind in _KINDS)
         raise ValueError(f"{type(layer).__name__} cannot be exchanged by heads: its steps are not those of {names}")
     if layer.is_split:
         raise ValueError("the layer is split over processes: heads are exchanged where each process has all weights")
+
+
+def _places(layer: MultiHeadAttention, num_ranks: int) -> list[Place]:
+    """Which heads each process attends with; raises unless the layer is of a kind that can be exchanged."""
+    _require_kind(layer)
     num_kv_heads = layer.num_heads if isinstance(layer, LatentAttention) else layer.num_kv_heads
     return places(layer.num_heads, num_kv_heads, num_ranks)
 
 
-def _from_latents(
-    layer: LatentAttention, x: Tensor, over: DeviceMesh, start: int, place: Place
-) -> tuple[Tensor, Tensor, Tensor]:
-    """x (B, N / G, D) -> q and k (B, h / G, N, d + r), v (B, h / G, N, value_dim) of the process's heads."""
-    d, r, heads = layer.head_dim, layer.rotary_size, slice(place.heads.start, place.heads.stop)
-    q = layer.W_q(x).unflatten(-1, (layer.num_heads, d + r)).transpose(1, 2)
-    q = torch.cat([q[..., :d], layer.place(q[..., d:], start)], -1)
+def _queries(layer: LatentAttention, x: Tensor, place: Callable[[Tensor], Tensor]) -> Tensor:
+    """x (B, n, D) -> (B, h, n, d + r); `place` gives vectors (B, ·, n, r) the positions of their tokens."""
+    d = layer.head_dim
+    q = layer.W_q(x).unflatten(-1, (layer.num_heads, d + layer.rotary_size)).transpose(1, 2)
+    return torch.cat([q[..., :d], place(q[..., d:])], -1)
+
+
+def _latents(layer: LatentAttention, x: Tensor, place: Callable[[Tensor], Tensor]) -> Tensor:
+    """x (B, n, D) -> (B, 1, n, latent_size + r): what a token's keys and values are made of, for all heads."""
     kept = [layer.norm(layer.W_down(x))[:, None]]
     if layer.W_rotary is not None:
-        kept.append(layer.place(layer.W_rotary(x)[:, None], start))
-    to_all = torch.cat(kept, -1).expand(-1, over.size(), -1, -1)
-    latent, turned = _to_heads(to_all, over).split([layer.latent_size, r], -1)  # (B, 1, N, ·)
-    up_k = layer.W_up_k.weight.unflatten(0, (layer.num_heads, -1))[heads]
-    up_v = layer.W_up_v.weight.unflatten(0, (layer.num_heads, -1))[heads]
-    k = torch.cat([latent @ up_k.mT, turned.expand(-1, len(place.heads), -1, -1)], -1)
-    return _to_heads(q, over), k, latent @ up_v.mT
+        kept.append(place(layer.W_rotary(x)[:, None]))
+    return torch.cat(kept, -1)
+
+
+def _keys_and_values(layer: LatentAttention, latents: Tensor, heads: range) -> tuple[Tensor, Tensor]:
+    """(B, 1, N, latent_size + r) -> keys (B, len(heads), N, d + r) and values (B, len(heads), N, value_dim)."""
+    own = slice(heads.start, heads.stop)
+    latent, turned = latents.split([layer.latent_size, layer.rotary_size], -1)
+    up_k = layer.W_up_k.weight.unflatten(0, (layer.num_heads, -1))[own]
+    up_v = layer.W_up_v.weight.unflatten(0, (layer.num_heads, -1))[own]
+    return torch.cat([latent @ up_k.mT, turned.expand(-1, len(heads), -1, -1)], -1), latent @ up_v.mT
 
 
 def _to_heads(x: Tensor, over: DeviceMesh) -> Tensor:
@@ -117,6 +240,29 @@ class _Exchange(torch.autograd.Function):
         return _exchanged(grads[0], ctx.over), None
 
 
+class _ToRight(torch.autograd.Function):
+    """What the left neighbour in the ring has, for what the right one gets; a gradient goes to the left."""
+
+    @staticmethod
+    def forward(ctx: Any, sent: Tensor, over: DeviceMesh) -> Tensor:
+        ctx.over = over
+        return _moved_on(sent, over, 1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return _moved_on(grads[0], ctx.over, -1), None
+
+
+def _moved_on(sent: Tensor, over: DeviceMesh, by: int) -> Tensor:
+    sent, group, n, rank = sent.contiguous(), over.get_group(), over.size(), over.get_local_rank()
+    received = torch.empty_like(sent)
+    giving = dist.P2POp(dist.isend, sent, group=group, group_peer=(rank + by) % n)
+    taking = dist.P2POp(dist.irecv, received, group=group, group_peer=(rank - by) % n)
+    for work in dist.batch_isend_irecv([giving, taking]):
+        work.wait()
+    return received
+
+
 def _exchanged(sent: Tensor, over: DeviceMesh) -> Tensor:
     sent = sent.contiguous()
     received = torch.empty_like(sent)
@@ -137,7 +283,7 @@ def numbers_sent(layer: MultiHeadAttention, num_tokens: int, num_ranks: int) -> 
     """What each of G processes sends for N tokens, in three ways to split a layer.
 
     - Split by heads, an all-reduce of the output in a ring: 2 (G - 1) / G · N D.
-    - In a ring, its keys and values, or its latents, G - 1 times: (G - 1) · N / G · 2 g d.
+    - In a `ring`, its keys and values, or its latents, G - 1 times: (G - 1) · N / G · 2 g d.
     - Exchanged: of its N / G tokens, queries and averages of the other processes' heads, (G - 1) / G of h d each, and
       for each other process the keys and values, or the latents, that its heads need.
 

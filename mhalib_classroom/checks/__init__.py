@@ -32,7 +32,9 @@ from .many_devices import (
     key_gradient,
     own_keys,
     own_weights,
+    sent_to,
     summed_output,
+    zigzag_rows,
 )
 from .mathematics import cache_numbers, count_flops, count_weights, multi_head
 from .never_write_the_scores import (
@@ -194,6 +196,7 @@ __all__ = [
     "score_gradient",
     "scores",
     "second_weight",
+    "sent_to",
     "shapley_values",
     "share_exact",
     "shared_scores",
@@ -221,4 +224,5 @@ __all__ = [
     "widened",
     "window_mask",
     "written_share",
+    "zigzag_rows",
 ]

@@ -144,6 +144,52 @@ all_to_all = exercise(
 )
 
 
+def _text(rng: random.Random) -> Iterator[Case]:
+    """Texts of pieces that are longer than one token; the process is neither the first nor in the middle."""
+    yield {"x": draw(rng, 8, 3), "num_ranks": 2, "rank": 1}
+    for num_ranks, length, num_hiddens in apart(rng, 3, smallest=3):
+        yield {"x": draw(rng, 2 * num_ranks * length, num_hiddens), "num_ranks": num_ranks, "rank": num_ranks - 2}
+
+
+def _two_pieces(x: Tensor, first: int, second: int) -> Tensor:
+    return torch.cat([x[first], x[second]])
+
+
+zigzag_rows = exercise(
+    "zigzag_rows",
+    reference=lambda x, num_ranks, rank: _two_pieces(x.unflatten(0, (2 * num_ranks, -1)), rank, -1 - rank),
+    cases=_text,
+)
+
+
+def _choices(rng: random.Random) -> Iterator[Case]:
+    """Each expert is chosen twice or more, in no order; process 0 never is the one that is asked for."""
+    for num_ranks, each, num_hiddens in ([2, 2, 3], *apart(rng, 3, of=lambda n, each, D: [n, each, D, n * each])):
+        chosen = 2 * list(range(num_ranks * each)) + [rng.randrange(num_ranks * each) for _ in range(5)]
+        rng.shuffle(chosen)
+        yield {
+            "x": draw(rng, len(chosen), num_hiddens),
+            "chosen": torch.tensor(chosen),
+            "num_experts": num_ranks * each,
+            "num_ranks": num_ranks,
+            "to": num_ranks - 1,
+        }
+
+
+def _for_process(x: Tensor, chosen: Tensor, to: int, owner: Tensor, *, is_sorted: bool = True) -> Tensor:
+    order = chosen.argsort(stable=True) if is_sorted else torch.arange(len(chosen))
+    return x[order[owner[order] == to]]
+
+
+sent_to = exercise(
+    "sent_to",
+    reference=lambda x, chosen, num_experts, num_ranks, to: _for_process(
+        x, chosen, to, chosen // (num_experts // num_ranks)
+    ),
+    cases=_choices,
+)
+
+
 def _words(rng: random.Random) -> Iterator[Case]:
     """Tokens of every process, among them the first and the last of its own, and its neighbours'."""
     yield {"ids": torch.tensor([0, 3, 5, 2]), "rows": draw(rng, 3, 2), "rank": 1}

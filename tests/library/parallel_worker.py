@@ -285,8 +285,9 @@ def models(over):
 
 
 def sequences(over):
-    """What `ulysses` makes of the process's own tokens, how far from the whole layer, and how many bytes it sends."""
+    """What `ulysses` and `ring` make of the process's own tokens: how far from the whole layer, and the bytes sent."""
     found, n, rank = {}, over.size(), over.get_local_rank()
+    own_tokens = {"ulysses": torch.arange(16).chunk(n)[rank], "ring": parallel.zigzag(16, n)[rank]}
     for name, choice in {
         "multi-head": {"name": "multi-head", "positions": "rotary"},
         "few keys": {"name": "multi-head", "num_kv_heads": 1, "positions": "rotary"},
@@ -296,40 +297,93 @@ def sequences(over):
         "latent, plain": {"name": "latent"},
     }.items():
         torch.manual_seed(6)
-        layer, other = (make_attention(choice, 48, 8, bias=True).double() for _ in range(2))
-        other.load_state_dict(layer.state_dict())
+        layer = make_attention(choice, 48, 8, bias=True).double()
         x = torch.randn(2, 16, 48).double()
-        apart, sent = [], 0
-        for causal in (False, True):
-            every, own = x.clone().requires_grad_(), x.chunk(n, 1)[rank].clone().requires_grad_()
-            layer.zero_grad()
-            other.zero_grad()
-            output = layer(every, every, every, mask=Band() if causal else None)[0]
-            output.square().sum().backward()
-            with Exchanges() as exchanges:
-                part = parallel.ulysses(other, own, over, causal=causal)
-            sent = exchanges.bytes
-            part.square().sum().backward()
-            for a, b in zip(layer.parameters(), other.parameters(), strict=True):
-                dist.all_reduce(b.grad)
-                apart.append(float((a.grad - b.grad).abs().max() / (1 + a.grad.abs().max())))
-            both = ((output, part), (every.grad, own.grad))
-            apart += [float((a.chunk(n, 1)[rank] - b).detach().abs().max()) for a, b in both]
-        everyone = [None] * n
-        dist.all_gather_object(everyone, (max(apart), sent))
-        counted = 8 * parallel.numbers_sent(layer, 2 * 16, n).ulysses
-        found[name] = [max(apart for apart, _ in everyone), [sent for _, sent in everyone], counted]
+        for way, tokens in own_tokens.items():
+            off, sent = 0.0, 0
+            for causal in (False, True):
+                now, sent = _one_way(layer, x, tokens, getattr(parallel, way), over, causal)
+                off = max(off, now)
+            everyone = [None] * n
+            dist.all_gather_object(everyone, (off, sent))
+            counted = 8 * getattr(parallel.numbers_sent(layer, 2 * 16, n), way)
+            found[f"{name}: {way}"] = [max(off for off, _ in everyone), [sent for _, sent in everyone], counted]
     return found
 
 
+def _one_way(layer, x, tokens, way, over, causal):
+    """How far outputs and gradients are from those of one process, and how many bytes the forward pass sends."""
+    whole, part = copy.deepcopy(layer), copy.deepcopy(layer)
+    every, own = x.clone().requires_grad_(), x[:, tokens].clone().requires_grad_()
+    output = whole(every, every, every, mask=Band() if causal else None)[0]
+    output.square().sum().backward()
+    with Exchanges() as exchanges:
+        found = way(part, own, over, causal=causal)
+    found.square().sum().backward()
+    return max(
+        far(output[:, tokens], found), far(every.grad[:, tokens], own.grad), summed(whole, part)
+    ), exchanges.bytes
+
+
+def experts(over):
+    """What `expert_parallel` makes of a mixture, how far from one process; how many rows of its experts it computed."""
+    found, n, rank = {}, over.size(), over.get_local_rank()
+    for name, choice in {
+        "two of eight": {},
+        "one of four, that all tokens choose": {"num_experts": 4, "num_chosen": 1, "bias": True},
+        "as DeepSeek-V3": {
+            "shares": "sigmoid", "choice_bias": True, "num_groups": 4, "num_chosen_groups": 2, "num_shared": 1,
+            "num_experts": 16, "num_chosen": 3, "share_scale": 2.5,
+        },
+    }.items():  # fmt: skip
+        torch.manual_seed(7)
+        whole = MixtureFeedForward(24, 20, **choice).double()
+        if "all tokens" in name:
+            nn.init.zeros_(whole.router.weight)
+            whole.router.bias.data = torch.tensor([0.0, 0.0, 0.0, 9.0]).double()
+        part, x = copy.deepcopy(whole), torch.randn(2, 12, 24).double()
+        lengths = [3, 12 - 3 * (n - 1), *[3] * n][:n]  # not alike
+        every, own = x.clone().requires_grad_(), x.split(lengths, 1)[rank].clone().requires_grad_()
+        output = whole(every)
+        output.square().sum().backward()
+        computed = []
+        for expert in part.experts:
+            expert.register_forward_hook(lambda expert, given, out, to=computed: to.append(out.shape[1]))
+        result = parallel.expert_parallel(part, own, over)
+        result.square().sum().backward()
+        here = [(output, result), (every.grad, own.grad)]
+        off = max(*(far(a.split(lengths, 1)[rank], b) for a, b in here), summed(whole, part))
+        everyone = [None] * n
+        dist.all_gather_object(everyone, (off, len(computed), sum(computed)))
+        found[name] = [max(off for off, _, _ in everyone), *zip(*(counts for _, *counts in everyone), strict=True)]
+    return found
+
+
+def far(a, b):
+    return float((a - b).detach().abs().max())
+
+
+def summed(whole, part):
+    """How far the sum over processes of the gradients of `part` is from those of `whole`."""
+    off = 0.0
+    for a, b in zip(whole.parameters(), part.parameters(), strict=True):
+        if a.requires_grad:
+            both = [torch.zeros_like(a) if x.grad is None else x.grad for x in (a, b)]
+            dist.all_reduce(both[1])
+            off = max(off, far(*both) / (1 + float(both[0].abs().max())))
+    return off
+
+
 class Exchanges(TorchDispatchMode):
-    """Bytes that this process sends to others in all-to-alls, as torch is given them."""
+    """Bytes that this process sends to others in all-to-alls and to neighbours, as torch is given them."""
 
     bytes = 0
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         if str(function).startswith("c10d.alltoall_base_"):
             self.bytes += args[1].nbytes * (dist.get_world_size() - 1) // dist.get_world_size()
+        if str(function).startswith("c10d.send."):
+            self.bytes += sum(part.nbytes for part in args[0])
         return function(*args, **(kwargs or {}))
 
 
@@ -438,6 +492,10 @@ def refusals(over):
         "words": lambda: parallel.split(model(), over, vocabulary=True),
         "exchange": lambda: parallel.ulysses(mhalib.variants.GatedAttention(24, 4), torch.zeros(1, 3, 24), over),
         "exchange of a part": lambda: parallel.ulysses(part, torch.zeros(1, 3, 24), over),
+        "odd": lambda: parallel.ring(mhalib.MultiHeadAttention(24, 4), torch.zeros(1, 3, 24), over),
+        "experts not dealt out": lambda: parallel.expert_parallel(
+            MixtureFeedForward(24, 8, num_experts=3), torch.zeros(1, 3, 24), over
+        ),
         "tokens": lambda: parallel.split(model(), over, sequence=True)(torch.zeros(1, 7, dtype=torch.long)),
         "share": lambda: processes.share(torch.zeros(5)),
         "infinite": lambda: fit(odd, lambda: odd.readout.weight.square().sum() / (processes.rank() or 0.0), 3),
@@ -488,6 +546,7 @@ def main(task, folder):
         "more models": more_models(over),
         "kinds": kinds(over),
         "sequences": sequences(over),
+        "experts apart": experts(over),
         "as torch does": as_torch_does(),
         "different starts": different_starts(),
         "gradients": gradients(),

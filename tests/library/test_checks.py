@@ -1024,6 +1024,23 @@ def exchanged_by_the_whole(x):
     return torch.stack(whole.chunk(len(x)))
 
 
+def zigzag_by_counting(x, num_ranks, rank):
+    length = len(x) // (2 * num_ranks)
+    early = range(rank * length, (rank + 1) * length)
+    late = range(len(x) - (rank + 1) * length, len(x) - rank * length)
+    return x[[*early, *late]]
+
+
+def sent_token_by_token(x, chosen, num_experts, num_ranks, to):
+    each = num_experts // num_ranks
+    rows = []
+    for expert in range(to * each, (to + 1) * each):
+        for vector, choice in zip(x, chosen.tolist(), strict=True):
+            if choice == expert:
+                rows.append(vector)
+    return torch.stack(rows)
+
+
 def ring_bytes_by_counting(num_numbers, num_ranks, bytes_per_number):
     sent = 0
     for _round in ("sum", "hand out"):
@@ -1821,6 +1838,18 @@ VARIANTS = {
         exchanged_by_lists,
         exchanged_by_the_whole,
         lambda x: x.transpose(0, 1).flatten(1, 2).unflatten(0, (len(x), -1)),
+    ],
+    "zigzag_rows": [
+        zigzag_by_counting,
+        lambda x, num_ranks, rank: x.view(2, num_ranks, -1, x.shape[1])[[0, 1], [rank, num_ranks - 1 - rank]].flatten(
+            0, 1
+        ),
+    ],
+    "sent_to": [
+        sent_token_by_token,
+        lambda x, chosen, num_experts, num_ranks, to: torch.cat(
+            [x[chosen == expert] for expert in torch.arange(num_experts).view(num_ranks, -1)[to]]
+        ),
     ],
     "all_reduce_bytes": [
         lambda num_numbers, num_ranks, bytes_per_number: (

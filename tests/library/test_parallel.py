@@ -227,12 +227,39 @@ def test_the_plan_counts_what_each_process_holds():
 
 @needs_torchrun
 @BOTH
+@pytest.mark.parametrize("way", ["ulysses", "ring"])
 @pytest.mark.parametrize("name", ["multi-head", "few keys", "shared keys", "qk-norm", "latent", "latent, plain"])
-def test_heads_that_are_exchanged_make_the_layer(runs, many, name):
+def test_tokens_on_several_processes_make_the_layer(runs, many, name, way):
     """Causal and not, with the gradients of the tokens and, summed over processes, of the weights."""
-    off, sent, counted = runs[many]["sequences"][name]
+    off, sent, counted = runs[many]["sequences"][f"{name}: {way}"]
     assert off < CLOSE
     assert sent == [counted] * many
+
+
+@needs_torchrun
+@BOTH
+@pytest.mark.parametrize("name", ["two of eight", "one of four, that all tokens choose", "as DeepSeek-V3"])
+def test_experts_on_several_processes_make_the_mixture(runs, many, name):
+    """With all gradients; each process calls its own experts, and together they compute each choice once."""
+    off, calls, rows = runs[many]["experts apart"][name]
+    num_experts, num_chosen = {"two": (8, 2), "one": (4, 1), "as ": (16, 3)}[name[:3]]
+    assert off < CLOSE
+    assert calls == [num_experts // many] * many
+    assert sum(rows) == 2 * 12 * num_chosen
+    if name.startswith("one"):
+        assert rows == [*[0] * (many - 1), 24]
+
+
+def test_in_a_zigzag_all_processes_have_the_same_work():
+    """Counted pair by pair, at each step of the ring, where neighbours in the text would have none or all."""
+    places = parallel.zigzag(24, 3)
+    assert places.tolist()[1] == [4, 5, 6, 7, 16, 17, 18, 19]
+    assert sorted(places.flatten().tolist()) == list(range(24))
+    for step in range(1, 3):
+        seen = [int((places[(rank - step) % 3] <= places[rank][:, None]).sum()) for rank in range(3)]
+        assert seen == [32] * 3
+    with pytest.raises(ValueError, match="num_tokens=20 cannot be cut into 8 equal pieces, two a process"):
+        parallel.zigzag(20, 4)
 
 
 def test_what_three_ways_to_split_send():
@@ -312,6 +339,8 @@ def test_what_cannot_be_split_is_refused(runs, many):
         "MultiHeadAttention, QKNormAttention, LatentAttention",
         "exchange of a part": "ValueError: the layer is split over processes: heads are exchanged where each process "
         "has all weights",
+        "odd": "ValueError: x has 3 tokens, and must have two pieces of the same length, see `zigzag`",
+        "experts not dealt out": f"ValueError: num_experts=3 cannot be dealt out evenly to {many} processes",
         "tokens": f"ValueError: tokens has 7 of them, which {many} processes cannot share evenly",
         "share": f"ValueError: a batch of 5 cannot be dealt out evenly to {many} processes",
         "infinite": "FloatingPointError: the loss of step 1 is inf: try a smaller rate",
