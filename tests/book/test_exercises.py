@@ -147,7 +147,7 @@ def test_a_repair_that_nobody_has_touched_tells_nothing_but_numbers() -> None:
             assert given.message in said
             assert "The code that you were given does just this, too." in said
             seen += 1
-    assert seen == 32
+    assert seen == 33
 
 
 def test_where_no_source_can_be_had_a_repair_is_taken_for_untouched() -> None:

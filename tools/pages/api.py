@@ -127,8 +127,8 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     },
     "mhalib.parallel": {
         "29_many_devices": (
-            "places mesh split ulysses weights_held numbers_sent Place=places PLANS=places Plan=places "
-            "Sent=numbers_sent"
+            "places mesh split ulysses ring zigzag expert_parallel weights_held numbers_sent "
+            "Place=places PLANS=places Plan=places Sent=numbers_sent"
         )
     },
     "mhalib.processes": {"29_many_devices": "share rank start=share"},
@@ -152,8 +152,9 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     },
     "mhalib.plots": {
         "03_why_more_than_one_head": "head_heatmap",
+        "02_scale_masks_dropout": "HIDDEN_STYLE=hatched",
         "04_reshape_trick": "number_grid",
-        "06_per_head_heatmaps": "head_heatmaps HIDDEN_STYLE=hatched COLOUR_MAP=colour",
+        "06_per_head_heatmaps": "head_heatmaps COLOUR_MAP=colour",
         "16_what_heads_look_at": "head_wall score_grid MARK_STYLE=marked DPI=figure",
         "29_many_devices": "OWNER_COLOURS",
         "19_which_measure_is_right": "head_card",
@@ -182,12 +183,14 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         ),
     },
     "mhalib.data": {
-        "03_why_more_than_one_head": "meetings Meetings NAMES ACTIONS SETTINGS MEETING_VOCABULARY MEETING_LENGTH",
+        "03_why_more_than_one_head": (
+            "meetings Meetings=meetings NAMES ACTIONS=meetings SETTINGS=meetings MEETING_VOCABULARY MEETING_LENGTH"
+        ),
         "06_per_head_heatmaps": (
             "sentences Sentences=sentences read_sentences QUESTIONS VOCABULARY WORD_IDS=VOCABULARY MAX_WORDS "
-            "DETERMINERS=VOCABULARY ADJECTIVES=VOCABULARY NOUNS=VOCABULARY ADVERBS=VOCABULARY VERBS=VOCABULARY "
-            "PADDING=padding IGNORED=padding"
+            "DETERMINERS=VOCABULARY ADJECTIVES=VOCABULARY NOUNS=VOCABULARY ADVERBS=VOCABULARY VERBS=VOCABULARY"
         ),
+        "10_all_targets_at_once": "PADDING=padding IGNORED=padding",
         "11_translator": (
             "translations Translations=translations translate read_english spoken ENGLISH FRENCH BEGIN END LEMMAS "
             "Vocabulary=ENGLISH"
