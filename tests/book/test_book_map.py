@@ -45,7 +45,8 @@ def test_each_chapter_but_the_first_says_which_earlier_ones_it_needs_and_a_line_
     assert needed[0] == []
     assert all(before and before[-1] < number for number, before in needed.items() if number > 0)
     middles = [(one["cx"], one["cy"]) for one in drawn.select("a circle")]  # in the order of the chapters
-    lines = {(one["x2"], one["y2"]): (one["x1"], one["y1"]) for one in drawn.select("line")}
+    ways = [[tuple(point.split(",")) for point in one["points"].split()] for one in drawn.select("polyline")]
+    lines = {way[-1]: way[0] for way in ways}
     assert lines == {middles[number]: middles[before[-1]] for number, before in needed.items() if before}
     assert len(set(middles)) == len(known)
 

@@ -7,7 +7,8 @@
 
 A line gives a chapter, its row and column. Titles and addresses come from `_toc.yml`. What a chapter builds on is said
 in one place, its own: the chapters that the paragraph *You need* above its first section links to. The map draws a line
-from the last of them, and a circle's title names all.
+from the last of them, and a circle's title names all. A chapter one column to the right of what it needs hangs below
+it; a line to one farther off turns above it, where no title is.
 
     ```{instrument-of} 06_per_head_heatmaps
     ```
@@ -36,8 +37,8 @@ FRONT_INSTRUMENT = "front-instrument"
 LINE = re.compile(r"(\d+): (\d+) (\d+)")
 NEEDS = re.compile(r"^You need .+", re.MULTILINE)
 CHAPTER = re.compile(r"\((\d+)_\w+\.ipynb[)#]")
-STEP, DROP, RADIUS, MARGIN = 222, 42, 16, 24  # pixels from column to column and row to row, of a circle, around all
-TITLE = 262  # for the titles of the last column; the names of the parts are above it, where no chapter is
+STEP, DROP, RADIUS, MARGIN = 30, 30, 12, 20  # pixels from column to column and row to row, of a circle, around all
+WIDTH, LEGEND = 960, 11  # with the titles on the right; the names of the parts are below this row, on the left
 
 
 class Station(NamedTuple):
@@ -110,7 +111,8 @@ def drawn(placed: dict[int, Station], label: str, language: str = "en") -> str:
         told = ""
         if before := needs(name):
             left, top = place(before[-1])
-            lines.append(f'<line x1="{left}" y1="{top}" x2="{x}" y2="{y}"/>')
+            turn = f"{left},{y}" if x - left == STEP else f"{left},{y - DROP // 2} {x},{y - DROP // 2}"
+            lines.append(f'<polyline points="{left},{top} {turn} {x},{y}"/>')
             told = f" (needs {', '.join(map(str, before))})"
         told = f"Chapter {number}: {title}{told}"
         if language != "en":
@@ -122,19 +124,17 @@ def drawn(placed: dict[int, Station], label: str, language: str = "en") -> str:
             f'<circle cx="{x}" cy="{y}" r="{RADIUS}"/><text x="{x}" y="{y}">{number}</text>'
             f'<text class="name" x="{x + RADIUS + 6}" y="{y}">{html.escape(title)}</text></a>'
         )
-    right = MARGIN + STEP * max(one.column for one in placed.values())
     legend = "".join(
-        f'<g class="part-{part}"><circle cx="{right}" cy="{y}" r="5"/>'
-        f'<text class="name" x="{right + RADIUS + 6}" y="{y}">{html.escape(caption)}</text></g>'
+        f'<g class="part-{part}"><circle cx="{MARGIN}" cy="{y}" r="5"/>'
+        f'<text class="name" x="{MARGIN + RADIUS + 6}" y="{y}">{html.escape(caption)}</text></g>'
         for part, english in enumerate(parts(), 1)
         for caption in [catalogues.title_of(language, "chapters/index", english)]
-        for y in [18 * part]
+        for y in [DROP * (LEGEND + part)]
     )
-    width = right + TITLE
     height = 2 * MARGIN + DROP * max(one.row for one in placed.values())
     said = html.escape(label, quote=True)
     return (
-        f'<svg class="book-map" viewBox="0 0 {width} {height}" role="group" aria-label="{said}">'
+        f'<svg class="book-map" viewBox="0 0 {WIDTH} {height}" role="group" aria-label="{said}">'
         f'<g>{"".join(lines)}</g>{"".join(circles)}<g class="parts">{legend}</g></svg>'
     )
 
