@@ -28,4 +28,4 @@ __all__ = [
     "ulysses",
     "weights_held",
     "zigzag",
-]  # fmt: skip
+]

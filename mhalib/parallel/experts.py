@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -12,6 +10,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from .._validate import require_kind
 from ..models import MixtureFeedForward
 from ..models.feed_forward import require_vectors
+from .exchanges import exchanged
 
 
 def expert_parallel(mixture: MixtureFeedForward, x: Tensor, over: DeviceMesh) -> Tensor:
@@ -54,34 +53,14 @@ def expert_parallel(mixture: MixtureFeedForward, x: Tensor, over: DeviceMesh) ->
     dist.all_to_all_single(to_come, to_send, group=over.get_group())
     sizes = to_send.sum(1).tolist(), to_come.sum(1).tolist()
 
-    arrived = _Exchange.apply(x.flatten(0, 1)[tokens], *sizes, over)  # by processes, then by experts
+    arrived = exchanged(x.flatten(0, 1)[tokens], over, *sizes)  # by processes, then by experts
     expert_of = torch.arange(each, device=x.device).repeat(num_ranks).repeat_interleave(to_come.flatten())
     by_expert = expert_of.argsort(stable=True)
     parts = arrived[by_expert].split(to_come.sum(0).tolist())
     # an expert that nobody chose is called, too: all processes must take part in the exchanges of the backward pass
     found = torch.cat([expert(part[None])[0] for expert, part in zip(own, parts, strict=True)])
-    returned = _Exchange.apply(found[by_expert.argsort()], *reversed(sizes), over)
+    returned = exchanged(found[by_expert.argsort()], over, *reversed(sizes))
 
     result = torch.zeros_like(x) if mixture.shared is None else mixture.shared(x)
     weighed = shares.flatten()[order, None] * returned
     return result + torch.zeros_like(x).flatten(0, 1).index_add(0, tokens, weighed.to(x.dtype)).view_as(x)
-
-
-class _Exchange(torch.autograd.Function):
-    """An all-to-all of rows: of (n, D), `sent[s]` rows go to process s, and `received[s]` come from it. A gradient goes
-    the same way back."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, sent: list[int], received: list[int], over: DeviceMesh) -> Tensor:
-        ctx.way_back = received, sent, over
-        return _exchanged(rows, sent, received, over)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
-        return _exchanged(grads[0], *ctx.way_back), None, None, None
-
-
-def _exchanged(rows: Tensor, sent: list[int], received: list[int], over: DeviceMesh) -> Tensor:
-    found = rows.new_empty(sum(received), rows.shape[1])
-    dist.all_to_all_single(found, rows.contiguous(), received, sent, group=over.get_group())
-    return found

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.nn import functional as F
 
 from .._validate import require_count, require_flag, require_kind, require_tensor
-from ..attention import MultiHeadAttention
+from ..attention import MultiHeadAttention, causal_mask
 from ..variants import LatentAttention, QKNormAttention
+from .exchanges import exchanged, from_left
 from .plans import Place, places
 
 _KINDS = (MultiHeadAttention, QKNormAttention, LatentAttention)
@@ -121,7 +121,7 @@ def ring(layer: MultiHeadAttention, x: Tensor, over: DeviceMesh, *, causal: bool
     if x.shape[1] % 2:
         raise ValueError(f"x has {x.shape[1]} tokens, and must have two pieces of the same length, see `zigzag`")
     n, rank, length, h = over.size(), over.get_local_rank(), x.shape[1] // 2, layer.num_heads
-    own = (rank, 2 * n - 1 - rank)  # its pieces
+    own = _pieces(rank, n)
 
     def place(vectors: Tensor) -> Tensor:
         early, late = vectors.split(length, -2)
@@ -135,12 +135,12 @@ def ring(layer: MultiHeadAttention, x: Tensor, over: DeviceMesh, *, causal: bool
     found: dict[int, _Partial] = {}
     for step in range(n):
         if step:
-            moving = _ToRight.apply(moving, over)
+            moving = from_left(moving, over)
         if isinstance(layer, LatentAttention):
             k, v = _keys_and_values(layer, moving, range(h))
         else:
             k, v = moving.repeat_interleave(h // moving.shape[1], 1).split([layer.head_dim, layer.value_dim], -1)
-        theirs = ((rank - step) % n, 2 * n - 1 - (rank - step) % n)
+        theirs = _pieces((rank - step) % n, n)
         for piece, queries in zip(own, q.split(length, 2), strict=True):
             for other, keys, values in zip(theirs, k.split(length, 2), v.split(length, 2), strict=True):
                 if causal and other > piece:
@@ -149,6 +149,11 @@ def ring(layer: MultiHeadAttention, x: Tensor, over: DeviceMesh, *, causal: bool
                 found[piece] = found[piece].joined(new) if piece in found else new
     averages = torch.cat([found[piece].average for piece in own], 2)
     return layer.W_o(layer.merge(averages))  # type: ignore[no-any-return]
+
+
+def _pieces(rank: int, num_ranks: int) -> tuple[int, int]:
+    """Which pieces of the text a process has in a `zigzag`."""
+    return rank, 2 * num_ranks - 1 - rank
 
 
 class _Partial(NamedTuple):
@@ -167,7 +172,7 @@ class _Partial(NamedTuple):
 def _partial(layer: MultiHeadAttention, q: Tensor, k: Tensor, v: Tensor, is_causal: bool) -> _Partial:
     scores = layer.score(q, k)
     if is_causal:
-        scores = scores.masked_fill(torch.ones_like(scores[0, 0], dtype=torch.bool).triu(1), -torch.inf)
+        scores = scores.masked_fill(~causal_mask(q.shape[2], device=q.device), -torch.inf)
     total = scores.logsumexp(-1, keepdim=True)
     weights = F.dropout((scores - total).exp(), layer.dropout, layer.training)
     return _Partial(weights @ v, total)
@@ -217,57 +222,13 @@ def _keys_and_values(layer: LatentAttention, latents: Tensor, heads: range) -> t
 def _to_heads(x: Tensor, over: DeviceMesh) -> Tensor:
     """(B, h, N / G, d) -> (B, h / G, N, d): all tokens of the process's own heads."""
     sent = torch.stack(x.chunk(over.size(), 1))  # (G, B, h / G, N / G, d)
-    return _Exchange.apply(sent, over).permute(1, 2, 0, 3, 4).flatten(2, 3)  # type: ignore[no-any-return]
+    return exchanged(sent, over).permute(1, 2, 0, 3, 4).flatten(2, 3)
 
 
 def _to_tokens(x: Tensor, over: DeviceMesh) -> Tensor:
     """(B, h / G, N, d) -> (B, h, N / G, d): all heads of the process's own tokens."""
     sent = torch.stack(x.chunk(over.size(), 2))  # (G, B, h / G, N / G, d)
-    return _Exchange.apply(sent, over).transpose(0, 1).flatten(1, 2)  # type: ignore[no-any-return]
-
-
-class _Exchange(torch.autograd.Function):
-    """An all-to-all: (G, ...) -> (G, ...), where process r sends its part s to process s, which has it as its part r.
-    A gradient goes the same way back."""
-
-    @staticmethod
-    def forward(ctx: Any, sent: Tensor, over: DeviceMesh) -> Tensor:
-        ctx.over = over
-        return _exchanged(sent, over)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return _exchanged(grads[0], ctx.over), None
-
-
-class _ToRight(torch.autograd.Function):
-    """What the left neighbour in the ring has, for what the right one gets; a gradient goes to the left."""
-
-    @staticmethod
-    def forward(ctx: Any, sent: Tensor, over: DeviceMesh) -> Tensor:
-        ctx.over = over
-        return _moved_on(sent, over, 1)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return _moved_on(grads[0], ctx.over, -1), None
-
-
-def _moved_on(sent: Tensor, over: DeviceMesh, by: int) -> Tensor:
-    sent, group, n, rank = sent.contiguous(), over.get_group(), over.size(), over.get_local_rank()
-    received = torch.empty_like(sent)
-    giving = dist.P2POp(dist.isend, sent, group=group, group_peer=(rank + by) % n)
-    taking = dist.P2POp(dist.irecv, received, group=group, group_peer=(rank - by) % n)
-    for work in dist.batch_isend_irecv([giving, taking]):
-        work.wait()
-    return received
-
-
-def _exchanged(sent: Tensor, over: DeviceMesh) -> Tensor:
-    sent = sent.contiguous()
-    received = torch.empty_like(sent)
-    dist.all_to_all_single(received, sent, group=over.get_group())
-    return received
+    return exchanged(sent, over).transpose(0, 1).flatten(1, 2)
 
 
 class Sent(NamedTuple):
