@@ -147,7 +147,8 @@ all_to_all = exercise(
 def _text(rng: random.Random) -> Iterator[Case]:
     """Texts of pieces that are longer than one token; the process is neither the first nor in the middle."""
     yield {"x": draw(rng, 8, 3), "num_ranks": 2, "rank": 1}
-    for num_ranks, length, num_hiddens in apart(rng, 3, smallest=3):
+    drawn = apart(rng, 3, smallest=3, of=lambda n, length, D: [n, length, D, 2 * n * length])
+    for num_ranks, length, num_hiddens in drawn:
         yield {"x": draw(rng, 2 * num_ranks * length, num_hiddens), "num_ranks": num_ranks, "rank": num_ranks - 2}
 
 
@@ -164,7 +165,8 @@ zigzag_rows = exercise(
 
 def _choices(rng: random.Random) -> Iterator[Case]:
     """Each expert is chosen twice or more, in no order; process 0 never is the one that is asked for."""
-    for num_ranks, each, num_hiddens in ([2, 2, 3], *apart(rng, 3, of=lambda n, each, D: [n, each, D, n * each])):
+    drawn = apart(rng, 3, of=lambda n, each, D: [n, each, D, n * each, 2 * n * each + 5])
+    for num_ranks, each, num_hiddens in ([2, 2, 3], *drawn):
         chosen = 2 * list(range(num_ranks * each)) + [rng.randrange(num_ranks * each) for _ in range(5)]
         rng.shuffle(chosen)
         yield {
@@ -172,7 +174,7 @@ def _choices(rng: random.Random) -> Iterator[Case]:
             "chosen": torch.tensor(chosen),
             "num_experts": num_ranks * each,
             "num_ranks": num_ranks,
-            "to": num_ranks - 1,
+            "to": rng.randrange(1, num_ranks),
         }
 
 

@@ -146,7 +146,7 @@ def test_sizes_differ(name):
 
 NUMBERS = {  # whole numbers that are no sizes
     *("offset", "head", "start", "rank", "row", "padding", "k", "keep", "reach", "num_chosen", "length", "step"),
-    *("good_steps", "right", "wrong", "goal", "num_numbers"),
+    *("to", "good_steps", "right", "wrong", "goal", "num_numbers"),
 }
 
 
