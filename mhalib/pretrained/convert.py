@@ -24,7 +24,6 @@ UNREAD = {
     **dict.fromkeys(("siglip", "siglip2"), "a last layer of attention reads its patches with a query of its own"),
     **dict.fromkeys(("bloom", "mpt"), "its positions are a number for each distance and head, ALiBi"),
     **dict.fromkeys(("gemma3",), "it reads pictures, too; its decoder alone is gemma3_text"),
-    **dict.fromkeys(("modernbert",), "its layers look at words on both sides within windows"),
     **dict.fromkeys(("gptj", "phi"), "one norm before attention and feed-forward network, which stand side by side"),
     **dict.fromkeys(("mamba", "mamba2", "rwkv"), "it has no attention"),
 }

@@ -136,8 +136,8 @@ def _plus_one(tensor: Tensor, layer: MultiHeadAttention) -> Tensor:
     return tensor.float() + 1
 
 
-def _rows_of(index: int) -> Change:
-    """Phi-3's queries, keys or values, of rows that hold all three one behind the other."""
+def rows_of(index: int) -> Change:
+    """Phi-3's and ModernBERT's queries, keys or values, of rows that hold all three one behind the other."""
 
     def change(tensor: Tensor, layer: MultiHeadAttention) -> Tensor:
         d, kv = layer.head_dim, layer.num_kv_heads
@@ -146,8 +146,8 @@ def _rows_of(index: int) -> Change:
     return change
 
 
-def _half(index: int) -> Change:
-    """Phi-3's gate, or what it multiplies, of rows that hold both."""
+def half_of(index: int) -> Change:
+    """Phi-3's and ModernBERT's gate, or what it multiplies, of rows that hold both."""
     return lambda tensor, layer: tensor.chunk(2)[index]
 
 
@@ -214,9 +214,9 @@ _LLAMA_PARTS: Parts = {
 
 _PHI3_PARTS: Parts = {
     **_LLAMA_PARTS,
-    **{f"attention.W_{name}": Origin(("self_attn.qkv_proj",), _rows_of(index)) for index, name in enumerate("qkv")},
-    "ffn.gate": Origin(("mlp.gate_up_proj",), _half(0)),
-    "ffn.widen": Origin(("mlp.gate_up_proj",), _half(1)),
+    **{f"attention.W_{name}": Origin(("self_attn.qkv_proj",), rows_of(index)) for index, name in enumerate("qkv")},
+    "ffn.gate": Origin(("mlp.gate_up_proj",), half_of(0)),
+    "ffn.widen": Origin(("mlp.gate_up_proj",), half_of(1)),
 }
 _OLMO2_PARTS: Parts = {
     **_LLAMA_PARTS,

@@ -174,11 +174,11 @@ def load(
 ) -> Pretrained:
     """A model with its trained weights, in evaluation mode.
 
-    Our layers hold the encoders BERT, ELECTRA, RoBERTa, XLM-RoBERTa, CamemBERT and DistilBERT; the decoders GPT-2, OPT,
-    GPT-NeoX and Pythia, LLaMA 2 and 3, Mistral, Mixtral, Phi-3, Granite, SmolLM3, OLMo 2 and 3, Qwen2, Qwen3 and its
-    mixtures, gpt-oss, DeepSeek-V3 and Gemma 1 to 3; the encoder-decoders BART, mBART, Marian, Pegasus, T5, Flan-T5 and
-    mT5; and of models of pictures ViT, DeiT, DINOv2 and CLIP. A DINOv2 is made for pictures as preprocessor_config.json
-    prepares them, and its positions for as many patches.
+    Our layers hold the encoders BERT, ELECTRA, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT and ModernBERT; the decoders
+    GPT-2, OPT, GPT-NeoX and Pythia, LLaMA 2 and 3, Mistral, Mixtral, Phi-3, Granite, SmolLM3, OLMo 2 and 3, Qwen2,
+    Qwen3 and its mixtures, gpt-oss, DeepSeek-V3 and Gemma 1 to 3; the encoder-decoders BART, mBART, Marian, Pegasus,
+    T5, Flan-T5 and mT5; and of models of pictures ViT, DeiT, DINOv2 and CLIP. A DINOv2 is made for pictures as
+    preprocessor_config.json prepares them, and its positions for as many patches.
     `mhalib.pretrained.families` and `mhalib.pretrained.pictures` say what each asks for. What our layers cannot hold is
     refused by name and with the reason, before any weight is fetched or read.
 
