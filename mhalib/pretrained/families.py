@@ -54,7 +54,7 @@ from ..models import BERT, GPT, Transformer
 from . import encoder_decoder_settings as both
 from . import settings
 from .config import Config
-from .tensors import Change, Origin, Told, as_origin, unchanged
+from .tensors import Change, Origin, Told, as_origin, multiplied, unchanged
 
 Parts = Mapping[str, str | Origin]
 """Our names -> theirs, or where ours come from if it is not just theirs."""
@@ -328,11 +328,10 @@ def _multiplied(config: Config, model: Any, tensors: Mapping[str, Tensor], prefi
     """Granite multiplies what each sublayer makes, and divides the logits: the last maps of sublayers, and the gains of
     the last norm, are made larger and smaller in their place, in float32."""
     times = config.number("residual_multiplier", 1.0)
-    factors = {f"{prefix}norm.weight": 1 / config.number("logits_scaling", 1.0)}
-    for number in range(model.design.num_layers):
-        for last in ("self_attn.o_proj", "mlp.down_proj"):
-            factors |= dict.fromkeys((f"{prefix}layers.{number}.{last}.{kind}" for kind in ("weight", "bias")), times)
-    return {name: tensors[name].float() * factor for name, factor in factors.items() if name in tensors}
+    last = ("self_attn.o_proj", "mlp.down_proj")
+    parts = [f"{prefix}layers.{number}.{part}" for number in range(model.design.num_layers) for part in last]
+    norm = {f"{prefix}norm": 1 / config.number("logits_scaling", 1.0)}
+    return multiplied(tensors, norm | dict.fromkeys(parts, times))
 
 
 def _experts_apart(config: Config, model: GPT, tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
