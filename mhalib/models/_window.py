@@ -20,11 +20,15 @@ Windows = int | Sequence[int | None] | None
 """How many tokens each one sees, itself included: in all layers, or in each; `None` means all before it."""
 
 
-def require_windows(window: Windows) -> None:
-    """Raise unless each window is a positive integer or `None`."""
+def require_windows(window: Windows, two_sided: bool = False) -> Windows:
+    """The windows, a list in place of a tuple. Raise unless each is `None` or a positive integer, odd to have two equal
+    sides."""
     for number, one in enumerate(window if isinstance(window, (list, tuple)) else [window]):
         if one is not None:
             require_count(f"window[{number}]" if isinstance(window, (list, tuple)) else "window", one)
+            if two_sided and one % 2 == 0:
+                raise ValueError(f"window={one} must be odd: a token, and as many before it as behind it")
+    return list(window) if isinstance(window, tuple) else window
 
 
 def windows_of(window: Windows, num_layers: int) -> list[int | None]:

@@ -47,15 +47,11 @@ class BERT(Model):
         window: Windows = None,
         **described: Unpack[Described],
     ) -> None:
-        require_windows(window)
-        window = list(window) if isinstance(window, tuple) else window
+        window = require_windows(window, two_sided=True)
         own: dict[str, Any] = {"vocab_size": vocab_size, "num_segments": num_segments}
         super().__init__(sizes, described, **own | ({} if window is None else {"window": window}))
         require_count("num_segments", num_segments, minimum=0)
         self.windows = windows_of(window, self.design.num_layers)  # of each layer
-        for one in self.windows:
-            if one is not None and one % 2 == 0:
-                raise ValueError(f"window={one} must be odd: a token, and as many before it as behind it")
         self.tokens = Tokens(vocab_size, self.design)
         self.segments = nn.Embedding(num_segments, self.design.num_hiddens) if num_segments else None
         self.norm = make_norm(self.design.num_hiddens, self.design.norm_kind, self.design.norm_eps)

@@ -30,11 +30,7 @@ UNREAD = {
 }
 """Well-known models that our blocks cannot hold, by `model_type`, and why not; of others, `_SIGNS` says it."""
 _SIGNS = (
-    (
-        "it reads or makes sounds",
-        False,
-        "audio|mel_bins|^sampling_rate|conv_dim|codebook|speech|^feat_(extract|proj)|asr|ctc|parakeet|transcribe",
-    ),
+    ("it reads or makes sounds", False, "audio|mel_bins|^sampling_rate|conv_dim|codebook|speech|^feat_|asr|ctc|scribe"),
     ("it reads pictures", False, "vision|visual|image|patch|num_channels|backbone|video"),
     ("it reads no texts", False, "^act_dim"),
     ("nobody has compared its mixture of feed-forward networks with ours yet", True, "expert|^moe_"),
@@ -81,11 +77,8 @@ def _refusal(config: Mapping[str, Any]) -> tuple[str, bool]:
     is_run = reads_text and not config.get("is_encoder_decoder")
     if isinstance(kind, str) and kind in UNREAD:
         return UNREAD[kind], is_run and UNREAD[kind] != _NO_ATTENTION
-    if signs:
-        return signs[0][0], is_run
-    if not reads_text:
-        return "it reads no texts", False
-    return "nobody has written down yet which of its tensors is which of ours", is_run
+    unknown = "nobody has written down yet which of its tensors is which of ours" if reads_text else "it reads no texts"
+    return signs[0][0] if signs else unknown, is_run
 
 
 def _family(config: Mapping[str, Any]) -> Family | PictureFamily:
