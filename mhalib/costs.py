@@ -148,7 +148,11 @@ def variant_parts(choice: str | Mapping[str, Any], num_hiddens: int, num_heads: 
         TypeError, ValueError: the layer refuses its settings, has biases or inputs of several widths, or has no formula
             and cannot be counted.
     """
-    layer = _described(choice, num_hiddens, num_heads)
+    return parts_of(_described(choice, num_hiddens, num_heads))
+
+
+def parts_of(layer: MultiHeadAttention) -> Parts:
+    """As `variant_parts`, of a layer; its biases are left out. Raises as `counted_parts`."""
     formula = _FORMULAS.get(type(layer))
     return counted_parts(layer) if formula is None else formula(layer)
 
@@ -340,6 +344,8 @@ _FORMULAS: dict[type[MultiHeadAttention], Callable[[Any], Parts]] = {
     variants.GatedAttention: _gated,
     variants.QKNormAttention: _normed,
     variants.RelativeAttention: _relative,
+    variants.SinkAttention: lambda layer: _multi_head(layer)._replace(others=layer.num_heads),
+    variants.SoftCapAttention: _multi_head,
 }
 
 

@@ -185,7 +185,7 @@ MODELS = {
             window=128,
         ),
         LanguageModel(
-            *("DeepSeek-V3", 7168, 61, 128, 128, 128, 129_280, 671_026_404_352, False),
+            *("DeepSeek-V3", 7168, 61, 128, 128, 128, 129_280, 671_026_419_200, False),
             experts=653_908_770_816,
             num_experts=256,
             num_chosen=8,

@@ -25,7 +25,7 @@ from .._validate import (
 )
 from .cache import Cache, require_cache
 from .kernels import autocasts
-from .masks import Mask, is_symbolic, padding_mask
+from .masks import Band, Mask, is_symbolic, padding_mask
 from .positions import ROTARY, Scaling, require_rotary_width, require_scaling
 
 if TYPE_CHECKING:
@@ -95,9 +95,10 @@ def check_inputs(
     values: Tensor,
     need_weights: bool = True,
     cache: Cache | None = None,
+    mask: Mask | None = None,
 ) -> None:
     """Raise unless queries (B, Q, query_size), keys (B, K, key_size) and values (B, K, value_size) fit the layer and
-    each other, and the other two are a flag and a cache (TypeError, ValueError).
+    each other, a `Band` counts what is held, and the other two are a flag and a cache (TypeError, ValueError).
 
     Under torch.fx, whose stand-ins have neither type nor size, nothing is checked.
     """
@@ -107,6 +108,8 @@ def check_inputs(
         require_cache("cache", cache)
     if isinstance(queries, fx.Proxy):
         return
+    if cache and isinstance(mask, Band) and not mask.offset and mask != Band(None, None) and keys.shape[1]:
+        raise ValueError(f"mask={mask} begins at the first of {len(cache)} cached tokens: give offset={len(cache)}")
     weight: object = layer.W_o.weight
     checked = None
     for name, x, own_width in (

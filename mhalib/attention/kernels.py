@@ -121,7 +121,7 @@ def fused(
         mask = torch.atleast_2d(mask)  # the kernel takes no mask of shape (K,) or ()
     if isinstance(mask, Tensor) and mask.dim() == 3 and q.dim() == 4:
         mask = mask[None]  # with three axes it would store all scores
-    is_grouped = is_traced or (q.dim() == 4 and k.shape[1] != q.shape[1])
+    is_grouped = is_traced or (q.dim() == 4 and bool(k.shape[1] != q.shape[1]))
     if is_grouped and not (is_traced or is_causal) and q.shape[2] == 1 and _is_one_for_all_heads(mask):
         # the heads of a group become rows of one product: each key is read once, not once for each head
         products = k.shape[1] * _products_of_a_group(q, k)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -190,7 +192,7 @@ class MultiHeadAttention(HeadsOfLayer):
         Returns:
             output (B, Q, D), and weights (B, h, Q, K), what multiplies the values, before dropout; or `None`.
         """
-        check_inputs(self, queries, keys, values, need_weights, cache)
+        check_inputs(self, queries, keys, values, need_weights, cache, mask)
         replaced = self._replaced | (self.__dict__.keys() & _STEPS)  # by the class, or on this layer alone
         needs_weights = need_weights or not replaced.isdisjoint(_BETWEEN_STEPS) or bool(self._weight_functions)
         num_kvpairs = keys.shape[1] + (0 if cache is None else len(cache))
@@ -241,6 +243,16 @@ class MultiHeadAttention(HeadsOfLayer):
         k = self.W_k(keys).unflatten(-1, (self.num_kv_heads, self.head_dim)).transpose(1, 2)
         v = self.W_v(values).unflatten(-1, (self.num_kv_heads, self.value_dim)).transpose(1, 2)
         return q, k, v
+
+    def project_apart(self, x: Tensor, place: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        """Tokens (B, n, D), whose positions `place` gives to vectors (B, ·, n, ·) -> queries (B, h, n, ·), and what
+        `keys_and_values` makes keys and values of, (B, num_kv_heads or 1, n, ·): what processes send each other."""
+        q, k, v = self.project(x, x, x)
+        return place(q), torch.cat([place(k), v], -1)
+
+    def keys_and_values(self, kept: Tensor, heads: range) -> tuple[Tensor, Tensor]:
+        """What `project_apart` made, of any tokens -> the keys and values in it; latents give those of `heads`."""
+        return kept[..., : self.head_dim], kept[..., self.head_dim :]
 
     def project_with_cache(
         self, queries: Tensor, keys: Tensor, values: Tensor, cache: Cache | None

@@ -1,4 +1,4 @@
-"""Windows: each token sees the last few before it, and a cache keeps no more than these."""
+"""Windows: each token sees the last few before it, or a few on both sides; a cache keeps no more than these."""
 
 from __future__ import annotations
 
@@ -20,11 +20,15 @@ Windows = int | Sequence[int | None] | None
 """How many tokens each one sees, itself included: in all layers, or in each; `None` means all before it."""
 
 
-def require_windows(window: Windows) -> None:
-    """Raise unless each window is a positive integer or `None`."""
+def require_windows(window: Windows, two_sided: bool = False) -> Windows:
+    """The windows, a list in place of a tuple. Raise unless each is `None` or a positive integer, odd to have two equal
+    sides."""
     for number, one in enumerate(window if isinstance(window, (list, tuple)) else [window]):
         if one is not None:
             require_count(f"window[{number}]" if isinstance(window, (list, tuple)) else "window", one)
+            if two_sided and one % 2 == 0:
+                raise ValueError(f"window={one} must be odd: a token, and as many before it as behind it")
+    return list(window) if isinstance(window, tuple) else window
 
 
 def windows_of(window: Windows, num_layers: int) -> list[int | None]:
@@ -44,27 +48,36 @@ def new_cache(layer: MultiHeadAttention, window: int | None, max_tokens: int = 0
 
 
 def masks_of(
-    windows: Sequence[int | None], start: int, caches: Sequence[Cache] | None, is_real: Tensor | None
+    windows: Sequence[int | None],
+    start: int,
+    caches: Sequence[Cache] | None,
+    is_real: Tensor | None,
+    two_sided: bool = False,
 ) -> list[Mask]:
     """What new tokens, of which the first is number `start` of its row, see in each layer. `is_real` (B, K) is `False`
-    at padding, of all tokens; see `GPT.forward`. Layers with one window and one kind of cache have one mask."""
+    at padding, of all tokens; see `GPT.forward`. With `two_sided` half of a window is behind the token that sees it.
+    Layers with one window and one kind of cache have one mask."""
     masks: dict[tuple[int | None, tuple[int, int, int] | None], Mask] = {}
     result = []
     for number, window in enumerate(windows):
         cache = None if caches is None else caches[number]
         held = (cache.num_held, cache.window, cache.sinks) if isinstance(cache, WindowCache) else None
         if (window, held) not in masks:
-            masks[window, held] = _mask(window, start, held, is_real)
+            masks[window, held] = _mask(window, start, held, is_real, two_sided)
         result.append(masks[window, held])
     return result
 
 
-def _mask(window: int | None, start: int, held: tuple[int, int, int] | None, is_real: Tensor | None) -> Mask:
+def _mask(
+    window: int | None, start: int, held: tuple[int, int, int] | None, is_real: Tensor | None, two_sided: bool
+) -> Mask:
     if held is not None:
         num_held, of_cache, sinks = held
         window = of_cache if window is None else min(window, of_cache)
         return _Cropped(Band(window - 1, offset=num_held), sinks, is_real)
-    band = Band(None if window is None else window - 1, offset=start)
+    others = None if window is None else window - 1  # that a token sees besides itself
+    half = None if others is None else others // 2
+    band = Band(half, half) if two_sided else Band(others, 0, start)
     if is_real is None:
         return band
     num_tokens = is_real.shape[1]

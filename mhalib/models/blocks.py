@@ -24,7 +24,9 @@ from .feed_forward import FeedForward, MixtureFeedForward, require_vectors
 
 def make_norm(num_hiddens: int, kind: str = "layer", eps: float = 1e-5) -> nn.LayerNorm | nn.RMSNorm:
     """The normalisation of a kind in `NORM_KINDS`, see `Description`."""
-    return nn.LayerNorm(num_hiddens, eps) if kind == "layer" else nn.RMSNorm(num_hiddens, eps)
+    if kind == "rms":
+        return nn.RMSNorm(num_hiddens, eps)
+    return nn.LayerNorm(num_hiddens, eps, bias=kind == "layer")
 
 
 class SkipConnection(nn.Module):
@@ -36,6 +38,7 @@ class SkipConnection(nn.Module):
     | "post" | x | norm(x + dropout(result)) | Vaswani et al. 2017 |
     | "after" | x | x + dropout(norm(result)) | OLMo 2 |
     | "both" | norm(x) | x + dropout(norm_result(result)) | Gemma 2 |
+    | "none" | x | x + dropout(result) | the first attention of ModernBERT |
 
     `norm_kind` and `norm_eps` say which normalisation, see `Description`.
 
@@ -54,23 +57,23 @@ class SkipConnection(nn.Module):
         super().__init__()
         require_count("num_hiddens", num_hiddens)
         require_probability("dropout", dropout)
-        require_choice("norm", norm, NORMS)
+        require_choice("norm", norm, (*NORMS, "none"))
         require_choice("norm_kind", norm_kind, NORM_KINDS)
         require_positive("norm_eps", norm_eps)
         self.way, self.is_pre = norm, norm in ("pre", "both")
-        self.norm = make_norm(num_hiddens, norm_kind, norm_eps)
+        self.norm = nn.Identity() if norm == "none" else make_norm(num_hiddens, norm_kind, norm_eps)
         self.norm_result = make_norm(num_hiddens, norm_kind, norm_eps) if norm == "both" else None
         self.dropout = nn.Dropout(dropout)
 
     def before(self, x: Tensor) -> Tensor:
         """What the sublayer reads: (B, N, D)."""
-        require_vectors("x", x, self.norm.weight)
+        self._require_vectors("x", x)
         return self.norm(x) if self.is_pre else x
 
     def after(self, x: Tensor, result: Tensor) -> Tensor:
         """What goes on, from what came in and what the sublayer made of it: (B, N, D)."""
-        require_vectors("x", x, self.norm.weight)
-        require_vectors("result", result, self.norm.weight)
+        self._require_vectors("x", x)
+        self._require_vectors("result", result)
         if x.shape != result.shape:
             raise ValueError(f"result has shape {tuple(result.shape)}, but x has {tuple(x.shape)}")
         if self.norm_result is not None:
@@ -79,6 +82,9 @@ class SkipConnection(nn.Module):
             result = self.norm(result)
         x = x + self.dropout(result)
         return self.norm(x) if self.way == "post" else x
+
+    def _require_vectors(self, name: str, x: Tensor) -> None:
+        require_vectors(name, x, getattr(self.norm, "weight", None))
 
 
 class _Layer(nn.Module):

@@ -11,7 +11,7 @@ from .._validate import require_choice, require_count, require_flag, require_pos
 from ..attention import POSITIONS, ROTARY, MultiHeadAttention, kind_of, make_attention
 
 NORMS = ("pre", "post", "after", "both")
-NORM_KINDS = ("layer", "rms")
+NORM_KINDS = ("layer", "layer without bias", "rms")
 FFN_KINDS = (
     *("gelu", "gelu_tanh", "gelu_sigmoid", "relu", "silu"),
     *("geglu", "geglu_tanh", "reglu", "swiglu", "swiglu_clamped"),
@@ -73,8 +73,8 @@ class Description:
     attention: which layer, by a name in `mhalib.attention.KINDS`, or a mapping with that "name" and settings of the
         layer, such as {"name": "multi-head", "num_kv_heads": 1}. Or a list with one of these for each layer: with
         [{"name": "multi-head", "rotary_base": 1e6}, "qk-norm"] the two layers differ in their rotary bases, too.
-    norm_kind: "layer" subtracts the mean and divides by the standard deviation; "rms" only divides by the root mean
-        square, and has gains but no biases.
+    norm_kind: "layer" subtracts the mean and divides by the standard deviation, then has gains and biases; "layer
+        without bias" has gains alone; so has "rms", which only divides by the root mean square.
     norm_eps: what the normalisations add to a variance or a mean square.
     ffn_kind: the function in the feed-forward networks, and whether it gates, see `mhalib.models.FeedForward`.
     ffn_bias: whether the maps of the feed-forward networks have biases. Those of attention are settings of

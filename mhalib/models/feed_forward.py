@@ -196,7 +196,7 @@ def _require_groups(num_experts: int, num_chosen: int, num_groups: int, num_chos
         )
 
 
-def require_vectors(name: str, x: Tensor, weight: Tensor) -> None:
+def require_vectors(name: str, x: Tensor, weight: Tensor | None) -> None:
     """Raise unless `x` is (B, N, D), D as long as `weight`, and of its type where no autocast changes that."""
     require_width(name, x, weight.shape[0] if isinstance(weight, Tensor) else x.shape[-1])
     if isinstance(weight, Tensor) and x.dtype != weight.dtype and not autocasts(x.device.type):

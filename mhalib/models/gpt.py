@@ -51,8 +51,7 @@ class GPT(Model):
         logit_cap: float | None = None,
         **described: Unpack[Described],
     ) -> None:
-        require_windows(window)
-        window = list(window) if isinstance(window, tuple) else window
+        window = require_windows(window)
         require_choice("readout", readout, READOUTS)
         require_positive("embedding_scale", embedding_scale)
         if logit_cap is not None:

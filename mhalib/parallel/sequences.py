@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -52,16 +51,11 @@ def ulysses(layer: MultiHeadAttention, x: Tensor, over: DeviceMesh, *, causal: b
     def place(vectors: Tensor) -> Tensor:
         return layer.place(vectors, rank * x.shape[1])
 
-    if isinstance(layer, LatentAttention):
-        q, latents = _queries(layer, x, place), _latents(layer, x, place)
-        latents = _to_heads(latents.expand(-1, over.size(), -1, -1), over)  # all tokens' latents for every process
-        k, v = _keys_and_values(layer, latents, held[rank].heads)
-    else:
-        q, k, v = layer.project(x, x, x)
-        q, k = place(q), place(k)
-        wanted = [key for process in held for key in process.kv_heads]  # a key that several need goes to each of them
-        k, v = _to_heads(k[:, wanted], over), _to_heads(v[:, wanted], over)
-    q = _to_heads(q, over)
+    q, kept = layer.project_apart(x, place)
+    of_a_key = layer.num_kv_heads // kept.shape[1]  # 1, or a latent is of all
+    wanted = [one for process in held for one in dict.fromkeys(key // of_a_key for key in process.kv_heads)]
+    q, kept = _to_heads(q, over), _to_heads(kept[:, wanted], over)  # what several need goes to each of them
+    k, v = layer.keys_and_values(kept, held[rank].heads)
     found = F.scaled_dot_product_attention(
         q, k, v, is_causal=causal, scale=layer.scale, enable_gqa=q.shape[1] != k.shape[1],
         dropout_p=layer.dropout if layer.training else 0.0,
@@ -127,19 +121,12 @@ def ring(layer: MultiHeadAttention, x: Tensor, over: DeviceMesh, *, causal: bool
         early, late = vectors.split(length, -2)
         return torch.cat([layer.place(early, own[0] * length), layer.place(late, own[1] * length)], -2)
 
-    if isinstance(layer, LatentAttention):
-        q, moving = _queries(layer, x, place), _latents(layer, x, place)
-    else:
-        q, k, v = layer.project(x, x, x)
-        q, moving = place(q), torch.cat([place(k), v], -1)
+    q, moving = layer.project_apart(x, place)
     found: dict[int, _Partial] = {}
     for step in range(n):
         if step:
             moving = from_left(moving, over)
-        if isinstance(layer, LatentAttention):
-            k, v = _keys_and_values(layer, moving, range(h))
-        else:
-            k, v = moving.repeat_interleave(h // moving.shape[1], 1).split([layer.head_dim, layer.value_dim], -1)
+        k, v = (one.repeat_interleave(h // one.shape[1], 1) for one in layer.keys_and_values(moving, range(h)))
         theirs = _pieces((rank - step) % n, n)
         for piece, queries in zip(own, q.split(length, 2), strict=True):
             for other, keys, values in zip(theirs, k.split(length, 2), v.split(length, 2), strict=True):
@@ -191,32 +178,7 @@ def _require_kind(layer: MultiHeadAttention) -> None:
 def _places(layer: MultiHeadAttention, num_ranks: int) -> list[Place]:
     """Which heads each process attends with; raises unless the layer is of a kind that can be exchanged."""
     _require_kind(layer)
-    num_kv_heads = layer.num_heads if isinstance(layer, LatentAttention) else layer.num_kv_heads
-    return places(layer.num_heads, num_kv_heads, num_ranks)
-
-
-def _queries(layer: LatentAttention, x: Tensor, place: Callable[[Tensor], Tensor]) -> Tensor:
-    """x (B, n, D) -> (B, h, n, d + r); `place` gives vectors (B, ·, n, r) the positions of their tokens."""
-    d = layer.head_dim
-    q = layer.W_q(x).unflatten(-1, (layer.num_heads, d + layer.rotary_size)).transpose(1, 2)
-    return torch.cat([q[..., :d], place(q[..., d:])], -1)
-
-
-def _latents(layer: LatentAttention, x: Tensor, place: Callable[[Tensor], Tensor]) -> Tensor:
-    """x (B, n, D) -> (B, 1, n, latent_size + r): what a token's keys and values are made of, for all heads."""
-    kept = [layer.norm(layer.W_down(x))[:, None]]
-    if layer.W_rotary is not None:
-        kept.append(place(layer.W_rotary(x)[:, None]))
-    return torch.cat(kept, -1)
-
-
-def _keys_and_values(layer: LatentAttention, latents: Tensor, heads: range) -> tuple[Tensor, Tensor]:
-    """(B, 1, N, latent_size + r) -> keys (B, len(heads), N, d + r) and values (B, len(heads), N, value_dim)."""
-    own = slice(heads.start, heads.stop)
-    latent, turned = latents.split([layer.latent_size, layer.rotary_size], -1)
-    up_k = layer.W_up_k.weight.unflatten(0, (layer.num_heads, -1))[own]
-    up_v = layer.W_up_v.weight.unflatten(0, (layer.num_heads, -1))[own]
-    return torch.cat([latent @ up_k.mT, turned.expand(-1, len(heads), -1, -1)], -1), latent @ up_v.mT
+    return places(layer.num_heads, layer.num_kv_heads, num_ranks)
 
 
 def _to_heads(x: Tensor, over: DeviceMesh) -> Tensor:

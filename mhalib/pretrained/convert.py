@@ -16,6 +16,7 @@ from .families import DECODERS, ENCODER_DECODERS, Family
 from .pictures import PICTURES, PictureFamily
 from .tensors import filled
 
+_NO_ATTENTION = "it has no attention"
 UNREAD = {
     **dict.fromkeys(("umt5",), "versions of transformers differ in what its last vectors are multiplied by"),
     **dict.fromkeys(
@@ -24,20 +25,20 @@ UNREAD = {
     **dict.fromkeys(("siglip", "siglip2"), "a last layer of attention reads its patches with a query of its own"),
     **dict.fromkeys(("bloom", "mpt"), "its positions are a number for each distance and head, ALiBi"),
     **dict.fromkeys(("gemma3",), "it reads pictures, too; its decoder alone is gemma3_text"),
-    **dict.fromkeys(("modernbert",), "its layers look at words on both sides within windows"),
     **dict.fromkeys(("gptj", "phi"), "one norm before attention and feed-forward network, which stand side by side"),
-    **dict.fromkeys(("mamba", "mamba2", "rwkv"), "it has no attention"),
+    **dict.fromkeys(("falcon_mamba", "fnet", "mamba", "mamba2", "rwkv", "xlstm"), _NO_ATTENTION),
 }
 """Well-known models that our blocks cannot hold, by `model_type`, and why not; of others, `_SIGNS` says it."""
 _SIGNS = (
-    ("it reads or makes sounds", False, "audio|mel_bins|^sampling_rate|conv_dim|codebook|speech|^feat_(extract|proj)"),
-    ("it reads pictures", False, "vision|image|patch|num_channels|backbone|video"),
+    ("it reads or makes sounds", False, "audio|mel_bins|^sampling_rate|conv_dim|codebook|speech|^feat_|asr|ctc|scribe"),
+    ("it reads pictures", False, "vision|visual|image|patch|num_channels|backbone|video"),
+    ("it reads no texts", False, "^act_dim"),
     ("nobody has compared its mixture of feed-forward networks with ours yet", True, "expert|^moe_"),
     ("some of its layers have a state in place of attention", True, "mamba|ssm|state_size|linear_(key|attn|num)|lru_"),
     ("its keys and values come from latents", True, "kv_lora_rank"),
 )
 """Of a family that nobody has written down here: why our blocks cannot hold it, whether it reads texts alone, and what
-one of the entries of its config.json is called then."""
+it, or one of the entries of its config.json, is called then."""
 
 
 def supported() -> dict[str, tuple[str, ...]]:
@@ -55,8 +56,8 @@ def require_known(config: Mapping[str, Any]) -> None:
     """Raise ValueError unless the model of this config.json is `supported`."""
     kind, known = config.get("model_type"), {one for families in supported().values() for one in families}
     if not isinstance(kind, str) or kind not in known:
-        why, reads_text = _refusal(config)
-        route = ELSEWHERE if reads_text else "transformers itself runs it, and no function of ours"
+        why, is_run = _refusal(config)
+        route = ELSEWHERE if is_run else "transformers itself runs it, and no function of ours"
         raise ValueError(
             f"model_type={kind!r:.80} in config.json is not one of {sorted(known)}, "
             f"which our blocks can hold ({why}); {route}"
@@ -64,23 +65,20 @@ def require_known(config: Mapping[str, Any]) -> None:
 
 
 def _refusal(config: Mapping[str, Any]) -> tuple[str, bool]:
-    """Why our blocks cannot hold a model, and whether it reads texts and nothing else."""
+    """Why our blocks cannot hold a model, and whether it reads one text, nothing else, and has weights to return."""
     kind = config.get("model_type")
+    names = [kind, *(name for name, value in config.items() if value is not None)]
     signs = [
-        (why, reads_text)
-        for why, reads_text, pattern in _SIGNS
-        if any(re.search(pattern, str(name)) for name, value in config.items() if value is not None)
+        (why, reads_text) for why, reads_text, pattern in _SIGNS if any(re.search(pattern, str(name)) for name in names)
     ]
     reads_text = all(reads for _, reads in signs) and (
         any(str(name).endswith("vocab_size") for name in config) or config.keys() <= {"model_type"}
     )
+    is_run = reads_text and not config.get("is_encoder_decoder")
     if isinstance(kind, str) and kind in UNREAD:
-        return UNREAD[kind], reads_text
-    if signs:
-        return signs[0][0], reads_text
-    if not reads_text:
-        return "it reads no texts", False
-    return "nobody has written down yet which of its tensors is which of ours", True
+        return UNREAD[kind], is_run and UNREAD[kind] != _NO_ATTENTION
+    unknown = "nobody has written down yet which of its tensors is which of ours" if reads_text else "it reads no texts"
+    return signs[0][0] if signs else unknown, is_run
 
 
 def _family(config: Mapping[str, Any]) -> Family | PictureFamily:

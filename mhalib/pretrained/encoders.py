@@ -1,5 +1,8 @@
 """The weights of Hugging Face's BERT-like encoders under our names, in a `mhalib.models.BERT`. What a checkpoint has
-outside its layers and embeddings, such as a pooler, is left out.
+outside its layers and embeddings, such as a pooler or what makes logits of a hidden word, is left out.
+
+`FAMILIES` is the list of what is read. ModernBERT stands apart: norms before the sublayers, GEGLU, rotary positions of
+two bases, windows to both sides in two layers of three, and as a rule no bias anywhere.
 """
 
 from __future__ import annotations
@@ -8,12 +11,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..models import BERT
+from . import settings
 from .config import ELSEWHERE, Config
-from .families import Family
+from .families import Family, half_of, rows_of
 from .tensors import Origin
 
 _AFTER_PADDING = ("roberta", "xlm-roberta", "camembert")
@@ -62,6 +65,30 @@ _EMBEDDINGS = {
     "norm.weight": "LayerNorm.weight",
     "norm.bias": "LayerNorm.bias",
 }
+_MODERN = Family(
+    BERT,
+    settings.modernbert,
+    {
+        "encoder": (
+            "layers",
+            {
+                **{f"attention.W_{name}": Origin(("attn.Wqkv",), rows_of(index)) for index, name in enumerate("qkv")},
+                "attention.W_o": "attn.Wo",
+                "attention_skip.norm": "attn_norm",
+                "ffn.gate": Origin(("mlp.Wi",), half_of(0)),
+                "ffn.widen": Origin(("mlp.Wi",), half_of(1)),
+                "ffn.narrow": "mlp.Wo",
+                "ffn_skip.norm": "mlp_norm",
+            },
+        )
+    },
+    {
+        "tokens.embedding.weight": Origin(("embeddings.tok_embeddings.weight",)),
+        **{f"norm.{kind}": Origin((f"embeddings.norm.{kind}",)) for kind in ("weight", "bias")},
+        **{f"encoder.norm.{kind}": Origin((f"final_norm.{kind}",)) for kind in ("weight", "bias")},
+    },
+    unused=(r"^(?!.*\blayers\.\d)",),
+)
 _OLD = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
 
 
@@ -70,7 +97,7 @@ def _settings(sizes: Mapping[str, str], config: Config) -> dict[str, Any]:
     _require_variant(config)
     told = {own: config.count(key) for own, key in sizes.items()}
     told["max_tokens"] -= _first(config)  # RoBERTa never uses the positions before
-    return {"num_segments": 1, **told, "norm_eps": config.number("layer_norm_eps", 1e-12)}
+    return {"num_segments": 0, **told, "norm_eps": config.number("layer_norm_eps", 1e-12)}
 
 
 def _require_variant(config: Config) -> None:
@@ -98,13 +125,11 @@ def token_without_position(config: Config) -> int | None:
 
 
 def _instead(config: Config, model: BERT, tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Norms under today's names, the positions from a text's first on, and of DistilBERT a segment's vector of 0."""
+    """Norms under today's names, and the positions from a text's first on."""
     result = {name.replace(old, new): tensors[name] for name in tensors for old, new in _OLD if name.endswith(old)}
     positions = f"{prefix}embeddings.position_embeddings.weight"
     if positions in tensors:
         result[positions] = tensors[positions][_first(config) :]
-    if config.get("model_type") == "distilbert":
-        result[f"{prefix}embeddings.token_type_embeddings.weight"] = torch.zeros(1, model.design.num_hiddens)
     return result
 
 
@@ -119,5 +144,6 @@ def _family(sizes: Mapping[str, str], layers: str, parts: Mapping[str, str]) -> 
 FAMILIES = {
     **{name: _family(_SIZES, "encoder.layer", _PARTS) for name in ("bert", "electra", *_AFTER_PADDING)},
     "distilbert": _family(_DISTIL_SIZES, "transformer.layer", _DISTIL_PARTS),
+    "modernbert": _MODERN,
 }
 """The encoders that are read, by the `model_type` of their config.json."""

@@ -54,7 +54,7 @@ from ..models import BERT, GPT, Transformer
 from . import encoder_decoder_settings as both
 from . import settings
 from .config import Config
-from .tensors import Change, Origin, Told, as_origin, unchanged
+from .tensors import Change, Origin, Told, as_origin, multiplied, unchanged
 
 Parts = Mapping[str, str | Origin]
 """Our names -> theirs, or where ours come from if it is not just theirs."""
@@ -136,8 +136,8 @@ def _plus_one(tensor: Tensor, layer: MultiHeadAttention) -> Tensor:
     return tensor.float() + 1
 
 
-def _rows_of(index: int) -> Change:
-    """Phi-3's queries, keys or values, of rows that hold all three one behind the other."""
+def rows_of(index: int) -> Change:
+    """Phi-3's and ModernBERT's queries, keys or values, of rows that hold all three one behind the other."""
 
     def change(tensor: Tensor, layer: MultiHeadAttention) -> Tensor:
         d, kv = layer.head_dim, layer.num_kv_heads
@@ -146,8 +146,8 @@ def _rows_of(index: int) -> Change:
     return change
 
 
-def _half(index: int) -> Change:
-    """Phi-3's gate, or what it multiplies, of rows that hold both."""
+def half_of(index: int) -> Change:
+    """Phi-3's and ModernBERT's gate, or what it multiplies, of rows that hold both."""
     return lambda tensor, layer: tensor.chunk(2)[index]
 
 
@@ -214,9 +214,9 @@ _LLAMA_PARTS: Parts = {
 
 _PHI3_PARTS: Parts = {
     **_LLAMA_PARTS,
-    **{f"attention.W_{name}": Origin(("self_attn.qkv_proj",), _rows_of(index)) for index, name in enumerate("qkv")},
-    "ffn.gate": Origin(("mlp.gate_up_proj",), _half(0)),
-    "ffn.widen": Origin(("mlp.gate_up_proj",), _half(1)),
+    **{f"attention.W_{name}": Origin(("self_attn.qkv_proj",), rows_of(index)) for index, name in enumerate("qkv")},
+    "ffn.gate": Origin(("mlp.gate_up_proj",), half_of(0)),
+    "ffn.widen": Origin(("mlp.gate_up_proj",), half_of(1)),
 }
 _OLMO2_PARTS: Parts = {
     **_LLAMA_PARTS,
@@ -328,11 +328,10 @@ def _multiplied(config: Config, model: Any, tensors: Mapping[str, Tensor], prefi
     """Granite multiplies what each sublayer makes, and divides the logits: the last maps of sublayers, and the gains of
     the last norm, are made larger and smaller in their place, in float32."""
     times = config.number("residual_multiplier", 1.0)
-    factors = {f"{prefix}norm.weight": 1 / config.number("logits_scaling", 1.0)}
-    for number in range(model.design.num_layers):
-        for last in ("self_attn.o_proj", "mlp.down_proj"):
-            factors |= dict.fromkeys((f"{prefix}layers.{number}.{last}.{kind}" for kind in ("weight", "bias")), times)
-    return {name: tensors[name].float() * factor for name, factor in factors.items() if name in tensors}
+    last = ("self_attn.o_proj", "mlp.down_proj")
+    parts = [f"{prefix}layers.{number}.{part}" for number in range(model.design.num_layers) for part in last]
+    norm = {f"{prefix}norm": 1 / config.number("logits_scaling", 1.0)}
+    return multiplied(tensors, norm | dict.fromkeys(parts, times))
 
 
 def _experts_apart(config: Config, model: GPT, tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

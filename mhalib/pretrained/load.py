@@ -174,11 +174,11 @@ def load(
 ) -> Pretrained:
     """A model with its trained weights, in evaluation mode.
 
-    Our layers hold the encoders BERT, ELECTRA, RoBERTa, XLM-RoBERTa, CamemBERT and DistilBERT; the decoders GPT-2, OPT,
-    GPT-NeoX and Pythia, LLaMA 2 and 3, Mistral, Mixtral, Phi-3, Granite, SmolLM3, OLMo 2 and 3, Qwen2, Qwen3 and its
-    mixtures, gpt-oss, DeepSeek-V3 and Gemma 1 to 3; the encoder-decoders BART, mBART, Marian, Pegasus, T5, Flan-T5 and
-    mT5; and of models of pictures ViT, DeiT, DINOv2 and CLIP. A DINOv2 is made for pictures as preprocessor_config.json
-    prepares them, and its positions for as many patches.
+    Our layers hold the encoders BERT, ELECTRA, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT and ModernBERT; the decoders
+    GPT-2, OPT, GPT-NeoX and Pythia, LLaMA 2 and 3, Mistral, Mixtral, Phi-3, Granite, SmolLM3, OLMo 2 and 3, Qwen2,
+    Qwen3 and its mixtures, gpt-oss, DeepSeek-V3 and Gemma 1 to 3; the encoder-decoders BART, mBART, Marian, Pegasus,
+    T5, Flan-T5 and mT5; and of models of pictures ViT, DeiT, DINOv2 and CLIP. A DINOv2 is made for pictures as
+    preprocessor_config.json prepares them, and its positions for as many patches.
     `mhalib.pretrained.families` and `mhalib.pretrained.pictures` say what each asks for. What our layers cannot hold is
     refused by name and with the reason, before any weight is fetched or read.
 
@@ -226,8 +226,9 @@ def load(
         raise ValueError(f"source={str(source)!r} is a GGUF file, which only our layers do here: through='mhalib'")
     if through == "transformers" and PREPARATION in needed:
         raise ValueError(f"model_type={kind!r} in config.json reads pictures, which only our layers do here")
+    prepare = preparation_of(read_config(place.path(PREPARATION)), str(kind)) if PREPARATION in needed else None
     if through == "mhalib":
-        config = _as_prepared(config, place)
+        config = _as_prepared(config, prepare)
         if place.folder is not None or place.gguf is not None:
             require_held(config, place.tensors(place.weights()))
         require_room(on_meta(config), dtype, "cpu" if device is None else device, memory_limit)
@@ -240,7 +241,6 @@ def load(
     if through == "transformers":
         model, run = _foreign(paths[0].parent, config, dtype)
         return Pretrained(model.to(device), tokenizer, found, run)
-    prepare = preparation_of(read_config(place.path(PREPARATION)), str(kind)) if PREPARATION in needed else None
     own = with_weights(config, place.tensors(paths), dtype, device)
     if prepare is not None:
         return _of_pictures(own, tokenizer, found, prepare)
@@ -256,12 +256,10 @@ def _needed(kind: object) -> tuple[str, ...]:
     return (TOKENIZER, PREPARATION) if PICTURES[kind].model is CLIP else (PREPARATION,)
 
 
-def _as_prepared(config: dict[str, Any], place: Place) -> dict[str, Any]:
+def _as_prepared(config: dict[str, Any], prepare: Preparation | None) -> dict[str, Any]:
     """A config.json of a model for pictures of any size, with the size that they are prepared to have."""
-    kind = config.get("model_type")
-    if not isinstance(kind, str) or kind not in PICTURES or not PICTURES[kind].takes_any_size:
+    if prepare is None or not PICTURES[config["model_type"]].takes_any_size:
         return config
-    prepare = preparation_of(read_config(place.path(PREPARATION)), kind)
     size = prepare.crop or prepare.resize
     return {**config, "image_size": list(size)} if isinstance(size, tuple) else config
 

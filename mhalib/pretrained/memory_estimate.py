@@ -10,10 +10,9 @@ from typing import Any
 import torch
 
 from .._validate import require_count, require_flag
-from ..attention import MultiHeadAttention
+from ..costs import parts_of
 from ..models import CLIP, GPT, Model, Transformer, ViT
 from ..models._base import CROSS, DECODER, ENCODER
-from ..variants import LatentAttention
 from .convert import require_known, without_weights
 from .files import Place
 from .header_check import whole_numbers
@@ -83,7 +82,7 @@ def memory(
     keeping = [layer for kind in (DECODER, CROSS) for layer in by_kind.get(kind, [])] if keeps else []
     windows = model.windows if isinstance(model, GPT) else [None] * len(keeping)
     kept = sum(
-        _kept_of_a_token(layer) * min(num_tokens, num_tokens if window is None else window - 1)
+        parts_of(layer).cached * min(num_tokens, num_tokens if window is None else window - 1)
         for layer, window in zip(keeping, windows, strict=True)
     )
     return Memory(
@@ -92,13 +91,6 @@ def memory(
         batch_size * kept * dtype.itemsize,
         batch_size * maps * dtype.itemsize,
     )
-
-
-def _kept_of_a_token(layer: MultiHeadAttention) -> int:
-    """How many numbers its cache holds of each token."""
-    if isinstance(layer, LatentAttention):
-        return layer.latent_size + layer.rotary_size
-    return layer.num_kv_heads * (layer.head_dim + layer.value_dim)
 
 
 def _lengths(model: Model, num_tokens: int) -> dict[str, int]:

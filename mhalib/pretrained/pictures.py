@@ -27,7 +27,7 @@ from ..attention import MultiHeadAttention
 from ..models import CLIP, ViT
 from . import settings
 from .config import Config
-from .tensors import Origin, Told, as_origin
+from .tensors import Origin, Told, as_origin, multiplied
 
 
 @dataclass(frozen=True)
@@ -78,22 +78,17 @@ class Tower:
 
     def scaled(self, tensors: Mapping[str, Tensor], num_layers: int) -> dict[str, Tensor]:
         """The last maps of sublayers with what multiplies their results. Raises ValueError where that is missing."""
-        found = {}
+        factors: dict[str, float | Tensor] = {}
         for number in range(num_layers if self.scales else 0):
             for part, by in self.scales.items():
                 start, name = f"{self.layers}.{number}.{part}", f"{self.layers}.{number}.{by}"
                 if name not in tensors:
                     raise ValueError(f"the checkpoint lacks {name!r}, which multiplies what {start!r} makes")
-                for kind in ("weight", "bias"):
-                    whole, scale = tensors.get(f"{start}.{kind}"), tensors[name].float()
-                    if whole is None:
-                        continue  # it is named when it is looked for
+                scale = factors[start] = tensors[name].float()
+                for whole in (tensors[key] for key in (f"{start}.weight", f"{start}.bias") if key in tensors):
                     if scale.shape != whole.shape[:1]:
                         raise ValueError(f"the checkpoint holds {name!r} with shape {tuple(scale.shape)}")
-                    found[f"{start}.{kind}"] = (
-                        (whole.float().mT * scale).mT if whole.dim() > 1 else whole.float() * scale
-                    )
-        return found
+        return multiplied(tensors, factors)
 
 
 def _flat(tensor: Tensor, layer: MultiHeadAttention) -> Tensor:

@@ -1,4 +1,5 @@
-"""What our GPT is told so that it computes what a decoder of Hugging Face does, from that decoder's config.json.
+"""What our GPT is told so that it computes what a decoder of Hugging Face does, from that decoder's config.json; and
+our BERT, for a ModernBERT, whose config.json speaks of rotary positions and windows as decoders' do.
 
 An entry that is missing means what it means in `transformers` 5.
 """
@@ -352,11 +353,13 @@ def gemma3_text(config: Config) -> dict[str, Any]:
     return _turned_in_two_ways(_gemma_later(everywhere, **_normed(config)), nearby, every, 4096)
 
 
-def _two_ropes(config: Config, base: float, local_base: float) -> tuple[Config, Config]:
+def _two_ropes(
+    config: Config, base: float, local_base: float, keys: tuple[str, str] = ("rope_theta", "rope_local_base_freq")
+) -> tuple[Config, Config]:
     """A config.json for layers that see all, and one for those with a window, where these turn in another way; what a
-    missing base means."""
+    missing base means, and under which `keys` older files have both."""
     rope = config.part("rope_parameters")
-    old = {"full_attention": ("rope_theta", base), "sliding_attention": ("rope_local_base_freq", local_base)}
+    old = {"full_attention": (keys[0], base), "sliding_attention": (keys[1], local_base)}
     names = ("rope_parameters", "rope_scaling", "rope_theta")
     bare = {key: value for key, value in config.told.items() if key not in names}
     made = []
@@ -387,6 +390,26 @@ def olmo2(config: Config) -> dict[str, Any]:
 def olmo3(config: Config) -> dict[str, Any]:
     everywhere, nearby = _two_ropes(config, 5e5, 5e5)
     return _turned_in_two_ways(olmo2(everywhere), nearby, 4, 4096)
+
+
+def modernbert(config: Config) -> dict[str, Any]:
+    """An encoder; `local_attention` is how many others a token sees in layers with a window, on both sides together."""
+    config.require(rope_scaling=None)
+    keys = ("global_rope_theta", "local_rope_theta")
+    every = config.count("global_attn_every_n_layers", 3)
+    everywhere, nearby = _two_ropes(config, 160000.0, 10000.0, keys)
+    as_decoders = Config({**everywhere.told, "head_dim": None, "num_key_value_heads": None})
+    bias, key = config.flag("attention_bias", False), "hidden_activation"
+    settings = _llama_like(
+        as_decoders, activation="gelu", activation_key=key, bias=bias, ffn_bias=config.flag("mlp_bias", False)
+    )
+    del settings["readout"]
+    settings |= {"norm": "pre", "norm_eps": config.number("norm_eps", 1e-5), "num_segments": 0}
+    settings["norm_kind"] = "layer" if config.flag("norm_bias", False) else "layer without bias"
+    kinds = ["sliding_attention" if number % every else "full_attention" for number in range(settings["num_layers"])]
+    window = 2 * (config.count("local_attention", 128) // 2) + 1
+    local = Config({**nearby.told, "layer_types": nearby.get("layer_types", kinds), "sliding_window": window})
+    return _turned_in_two_ways(settings, local, 1, window)
 
 
 def _mixture(

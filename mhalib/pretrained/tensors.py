@@ -52,6 +52,17 @@ def as_origin(told: str | Origin) -> Origin:
     return Origin((told,)) if isinstance(told, str) else told
 
 
+def multiplied(tensors: Mapping[str, Tensor], factors: Mapping[str, float | Tensor]) -> dict[str, Tensor]:
+    """Maps and norms whose results are multiplied, made larger in their place, in float32: of each the name, without
+    its ".weight" and ".bias", and the factor, one for all rows or one for each."""
+    return {
+        name: (tensors[name].float().movedim(0, -1) * factor).movedim(-1, 0)
+        for part, factor in factors.items()
+        for name in (f"{part}.weight", f"{part}.bias")
+        if name in tensors  # or it is named when it is looked for
+    }
+
+
 def filled(
     model: Made, told: Told, tensors: Mapping[str, Tensor], dtype: torch.dtype, device: torch.device | str
 ) -> Made:

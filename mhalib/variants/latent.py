@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -122,12 +124,9 @@ class LatentAttention(MultiHeadAttention):
         and k and v are the latents (B, 1, K, ·)."""
         if values is not keys and not torch.equal(values, keys):
             raise ValueError("latent attention makes keys and values from one latent: give keys as values, too")
-        start = 0 if cache is None else len(cache)
-        q = _split_heads(self.W_q(queries), self.num_heads, self.head_dim + self.rotary_size)
-        own, turned = q[..., : self.head_dim], self.place(q[..., self.head_dim :], start)
-        kept = [self.norm(self.W_down(keys))[:, None]]
-        if self.W_rotary is not None:
-            kept.append(self.place(self.W_rotary(keys)[:, None], start))
+        place = partial(self.place, start=0 if cache is None else len(cache))
+        own, turned = self._queries(queries, place)
+        kept = self._kept(keys, place)
         if cache is not None:
             kept = list(cache.append(*kept))
         latent, *rotary = kept
@@ -139,6 +138,25 @@ class LatentAttention(MultiHeadAttention):
         v = _split_heads(self.W_up_v(latent[:, 0]), self.num_heads, self.value_dim)
         k = torch.cat([k, *(part.expand(-1, self.num_heads, -1, -1) for part in rotary)], -1)
         return torch.cat([own, turned], -1), k, v
+
+    def project_apart(self, x: Tensor, place: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        return torch.cat(self._queries(x, place), -1), torch.cat(self._kept(x, place), -1)
+
+    def keys_and_values(self, kept: Tensor, heads: range) -> tuple[Tensor, Tensor]:
+        own = slice(heads.start, heads.stop)
+        latent, turned = kept.split([self.latent_size, self.rotary_size], -1)
+        up_k, up_v = (up.weight.unflatten(0, (self.num_heads, -1))[own] for up in (self.W_up_k, self.W_up_v))
+        return torch.cat([latent @ up_k.mT, turned.expand(-1, len(heads), -1, -1)], -1), latent @ up_v.mT
+
+    def _queries(self, x: Tensor, place: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        """(B, h, n, d), and those that are turned, (B, h, n, r)."""
+        q = _split_heads(self.W_q(x), self.num_heads, self.head_dim + self.rotary_size)
+        return q[..., : self.head_dim], place(q[..., self.head_dim :])
+
+    def _kept(self, x: Tensor, place: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        """Latents (B, 1, n, latent_size), and turned keys (B, 1, n, r) where there are some."""
+        latent = self.norm(self.W_down(x))[:, None]
+        return [latent] if self.W_rotary is None else [latent, place(self.W_rotary(x)[:, None])]
 
     def place(self, x: Tensor, start: int) -> Tensor:
         """The channels (B, h, N, r) that are turned, of which the first token is `start`."""

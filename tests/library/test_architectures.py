@@ -32,6 +32,7 @@ LLAMA_3 = {
     "original_max_tokens": 64,
 }
 EXACT = {"rtol": 0, "atol": 1e-10}
+IDS = torch.tensor([[1, 2]])
 pytestmark = pytest.mark.usefixtures("in_float64")
 
 
@@ -332,11 +333,11 @@ def _rms(x, norm, eps):
     return x / (x.square().mean(-1, keepdim=True) + eps).sqrt() * norm.weight
 
 
-@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("norm", [*NORMS, "none"])
 def test_a_skip_connection_normalises_where_it_is_told(norm):
     skip = _shaken(SkipConnection(D, norm=norm, norm_kind="rms", norm_eps=0.1))
     x, result = torch.randn(2, 5, D), torch.randn(2, 5, D)
-    names = ["norm.weight", "norm_result.weight"] if norm == "both" else ["norm.weight"]
+    names = {"both": ["norm.weight", "norm_result.weight"], "none": []}.get(norm, ["norm.weight"])
     assert [name for name, _ in skip.named_parameters()] == names
     read = _rms(x, skip.norm, 0.1) if norm in ("pre", "both") else x
     goes_on = {
@@ -344,6 +345,7 @@ def test_a_skip_connection_normalises_where_it_is_told(norm):
         "post": lambda: _rms(x + result, skip.norm, 0.1),
         "after": lambda: x + _rms(result, skip.norm, 0.1),
         "both": lambda: x + _rms(result, skip.norm_result, 0.1),
+        "none": lambda: x + result,
     }
     torch.testing.assert_close(skip.before(x), read, **EXACT)
     torch.testing.assert_close(skip.after(x, result), goes_on[norm](), **EXACT)
@@ -404,6 +406,28 @@ def test_a_padded_text_is_read_as_it_is_alone(positions, side):
     torch.testing.assert_close(model(tokens, is_real=torch.ones_like(is_real))[0], model(tokens)[0], **EXACT)
 
 
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+@pytest.mark.parametrize("norm", NORMS)
+def test_an_encoder_has_windows_to_both_sides_and_padding_on_either(norm, positions):
+    """Each text of a batch is as it is alone, where a loop says what each token sees."""
+    model = _shaken(BERT(9, D, 3, 3, WIDE, window=[3, None, 7], norm=norm, positions=positions, num_segments=0))
+    tokens, is_real = torch.randint(9, (2, 6)), torch.ones(2, 6, dtype=torch.bool)
+    is_real[0, :2] = is_real[1, 4:] = False
+    x, weights = model(tokens, is_real=is_real, need_weights=True)
+    for number, own in enumerate((slice(2, 6), slice(0, 4))):
+        alone, kept = model(tokens[number : number + 1, own], need_weights=True)
+        torch.testing.assert_close(x[number, own], alone[0], **EXACT)
+        for one, other, reach in zip(weights["encoder self"], kept["encoder self"], (1, 6, 3), strict=True):
+            torch.testing.assert_close(one[number, :, own, own], other[0], **EXACT)
+            for query in range(4):
+                assert [int(key) for key in other[0, 0, query].nonzero()] == [
+                    key for key in range(4) if abs(query - key) <= reach
+                ]
+    reads_all = all(block.attention_skip.before(x).ne(x).any() for block in model.encoder.layers)
+    assert reads_all == (norm == "both")  # with "pre" the first one reads what is normalised already
+    torch.testing.assert_close(model(tokens, torch.tensor([6, 4]))[0][1, :4], x[1, :4], **EXACT)
+
+
 def test_settings_name_what_is_not_as_usual_and_nothing_else():
     """Files of weights, and their hashes, are older than these entries."""
     later = {"norm_kind", "norm_eps", "ffn_kind", "ffn_bias", "parallel", "window", "readout", "embedding_scale"}
@@ -414,6 +438,7 @@ def test_settings_name_what_is_not_as_usual_and_nothing_else():
     assert GPT(7, **given).settings == GPT(7).settings | given
     assert BERT(7, norm_eps=1e-5).settings == BERT(7).settings | {"norm_eps": 1e-5}
     assert BERT(**BERT(7).settings).norm.eps == 1e-12
+    assert BERT(7, window=3).settings == BERT(7).settings | {"window": 3}
     given = {"channels": 3, "patch_bias": False, "readout_bias": False, "norm_tokens": True, "distilled": True}
     assert ViT(**given).settings == ViT().settings | given
 
@@ -462,11 +487,14 @@ def test_settings_name_what_is_not_as_usual_and_nothing_else():
         (lambda: GPT(7, mixture=[None]), ValueError, "mixture=[None] has 1 entries, but num_layers=2"),
         (lambda: GPT(7, mixture=ROUTE, ffn_num_hiddens=0), ValueError, "needs ffn_num_hiddens above 0"),
         (lambda: FeedForward(D, WIDE, bias=1), TypeError, "bias must be True or False, got int: 1"),
-        (lambda: SkipConnection(D, norm_kind="batch"), ValueError, "norm_kind='batch' must be one of ('layer', 'rms')"),
+        (lambda: SkipConnection(D, norm_kind="batch"), ValueError, "norm_kind='batch' must be one of ('layer', 'laye"),
         (lambda: SkipConnection(D, norm_eps=0.0), ValueError, "norm_eps=0.0 must be positive and finite"),
         (lambda: Description(norm="post", parallel=True), ValueError, "parallel=True needs norm='pre', got norm='po"),
         (lambda: DecoderLayer(D, 3, WIDE, parallel=True), ValueError, "parallel=True cannot be: a decoder's layer lo"),
         (lambda: BERT(7, parallel=True), TypeError, "unexpected keyword argument 'parallel'"),
+        (lambda: BERT(7, window=[3, 4]), ValueError, "window=4 must be odd: a token, and as many before it as behind"),
+        (lambda: BERT(7, window=[3]), ValueError, "window=[3] has 1 entries, but num_layers=2"),
+        (lambda: BERT(7, num_segments=0)(IDS, segments=IDS), ValueError, "segments cannot be told apart: the model"),
         (lambda: GPT(7, window=0), ValueError, "window=0 must be at least 1"),
         (lambda: GPT(7, readout="none"), ValueError, "readout='none' must be one of ('with bias', 'without bias', "),
         (lambda: GPT(7, embedding_scale=0), ValueError, "embedding_scale=0 must be positive and finite"),
@@ -477,9 +505,10 @@ def test_what_cannot_be_is_refused_by_name(call, error, message):
         call()
 
 
-def test_a_norm_without_biases_is_torch_s():
+def test_a_norm_is_torch_s_with_biases_or_without():
     assert isinstance(GPT(7, norm_kind="rms").decoder.norm, nn.RMSNorm)
     assert isinstance(GPT(7).decoder.norm, nn.LayerNorm)
+    assert [GPT(7, norm_kind=f"layer{end}").decoder.norm.bias is None for end in ("", " without bias")] == [False, True]
 
 
 def test_a_wrong_type_is_told_where_there_are_no_numbers():

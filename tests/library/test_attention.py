@@ -369,6 +369,13 @@ class _Masked(torch.nn.Module):
         return self.layer(queries, keys, values, mask=mask)
 
 
+class _Fused(_Masked):
+    """A layer without weights."""
+
+    def forward(self, queries, keys, values):
+        return self.layer(queries, keys, values, need_weights=False)[0]
+
+
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore:.*torch.jit:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:.*torch.jit:FutureWarning")
 @pytest.mark.parametrize("grad", [True, False])
@@ -381,8 +388,10 @@ def test_a_traced_layer_takes_a_blind_row_that_it_was_not_traced_with(grad):
     with torch.set_grad_enabled(grad):
         by_mask = torch.jit.trace(_Masked(layer), (*inputs, mask))
         by_lens = torch.jit.trace(layer, (*inputs, lens))
+        fused = torch.jit.trace(_Fused(layer).requires_grad_(False), inputs)
     with torch.no_grad():
         torch.testing.assert_close(by_mask(*inputs, blind), layer(*inputs, mask=blind))
+        torch.testing.assert_close(fused(*inputs), layer(*inputs)[0])
         torch.testing.assert_close(by_lens(*inputs, torch.tensor([0, 6])), layer(*inputs, torch.tensor([0, 6])))
 
 

@@ -446,3 +446,18 @@ def test_what_a_kind_keeps_beside_keys_is_counted_as_taken_and_is_missed_in_anot
         for other in (KeyValueCache(), QuantisedCache()):
             with pytest.raises((TypeError, ValueError), match=f"cache.*{type(other).__name__}"):
                 layer(x, x, x, mask=Band(), cache=other)
+
+
+def test_a_band_that_does_not_count_what_the_cache_holds_is_refused():
+    """It would hide keys of the past, and nobody would see it."""
+    layer, x = MultiHeadAttention(12, 3).eval(), torch.randn(2, 5, 12)
+    whole, cache = layer(x, x, x, mask=Band())[0], layer.new_cache()
+    layer(x[:, :3], x[:, :3], x[:, :3], mask=Band(), cache=cache)
+    new = x[:, 3:]
+    for band in (Band(), Band(before=1)):
+        with pytest.raises(ValueError, match=r"begins at the first of 3 cached tokens: give offset=3"):
+            layer(new, new, new, mask=band, cache=cache)
+    assert len(cache) == 3
+    output, _ = layer(new, new, new, mask=Band(offset=3), cache=cache)
+    torch.testing.assert_close(output, whole[:, 3:])
+    layer(new, new, new, mask=Band(None, None), cache=cache)  # hides nothing, wherever it begins

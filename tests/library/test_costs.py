@@ -87,6 +87,8 @@ CHOICES = [
     {"name": "qk-norm", "norm": "rms", "num_kv_heads": 2, "head_dim": 5},
     {"name": "qk-norm", "together": True, "num_kv_heads": 2, "head_dim": 5},
     {"name": "relative", "num_buckets": 6},
+    {"name": "sinks", "num_kv_heads": 2},
+    {"name": "soft-cap", "num_kv_heads": 3, "head_dim": 5},
 ]
 
 

@@ -752,14 +752,16 @@ def test_well_known_models_that_are_not_read_are_told_why(kind, tmp_path):
     assert kind not in {*FAMILIES, *DECODERS, *PICTURES, *pretrained.ENCODER_DECODERS}
     for name in pretrained.FILES:
         (tmp_path / name).write_text(json.dumps({"model_type": kind}))
-    with pytest.raises(ValueError, match=re.escape(f"({UNREAD[kind]}); through=")):
+    way = "transformers itself" if "no attention" in UNREAD[kind] else "through="
+    with pytest.raises(ValueError, match=re.escape(f"({UNREAD[kind]}); {way}")):
         pretrained.load(tmp_path)
     with pytest.raises(ValueError, match=re.escape(UNREAD[kind])):
         count(tmp_path)
 
 
 def test_whatever_else_transformers_knows_is_refused_with_a_reason_and_a_way():
-    """Nobody is sent to `through="transformers"` with what reads pictures or sounds."""
+    """Nobody is sent to `through="transformers"` with what reads pictures or sounds, writes another text, or has no
+    attention."""
     mapping, known = transformers.CONFIG_MAPPING, {one for kinds in pretrained.supported().values() for one in kinds}
     told, why = {}, {}
     for kind in set(mapping) - known:
@@ -770,10 +772,14 @@ def test_whatever_else_transformers_knows_is_refused_with_a_reason_and_a_way():
             require_known({**config, "model_type": kind})
         why[kind] = re.search(r"can hold \((.+)\); (through|transformers)", str(refusal.value)).groups()
     assert len(why) > 300
-    assert {one for one, way in why.values() if way == "transformers"} <= {
+    writes = {kind for kind, config in told.items() if config.get("is_encoder_decoder")}
+    assert {why[kind][1] for kind in writes} == {"transformers"}
+    assert {why[kind][0] for kind in why.keys() - writes if why[kind][1] == "transformers"} <= {
         *("it reads pictures", "it reads or makes sounds", "it reads no texts"),
-        *(UNREAD[kind] for kind in ("gemma3", "siglip")),
+        *(UNREAD[kind] for kind in ("gemma3", "siglip", "mamba")),
     }
+    unheard = ("parakeet_ctc", "gemma3n_audio", "gemma3n_vision", "imagegpt", "lxmert", "decision_transformer", "fnet")
+    assert {why[kind][1] for kind in unheard} == {"transformers"}
     few = {kind: why[kind] for kind in ("whisper", "detr", "olmoe", "qwen2_moe", "falcon", "zamba2", "minicpm3")}
     assert [(one.split()[-1], way) for one, way in few.values()] == [
         *(("sounds", "transformers"), ("pictures", "transformers"), ("yet", "through"), ("yet", "through")),

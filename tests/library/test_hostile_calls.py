@@ -667,15 +667,18 @@ PLACES = {
         lambda: {
             "vocab_size": 7,
             **SIZES,
+            **OPTIONS,
             "norm_eps": 1e-12,
             "num_segments": 2,
-            "max_tokens": 8,
-            "attention": "multi-head",
+            "window": 3,
         },
     ),
     "models.BERT.forward": (
         lambda **a: models.BERT(7, 12, 3, 1, 8)(**a),
-        lambda: {"tokens": _ids(), "valid_lens": torch.tensor([5, 3]), "segments": _ids() % 2, "need_weights": True},
+        lambda: (
+            {"tokens": _ids(), "valid_lens": torch.tensor([5, 3]), "segments": _ids() % 2, "need_weights": True}
+            | {"is_real": torch.ones(2, 5, dtype=torch.bool)}
+        ),
     ),
     "models.ViT": (models.ViT, lambda: {"num_classes": 3, **PICTURE, **FIXED}),
     "models.ViT.forward": (

@@ -62,6 +62,7 @@ def test_mixtures_have_what_transformers_makes_of_their_configs(name, experts, s
     with torch.device("meta"):
         made = transformers.AutoModelForCausalLM.from_config(getattr(transformers, kind)(**settings))
     sizes = {name: part.numel() for name, part in made.named_parameters()}
+    sizes |= {name: part.numel() for name, part in made.named_buffers() if name.endswith("correction_bias")}
     model = MODELS[name]
     assert sum(sizes.values()) == model.parameters
     assert sum(size for part, size in sizes.items() if experts in part) == model.experts

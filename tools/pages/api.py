@@ -92,7 +92,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
             "Sizes=sizes parameters=weights pair_flops=scores flops=operations score_bytes=scores cache_bytes=cache "
             "measured=weights Costs=weights"
         ),
-        "instruments": "variant_costs variant_parts Parts=parts counted_parts=parts chosen_flops",
+        "instruments": "variant_costs variant_parts Parts=parts parts_of=parts counted_parts=parts chosen_flops",
     },
     "mhalib.train": {"03_why_more_than_one_head": "fit", "11_translator": "History=history"},
     "mhalib.decoding": {
