@@ -280,8 +280,9 @@ capped_weights = exercise(
 def _matrices(rng: random.Random) -> Iterator[Case]:
     """Gradients, wide and tall, and several numbers of steps."""
     yield {"gradient": torch.tensor([[3.0, 0.0], [0.0, 1.0]]), "steps": 1}
-    for (rows, columns), steps in zip(apart(rng, 2, smallest=3, largest=9), rng.sample((2, 3, 4), 3), strict=True):
-        yield {"gradient": rng.uniform(0.3, 0.7) * draw(rng, rows, columns), "steps": steps}
+    for rows, columns, steps in apart(rng, 3, smallest=2, largest=8):
+        gradient = draw(rng, rows, columns)
+        yield {"gradient": gradient * rng.uniform(0.2, 0.4) / gradient.norm(), "steps": steps}
 
 
 def _orthogonalised(
