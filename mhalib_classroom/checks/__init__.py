@@ -58,7 +58,17 @@ from .sharing_keys_and_values import absorbed_scores, keys_for_heads, pooled, to
 from .small_gpt import induction_weight, longest_ago, mended_loss, mended_step, next_token_probabilities, rule_shares
 from .three_uses import cross_shapes, decoder_mask, mended_masks
 from .token_by_token import grown, mended_rotary_step, read_pages, rounded_keys, step_bytes
-from .training_that_holds import clipped, mended_update, next_scale, normed_scores, rate_at
+from .training_that_holds import (
+    capped_weights,
+    clipped,
+    in_8_bits,
+    mended_update,
+    next_scale,
+    normed_scores,
+    orthogonalised,
+    qk_clipped,
+    rate_at,
+)
 from .translator import alignment_share, mended_accuracy, share_exact
 from .two_modalities import mended_picture_mask, weight_on_the_left, weight_on_the_symbol
 from .weighted_average import scores, weighted_average
@@ -88,6 +98,7 @@ __all__ = [
     "batch_gradient",
     "batch_to_fill",
     "cache_numbers",
+    "capped_weights",
     "causal_mask",
     "chance_share",
     "choose_rates",
@@ -123,6 +134,7 @@ __all__ = [
     "head_importance",
     "holm",
     "hybrid_bytes",
+    "in_8_bits",
     "index_scores",
     "induction_weight",
     "js_divergence",
@@ -168,6 +180,7 @@ __all__ = [
     "numbers_read",
     "offset_weight",
     "open_gates",
+    "orthogonalised",
     "output_matrices",
     "own_keys",
     "own_weights",
@@ -182,6 +195,7 @@ __all__ = [
     "positional_role",
     "product_intensity",
     "prune",
+    "qk_clipped",
     "rate_at",
     "read_pages",
     "readable_tokens",

@@ -194,3 +194,157 @@ mended_update = exercise(
     reference=lambda scaled, scale, max_norm: _or_zero(scaled, _clip(scaled / scale, max_norm)),
     cases=_scaled,
 )
+
+
+def _projections(rng: random.Random) -> Iterator[Case]:
+    """All heads but one pass the limit; in one of them the smallest score is further from 0 than the largest."""
+    yield {
+        "W_q": torch.tensor([[[2.0, 0.0]], [[1.0, 1.0]]]),
+        "W_k": torch.tensor([[[0.0, 4.0]], [[2.0, -1.0]]]),
+        "scores": torch.tensor([[[8.0, -16.0], [2.0, 4.0]], [[1.0, 0.5], [-3.0, 0.0]]]),
+        "limit": 2.0,
+    }
+    for num_heads, num_queries, num_kvpairs, head_dim, num_hiddens in apart(rng, 5, smallest=3, largest=14):
+        W_q, W_k = draw(rng, num_heads, head_dim, num_hiddens), draw(rng, num_heads, head_dim, num_hiddens)
+        q, k = draw(rng, num_queries, num_hiddens) @ W_q.mT, draw(rng, num_kvpairs, num_hiddens) @ W_k.mT
+        scores = q @ k.mT / math.sqrt(head_dim)
+        sign = -1 if scores[0].max() > -scores[0].min() else 1
+        W_k[0] *= sign
+        scores[0] *= sign
+        least, second = scores.amax((1, 2)).sort().values[:2].tolist()
+        yield {"W_q": W_q, "W_k": W_k, "scores": scores, "limit": least + rng.uniform(0.3, 0.7) * (second - least)}
+
+
+def _qk_clipped(
+    W_q: Tensor,
+    W_k: Tensor,
+    scores: Tensor,
+    limit: float,
+    *,
+    largest: Callable[[Tensor], Tensor] = lambda scores: scores.amax((1, 2)),
+    bounded: bool = True,
+    turned: bool = False,
+    power_q: float = 0.5,
+    power_k: float = 0.5,
+) -> tuple[Tensor, Tensor]:
+    factor = largest(scores) / limit if turned else limit / largest(scores)
+    factor = (factor.clamp(max=1.0) if bounded else factor)[:, None, None]
+    return W_q * factor**power_q, W_k * factor**power_k
+
+
+qk_clipped = exercise(
+    "qk_clipped",
+    reference=_qk_clipped,
+    cases=_projections,
+    switches=_qk_clipped,
+)
+
+
+def _masked_scores(rng: random.Random) -> Iterator[Case]:
+    """Scores beyond the cap and below it; each query may attend to one key at least, and not to all."""
+    yield {
+        "scores": torch.tensor([[8.0, 1.0, -8.0], [0.0, 2.0, 3.0]]),
+        "mask": torch.tensor([[True, True, False], [False, True, True]]),
+        "cap": 2.0,
+    }
+    for num_queries, num_kvpairs in apart(rng, 2, smallest=3, largest=9):
+        mask = draw(rng, num_queries, num_kvpairs) > 0
+        mask[:, 0], mask[:, -1] = True, False
+        scores = 6 * draw(rng, num_queries, num_kvpairs)
+        yield {"scores": scores, "mask": mask, "cap": rng.uniform(2.0, 4.0)}
+
+
+def _capped(
+    scores: Tensor,
+    mask: Tensor,
+    cap: float,
+    *,
+    first: bool = True,
+    bend: Callable[[Tensor, float], Tensor] = lambda scores, cap: cap * (scores / cap).tanh(),
+    hidden: float = -math.inf,
+    visible: bool = True,
+) -> Tensor:
+    if not first:
+        return bend(scores.masked_fill(~mask, -math.inf), cap).softmax(-1)
+    return bend(scores, cap).masked_fill(mask != visible, hidden).softmax(-1)
+
+
+capped_weights = exercise(
+    "capped_weights",
+    reference=_capped,
+    cases=_masked_scores,
+    switches=_capped,
+)
+
+
+def _matrices(rng: random.Random) -> Iterator[Case]:
+    """Gradients, wide and tall, and several numbers of steps."""
+    yield {"gradient": torch.tensor([[3.0, 0.0], [0.0, 1.0]]), "steps": 1}
+    for rows, columns, steps in apart(rng, 3, smallest=2, largest=8):
+        gradient = draw(rng, rows, columns)
+        yield {"gradient": gradient * rng.uniform(0.2, 0.4) / gradient.norm(), "steps": steps}
+
+
+def _orthogonalised(
+    gradient: Tensor,
+    steps: int,
+    *,
+    size: Callable[[Tensor], Tensor] = lambda x: x.norm(),
+    gram: Callable[[Tensor], Tensor] = lambda x: x @ x.mT,
+    square: Callable[[Tensor], Tensor] = lambda a: a @ a,
+    numbers: tuple[float, float, float] = (3.4445, -4.7750, 2.0315),
+    each: bool = False,
+    frozen: bool = False,
+) -> Tensor:
+    a, b, c = numbers
+    x = gradient / size(gradient)
+    first = gram(x)
+    for _ in range(steps):
+        x = x / size(x) if each else x
+        products = first if frozen else gram(x)
+        x = a * x + (b * products + c * square(products)) @ x
+    return x
+
+
+orthogonalised = exercise(
+    "orthogonalised",
+    reference=_orthogonalised,
+    cases=_matrices,
+    switches=_orthogonalised,
+)
+
+
+def _outliers(rng: random.Random) -> Iterator[Case]:
+    """Rows whose blocks differ in size by far; in some, the number furthest from 0 is negative."""
+    yield {"x": torch.tensor([[1.1, -2.0, 3e5, 0.3], [0.7, 0.01, -5.0, 2.3]]), "width": 2}
+    for num_tokens, num_blocks, width in apart(rng, 3, smallest=3, largest=9):
+        sizes = torch.tensor([[10.0 ** rng.uniform(-5, 5) for _ in range(num_blocks)] for _ in range(num_tokens)])
+        x = draw(rng, num_tokens, num_blocks, width)
+        x[..., 1] = -3.0 - x[..., 1].abs()
+        yield {"x": (x * sizes[..., None]).flatten(1), "width": width}
+
+
+def _in_8_bits(
+    x: Tensor,
+    width: int,
+    *,
+    split: Callable[[Tensor, int], Tensor] = lambda x, width: x.unflatten(1, (-1, width)),
+    merge: Callable[[Tensor], Tensor] = lambda x: x.flatten(1),
+    axis: int | tuple[int, ...] = -1,
+    end: float = 448.0,
+    absolute: bool = True,
+    undone: bool = True,
+    rounded: Callable[[Tensor], Tensor] = lambda x: x.to(torch.float8_e4m3fn).float(),
+) -> Tensor:
+    blocks = split(x, width)
+    scale = end / (blocks.abs() if absolute else blocks).amax(axis, keepdim=True)
+    found = rounded(blocks * scale)
+    return merge(found / scale if undone else found)
+
+
+in_8_bits = exercise(
+    "in_8_bits",
+    reference=_in_8_bits,
+    cases=_outliers,
+    switches=_in_8_bits,
+)

@@ -25,6 +25,7 @@ import torch.nn.functional as F
 import mhalib
 import mhalib_classroom
 from mhalib import parallel
+from mhalib.reference import flash
 from mhalib_classroom import checks
 from mhalib_classroom.checks import EXERCISES, CheckFailed, Exercise, Finding, Mistake, _call, _chapters, _inputs
 from mhalib_classroom.checks._call import call, gradients
@@ -1384,6 +1385,44 @@ def passes_by_playing(wants, seats):
     return passes
 
 
+def heads_clipped_by_loops(W_q, W_k, scores, limit):
+    found = []
+    for ours, theirs, own in zip(W_q, W_k, scores, strict=True):
+        root = math.sqrt(limit / float(own.max())) if float(own.max()) > limit else 1.0
+        found.append((ours * root, theirs * root))
+    return tuple(torch.stack(both) for both in zip(*found, strict=True))
+
+
+def orthogonalised_by_singular_values(gradient, steps):
+    left, sizes, right = np.linalg.svd(gradient.double().numpy(), full_matrices=False)
+    sizes = sizes / math.sqrt((sizes**2).sum())
+    for _ in range(steps):
+        sizes = 3.4445 * sizes - 4.775 * sizes**3 + 2.0315 * sizes**5
+    return torch.from_numpy(left * sizes @ right).float()
+
+
+def orthogonalised_lying(gradient, steps):
+    x = gradient.mT / gradient.square().sum().sqrt()
+    for _ in range(steps):
+        products = x.mT @ x
+        x = torch.addmm(x @ (-4.775 * products), x @ products, products, alpha=2.0315) + 3.4445 * x
+    return x.mT
+
+
+def in_8_bits_by_a_table(x, width):
+    """The nearest of all numbers that the format has."""
+    table = torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fn).double()
+    table = table[table.isfinite()]
+    found = torch.empty_like(x)
+    for row in range(len(x)):
+        for start in range(0, x.shape[1], width):
+            block = x[row, start : start + width].double()
+            scale = 448 / float(block.abs().max())
+            nearest = ((block * scale)[:, None] - table).abs().argmin(1)
+            found[row, start : start + width] = (table[nearest] / scale).float()
+    return found
+
+
 VARIANTS = {
     "longest_ago": [away_by_last_times, away_by_loops, away_by_tables],
     "rule_shares": [
@@ -1754,6 +1793,46 @@ VARIANTS = {
             F.rms_norm(k, k.shape[-1:], eps=1e-12) / q.shape[-1] ** 0.5,
         ),
         lambda q, k: F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT * q.shape[-1] ** 0.5,
+    ],
+    "qk_clipped": [
+        heads_clipped_by_loops,
+        lambda W_q, W_k, scores, limit: tuple(
+            W * torch.where(scores.amax((1, 2)) > limit, (limit / scores.amax((1, 2))).sqrt(), 1.0)[:, None, None]
+            for W in (W_q, W_k)
+        ),
+        lambda W_q, W_k, scores, limit: [
+            torch.einsum("h,hdn->hdn", (limit / scores.flatten(1).max(1).values.clamp(min=limit)) ** 0.5, W)
+            for W in (W_q, W_k)
+        ],
+    ],
+    "capped_weights": [
+        lambda scores, mask, cap: torch.where(mask, cap * torch.tanh(scores / cap), -torch.inf).softmax(1),
+        lambda scores, mask, cap: (
+            (cap * (2 * (2 * scores / cap).sigmoid() - 1)).exp()
+            * mask
+            / ((cap * (2 * (2 * scores / cap).sigmoid() - 1)).exp() * mask).sum(1, keepdim=True)
+        ),
+        lambda scores, mask, cap: F.normalize((cap * (scores / cap).tanh()).exp() * mask, p=1, dim=-1),
+    ],
+    "orthogonalised": [
+        orthogonalised_by_singular_values,
+        orthogonalised_lying,
+        lambda gradient, steps: functools.reduce(
+            lambda x, _: 3.4445 * x - 4.775 * x @ x.T @ x + 2.0315 * x @ x.T @ x @ x.T @ x,
+            range(steps),
+            gradient / torch.linalg.matrix_norm(gradient),
+        ),
+    ],
+    "in_8_bits": [
+        in_8_bits_by_a_table,
+        lambda x, width: torch.cat([flash.in_8_bits(block, 1) for block in x.split(width, dim=1)], 1),
+        lambda x, width: (
+            (x.reshape(-1, width) * (448 / x.reshape(-1, width).abs().max(1, keepdim=True).values))
+            .to(torch.float8_e4m3fn)
+            .to(torch.float32)
+            .div(448 / x.reshape(-1, width).abs().max(1, keepdim=True).values)
+            .reshape(x.shape)
+        ),
     ],
     "rate_at": [
         rate_by_a_list,
