@@ -196,6 +196,10 @@ def _weighed(row: Row, points: Mapping[str, int]) -> Row:
     return replace(row, points=worth * (row.points == row.out_of), out_of=worth)
 
 
+NONE_LEFT = 1e-300
+"""Seconds for what a student sends when none are left: a limit is positive, and this one has passed at once."""
+
+
 @dataclass(frozen=True)
 class _How:
     """What is the same for all submissions."""
@@ -208,7 +212,7 @@ class _How:
 
     def job(self, task: Task) -> Job:
         """What is to be done for a task, in the time that its student has left."""
-        left = max(0.0, self.limits.student_seconds - sum(self.used.get(task.submission.student, ())))
+        left = max(NONE_LEFT, self.limits.student_seconds - sum(self.used.get(task.submission.student, ())))
         limits = replace(self.limits, submission_seconds=min(self.limits.submission_seconds, left))
         return Job(task.cells, [one.name for one in task.exercises], self.seed, self.launcher, limits)
 

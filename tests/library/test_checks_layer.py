@@ -44,17 +44,17 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "D / h in reshape": ({"split": lambda x, B, N, D, h: x.reshape(B, N, h, D / h).transpose(1, 2)}, "write D // h"),
     "D / h in unflatten": ({"split": lambda x, B, N, D, h: x.unflatten(2, (h, D / h)).transpose(1, 2)}, "write D // h"),
     "D / h in a slice": ({"split": cut_by_slices}, "write D // h"),
-    "k.T": ({"weigh": lambda q, k: (q @ k.T / q.shape[-1] ** 0.5).softmax(-1)}, "turns ALL of them"),
+    "k.T": ({"weigh": lambda q, k: (q @ k.T / q.shape[-1] ** 0.5).softmax(-1)}, "reverses ALL of them"),
     "k.T, as the wrong two axes": (
         {"weigh": lambda q, k: (torch.matmul(q, k.transpose(1, 2)) / q.shape[-1] ** 0.5).softmax(-1)},
         "swaps heads and tokens",
     ),
     "keys reshaped": (
         {"weigh": lambda q, k: (q @ k.reshape(k.size(0), k.size(1), k.size(3), -1) / q.size(-1) ** 0.5).softmax(-1)},
-        "cuts their numbers anew",
+        "regroups their numbers",
     ),
     "keys not turned": ({"weigh": lambda q, k: (q @ k / q.shape[-1] ** 0.5).softmax(-1)}, "as it is"),
-    "weights transposed": ({"average": lambda weights, v: weights.transpose(-1, -2) @ v}, "turned round"),
+    "weights transposed": ({"average": lambda weights, v: weights.transpose(-1, -2) @ v}, "transposed the weights"),
 }
 
 

@@ -1325,7 +1325,7 @@ def _leak(error):
         (lambda: measures.HardConcreteGate(3, "a"), TypeError, "log_a must be a number, got str"),
         (lambda: _fit(nn.Linear(2, 2), clip="a"), TypeError, "clip must be a number, got str"),
         (lambda: data.repeats(3, 0, periods=3), TypeError, "periods must be two integers"),
-        (lambda: models.BERT(7, num_segments=-1), ValueError, "num_segments=-1 must be at least 1"),
+        (lambda: models.BERT(7, num_segments=-1), ValueError, "num_segments=-1 must be at least 0"),
         (lambda: _cache().append(torch.zeros(2, 3, 3, 4), torch.zeros(2, 3, 2, 4)), ValueError, "a token has one of"),
         (lambda: A.rotate(torch.ones(2, 4, dtype=torch.long)), TypeError, "x must hold floating-point numbers"),
         (lambda: _gate_example(_gpt(), {"decoder self": [torch.ones(5, 3)]}), ValueError, "(5, 3), 5 examples, but"),
