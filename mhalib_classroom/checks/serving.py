@@ -1,10 +1,10 @@
-"""Slots of a ring, drafts that are looked up, what replaces a refused one, and the passes of a server."""
+"""Slots of a ring, pages that prompts share, drafts that are looked up and refused, and the passes of a server."""
 
 from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -32,6 +32,52 @@ ring_slot = exercise(
     reference=lambda place, window, sinks: place if place < sinks else sinks + (place - sinks) % window,
     cases=_places,
 )
+
+
+@own_sizes("prompts are built from pages, some of them equal")
+def _prompts(rng: random.Random) -> Iterator[Case]:
+    """Equal beginnings and equal pages behind other beginnings; prompts that end with a page, come again, share with
+    the first alone or with a later one alone, or differ within a page."""
+    yield {"prompts": [[1, 2, 3], [1, 2, 4, 5]], "page": 2}
+    for page in rng.sample((4, 5, 6, 7), 3):
+        names = iter(rng.sample(range(100, 999), 20 * page))
+        a, b, c, d = ([next(names) for _ in range(page)] for _ in range(4))
+
+        def end(names: Iterator[int] = names, page: int = page) -> list[int]:
+            return [next(names) for _ in range(rng.randrange(1, page))]
+
+        prompts = [[*a, *b, *end()], [*c, *b, *end()], [*a, *b, *c], [*a, *b, *c], [*a, *b, *c, *end()]]
+        prompts += [[*b, *a, *end()], [*a, *b[:3], *d, *end()], [*c, *b, *d, *end()], [*d[:1], *end()]]
+        prompts += [[*a, *b, *end()], [*c, *d, *end()], [*a, *d, *end()], [*a]]
+        yield {"prompts": prompts, "page": page}
+
+
+def _read(
+    prompts: list[list[int]],
+    page: int,
+    *,
+    known_by: Callable[[list[int], int, int], object] = lambda prompt, end, page: tuple(prompt[:end]),
+    kept: Callable[[list[list[int]], int], list[list[int]]] = lambda prompts, number: prompts[:number],
+    step: int | None = None,
+    left: int = 1,
+    listed: int = 0,
+) -> int:
+    """How many tokens of prompts are read, if pages are found by `known_by` among the prompts that `kept` gives."""
+    step, read = step or page, 0
+    for number, prompt in enumerate(prompts):
+        known = {
+            known_by(one, end, page)
+            for one in kept(prompts, number)
+            for end in range(step, len(one) + 1 - listed, step)
+        }
+        begin = 0
+        while begin + step + left <= len(prompt) and known_by(prompt, begin + step, page) in known:
+            begin += step
+        read += len(prompt) - begin
+    return read
+
+
+tokens_read = exercise("tokens_read", reference=_read, cases=_prompts, switches=_read)
 
 
 @own_sizes("a text is built around the places of its key")
