@@ -59,7 +59,7 @@ from .positions import pairs_to_halves, rotate, sinusoidal_positions
 from .reshape_trick import fold_heads, mended_merge, merge_heads, row_of_fold, split_heads, strides_of_heads
 from .scale_masks_dropout import attend, causal_mask, masked_softmax, mended_filling, mended_scale, padding_mask
 from .seeing_with_heads import mended_patches, patches
-from .serving import found_drafts, passes_needed, rest, ring_slot, tokens_read
+from .serving import found_drafts, kept_by_top_p, passes_needed, rest, ring_slot, tokens_read
 from .shape_checks import converted_mask, first_wrong_step, folded_lens, mended_layer, mended_tiling
 from .sharing_keys_and_values import absorbed_scores, keys_for_heads, pooled, to_halves, tokens_that_fit
 from .small_gpt import induction_weight, longest_ago, mended_loss, mended_step, next_token_probabilities, rule_shares
@@ -148,6 +148,7 @@ __all__ = [
     "induction_weight",
     "js_divergence",
     "keep_going",
+    "kept_by_top_p",
     "kept_keys",
     "key_gradient",
     "keys_for_heads",

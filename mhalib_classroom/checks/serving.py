@@ -124,6 +124,36 @@ def _normed(x: Tensor) -> Tensor:
 rest = exercise("rest", reference=lambda p, q: _normed((p - q).clamp(min=0)), cases=_pairs)
 
 
+def _chances(rng: random.Random) -> Iterator[Case]:
+    """Distributions whose kept tokens pass `top_p` by far, and fall short of it by far without the last of them."""
+    yield {"probabilities": torch.tensor([0.25, 0.5, 0.125, 0.125]), "top_p": 0.625}
+    for size in rng.sample((6, 8, 9, 11), 3):
+        chances = _normed(torch.tensor([rng.uniform(0.9, 1.0) / (n + 3) for n in range(size)]))
+        last = rng.randrange(1, size // 2)
+        reached = chances.sort(descending=True).values.cumsum(0)
+        order = torch.tensor(rng.sample(range(size), size))
+        yield {"probabilities": chances[order], "top_p": float(reached[last - 1] + reached[last]) / 2}
+
+
+def _kept(
+    probabilities: Tensor,
+    top_p: float,
+    *,
+    descending: bool = True,
+    ordered: bool = True,
+    put_back: bool = True,
+    kept: Callable[[Tensor, float], Tensor] = lambda values, top_p: values.cumsum(0) - values < top_p,
+    normed: Callable[[Tensor], Tensor] = _normed,
+) -> Tensor:
+    tokens = probabilities.argsort(descending=descending) if ordered else torch.arange(len(probabilities))
+    values = probabilities[tokens]
+    values = values * kept(values, top_p)
+    return normed(torch.zeros_like(values).index_copy(0, tokens, values) if put_back else values)
+
+
+kept_by_top_p = exercise("kept_by_top_p", reference=_kept, cases=_chances, switches=_kept)
+
+
 @own_sizes("a queue has as many wishes as it needs")
 def _queues(rng: random.Random) -> Iterator[Case]:
     yield {"wants": [2, 1, 9, 1], "seats": 2}

@@ -1451,6 +1451,14 @@ def tokens_read_by_a_tree(prompts, page):
     return read
 
 
+def kept_one_by_one(probabilities, top_p):
+    found, left = torch.zeros_like(probabilities), probabilities.clone()
+    while float(found.sum()) < top_p:
+        token = int(left.argmax())
+        found[token], left[token] = left[token], -1.0
+    return found / found.sum()
+
+
 def in_8_bits_by_a_table(x, width):
     """The nearest of all numbers that the format has."""
     table = torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fn).double()
@@ -1878,6 +1886,19 @@ VARIANTS = {
             )
             for number, prompt in enumerate(prompts)
         ),
+    ],
+    "kept_by_top_p": [
+        lambda probabilities, top_p: (
+            (
+                kept := torch.where(
+                    (probabilities[None] * (probabilities[None] > probabilities[:, None])).sum(1) < top_p,
+                    probabilities,
+                    0.0,
+                )
+            )
+            / kept.sum()
+        ),
+        kept_one_by_one,
     ],
     "slowed_rates": [
         lambda rates, num_tokens, factor, low, high: torch.stack(
