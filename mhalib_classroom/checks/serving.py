@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ._exercise import Case
-from ._inputs import own_sizes
+from ._inputs import apart, own_sizes
 from ._markdown import exercises_of
 
 exercise = exercises_of(globals())
@@ -34,13 +34,12 @@ ring_slot = exercise(
 )
 
 
-@own_sizes("prompts are built from pages, some of them equal")
 def _prompts(rng: random.Random) -> Iterator[Case]:
     """Equal beginnings and equal pages behind other beginnings; prompts that end with a page, come again, share with
     the first alone or with a later one alone, or differ within a page."""
     yield {"prompts": [[1, 2, 3], [1, 2, 4, 5]], "page": 2}
-    for page in rng.sample((4, 5, 6, 7), 3):
-        names = iter(rng.sample(range(100, 999), 20 * page))
+    for page, others in apart(rng, 2, smallest=4, largest=9, of=lambda page, others: [page, 13 + others]):
+        names = iter(rng.sample(range(100, 999), 30 * page))
         a, b, c, d = ([next(names) for _ in range(page)] for _ in range(4))
 
         def end(names: Iterator[int] = names, page: int = page) -> list[int]:
@@ -49,6 +48,7 @@ def _prompts(rng: random.Random) -> Iterator[Case]:
         prompts = [[*a, *b, *end()], [*c, *b, *end()], [*a, *b, *c], [*a, *b, *c], [*a, *b, *c, *end()]]
         prompts += [[*b, *a, *end()], [*a, *b[:3], *d, *end()], [*c, *b, *d, *end()], [*d[:1], *end()]]
         prompts += [[*a, *b, *end()], [*c, *d, *end()], [*a, *d, *end()], [*a]]
+        prompts += [end() for _ in range(others)]  # nothing to share
         yield {"prompts": prompts, "page": page}
 
 
@@ -127,7 +127,7 @@ rest = exercise("rest", reference=lambda p, q: _normed((p - q).clamp(min=0)), ca
 def _chances(rng: random.Random) -> Iterator[Case]:
     """Distributions whose kept tokens pass `top_p` by far, and fall short of it by far without the last of them."""
     yield {"probabilities": torch.tensor([0.25, 0.5, 0.125, 0.125]), "top_p": 0.625}
-    for size in rng.sample((6, 8, 9, 11), 3):
+    for (size,) in apart(rng, 1, smallest=6, largest=11):
         chances = _normed(torch.tensor([rng.uniform(0.9, 1.0) / (n + 3) for n in range(size)]))
         last = rng.randrange(1, size // 2)
         reached = chances.sort(descending=True).values.cumsum(0)

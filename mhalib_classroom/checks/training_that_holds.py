@@ -350,12 +350,11 @@ in_8_bits = exercise(
 )
 
 
-@own_sizes("rows are whole blocks, whose largest sizes come before, between and behind the ends of the format")
 def _coarse(rng: random.Random) -> Iterator[Case]:
     """Blocks that differ in size by far. The largest size is sometimes below 6 scales, sometimes above; in every other
     block it is negative. No number is half-way between two of the format."""
     yield {"x": torch.tensor([[1.2, -10.0, 3e5, 0.3], [0.7, 0.01, -5.6, 2.3]]), "width": 2}
-    for num_tokens, num_blocks, width in ((3, 4, 7), (5, 3, 6), (4, 6, 5)):
+    for num_tokens, num_blocks, width in apart(rng, 3, smallest=3, largest=9):
         blocks = torch.tensor(
             [[[rng.uniform(0.3, 4.6) for _ in range(width)] for _ in range(num_blocks)] for _ in range(num_tokens)]
         )
