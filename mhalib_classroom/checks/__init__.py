@@ -46,13 +46,20 @@ from .never_write_the_scores import (
     score_gradient,
     updated,
 )
-from .open_a_model_you_know import chance_share, config_bytes, readable_tokens, recovered_share, sink_share
+from .open_a_model_you_know import (
+    chance_share,
+    config_bytes,
+    readable_tokens,
+    recovered_share,
+    sink_share,
+    slowed_rates,
+)
 from .per_head_heatmaps import head_entropy, mended_axis, offset_weight
 from .positions import pairs_to_halves, rotate, sinusoidal_positions
 from .reshape_trick import fold_heads, mended_merge, merge_heads, row_of_fold, split_heads, strides_of_heads
 from .scale_masks_dropout import attend, causal_mask, masked_softmax, mended_filling, mended_scale, padding_mask
 from .seeing_with_heads import mended_patches, patches
-from .serving import found_drafts, passes_needed, rest, ring_slot
+from .serving import found_drafts, kept_by_top_p, passes_needed, rest, ring_slot, tokens_read
 from .shape_checks import converted_mask, first_wrong_step, folded_lens, mended_layer, mended_tiling
 from .sharing_keys_and_values import absorbed_scores, keys_for_heads, pooled, to_halves, tokens_that_fit
 from .small_gpt import induction_weight, longest_ago, mended_loss, mended_step, next_token_probabilities, rule_shares
@@ -62,6 +69,7 @@ from .training_that_holds import (
     capped_weights,
     clipped,
     in_8_bits,
+    in_mxfp4,
     mended_update,
     next_scale,
     normed_scores,
@@ -135,10 +143,12 @@ __all__ = [
     "holm",
     "hybrid_bytes",
     "in_8_bits",
+    "in_mxfp4",
     "index_scores",
     "induction_weight",
     "js_divergence",
     "keep_going",
+    "kept_by_top_p",
     "kept_keys",
     "key_gradient",
     "keys_for_heads",
@@ -218,6 +228,7 @@ __all__ = [
     "sink_share",
     "sink_weight",
     "sinusoidal_positions",
+    "slowed_rates",
     "span_shares",
     "sparsemax_gradient",
     "split_heads",
@@ -228,6 +239,7 @@ __all__ = [
     "talked_weights",
     "target_loss",
     "to_halves",
+    "tokens_read",
     "tokens_that_fit",
     "two_heads",
     "updated",

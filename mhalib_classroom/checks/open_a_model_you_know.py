@@ -5,9 +5,10 @@ Sinks beside padding, and what becomes of a claim about heads.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -217,4 +218,42 @@ chance_share = exercise(
     "chance_share",
     reference=lambda claimed, by_chance: (int((by_chance >= claimed).sum()) + 1) / (len(by_chance) + 1),
     cases=_effects,
+)
+
+
+def _rates(rng: random.Random) -> Iterator[Case]:
+    """Pairs that turn more often than `high`, less often than `low`, and in between."""
+    yield {"rates": torch.tensor([1.0, 0.1, 0.02, 0.001]), "num_tokens": 1000, "factor": 4.0, "low": 1.0, "high": 4.0}
+    for (num_pairs,), low in zip(apart(rng, 1, smallest=9, largest=16), (0.5, 1.5, 2.0), strict=True):
+        num_tokens, factor = rng.randint(500, 900), rng.uniform(3.0, 9.0)
+        turns = torch.logspace(2.0, -1.0, num_pairs)
+        rates = turns * 2 * math.pi / num_tokens
+        high = low * rng.uniform(6.0, 12.0)
+        yield {"rates": rates, "num_tokens": num_tokens, "factor": factor, "low": low, "high": high}
+
+
+def _slowed(
+    rates: Tensor,
+    num_tokens: int,
+    factor: float,
+    low: float,
+    high: float,
+    *,
+    turn: float = 2 * math.pi,
+    clamped: bool = True,
+    swapped: bool = False,
+    slow: Callable[[Tensor, float], Tensor] = lambda rates, factor: rates / factor,
+    share: Callable[[Tensor, float, float], Tensor] = lambda turns, low, high: (turns - low) / (high - low),
+) -> Tensor:
+    kept = share(rates * num_tokens / turn, low, high)
+    kept = kept.clamp(0, 1) if clamped else kept
+    kept = 1 - kept if swapped else kept
+    return kept * rates + (1 - kept) * slow(rates, factor)
+
+
+slowed_rates = exercise(
+    "slowed_rates",
+    reference=_slowed,
+    cases=_rates,
+    switches=_slowed,
 )

@@ -1,16 +1,16 @@
-"""Slots of a ring, drafts that are looked up, what replaces a refused one, and the passes of a server."""
+"""Slots of a ring, pages that prompts share, drafts that are looked up and refused, and the passes of a server."""
 
 from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from ._exercise import Case
-from ._inputs import own_sizes
+from ._inputs import apart, own_sizes
 from ._markdown import exercises_of
 
 exercise = exercises_of(globals())
@@ -32,6 +32,52 @@ ring_slot = exercise(
     reference=lambda place, window, sinks: place if place < sinks else sinks + (place - sinks) % window,
     cases=_places,
 )
+
+
+def _prompts(rng: random.Random) -> Iterator[Case]:
+    """Equal beginnings and equal pages behind other beginnings; prompts that end with a page, come again, share with
+    the first alone or with a later one alone, or differ within a page."""
+    yield {"prompts": [[1, 2, 3], [1, 2, 4, 5]], "page": 2}
+    for page, others in apart(rng, 2, smallest=4, largest=9, of=lambda page, others: [page, 13 + others]):
+        names = iter(rng.sample(range(100, 999), 30 * page))
+        a, b, c, d = ([next(names) for _ in range(page)] for _ in range(4))
+
+        def end(names: Iterator[int] = names, page: int = page) -> list[int]:
+            return [next(names) for _ in range(rng.randrange(1, page))]
+
+        prompts = [[*a, *b, *end()], [*c, *b, *end()], [*a, *b, *c], [*a, *b, *c], [*a, *b, *c, *end()]]
+        prompts += [[*b, *a, *end()], [*a, *b[:3], *d, *end()], [*c, *b, *d, *end()], [*d[:1], *end()]]
+        prompts += [[*a, *b, *end()], [*c, *d, *end()], [*a, *d, *end()], [*a]]
+        prompts += [end() for _ in range(others)]  # nothing to share
+        yield {"prompts": prompts, "page": page}
+
+
+def _read(
+    prompts: list[list[int]],
+    page: int,
+    *,
+    known_by: Callable[[list[int], int, int], object] = lambda prompt, end, page: tuple(prompt[:end]),
+    kept: Callable[[list[list[int]], int], list[list[int]]] = lambda prompts, number: prompts[:number],
+    step: int | None = None,
+    left: int = 1,
+    listed: int = 0,
+) -> int:
+    """How many tokens of prompts are read, if pages are found by `known_by` among the prompts that `kept` gives."""
+    step, read = step or page, 0
+    for number, prompt in enumerate(prompts):
+        known = {
+            known_by(one, end, page)
+            for one in kept(prompts, number)
+            for end in range(step, len(one) + 1 - listed, step)
+        }
+        begin = 0
+        while begin + step + left <= len(prompt) and known_by(prompt, begin + step, page) in known:
+            begin += step
+        read += len(prompt) - begin
+    return read
+
+
+tokens_read = exercise("tokens_read", reference=_read, cases=_prompts, switches=_read)
 
 
 @own_sizes("a text is built around the places of its key")
@@ -76,6 +122,36 @@ def _normed(x: Tensor) -> Tensor:
 
 
 rest = exercise("rest", reference=lambda p, q: _normed((p - q).clamp(min=0)), cases=_pairs)
+
+
+def _chances(rng: random.Random) -> Iterator[Case]:
+    """Distributions whose kept tokens pass `top_p` by far, and fall short of it by far without the last of them."""
+    yield {"probabilities": torch.tensor([0.25, 0.5, 0.125, 0.125]), "top_p": 0.625}
+    for (size,) in apart(rng, 1, smallest=6, largest=11):
+        chances = _normed(torch.tensor([rng.uniform(0.9, 1.0) / (n + 3) for n in range(size)]))
+        last = rng.randrange(1, size // 2)
+        reached = chances.sort(descending=True).values.cumsum(0)
+        order = torch.tensor(rng.sample(range(size), size))
+        yield {"probabilities": chances[order], "top_p": float(reached[last - 1] + reached[last]) / 2}
+
+
+def _kept(
+    probabilities: Tensor,
+    top_p: float,
+    *,
+    descending: bool = True,
+    ordered: bool = True,
+    put_back: bool = True,
+    kept: Callable[[Tensor, float], Tensor] = lambda values, top_p: values.cumsum(0) - values < top_p,
+    normed: Callable[[Tensor], Tensor] = _normed,
+) -> Tensor:
+    tokens = probabilities.argsort(descending=descending) if ordered else torch.arange(len(probabilities))
+    values = probabilities[tokens]
+    values = values * kept(values, top_p)
+    return normed(torch.zeros_like(values).index_copy(0, tokens, values) if put_back else values)
+
+
+kept_by_top_p = exercise("kept_by_top_p", reference=_kept, cases=_chances, switches=_kept)
 
 
 @own_sizes("a queue has as many wishes as it needs")

@@ -348,3 +348,61 @@ in_8_bits = exercise(
     cases=_outliers,
     switches=_in_8_bits,
 )
+
+
+def _coarse(rng: random.Random) -> Iterator[Case]:
+    """Blocks that differ in size by far. The largest size is sometimes below 6 scales, sometimes above; in every other
+    block it is negative. No number is half-way between two of the format."""
+    yield {"x": torch.tensor([[1.2, -10.0, 3e5, 0.3], [0.7, 0.01, -5.6, 2.3]]), "width": 2}
+    for num_tokens, num_blocks, width in apart(rng, 3, smallest=3, largest=9):
+        blocks = torch.tensor(
+            [[[rng.uniform(0.3, 4.6) for _ in range(width)] for _ in range(num_blocks)] for _ in range(num_tokens)]
+        )
+        signs = torch.tensor([[[rng.choice((-1.0, 1.0)) for _ in block] for block in row] for row in blocks])
+        for row in range(num_tokens):
+            for number in range(num_blocks):
+                place = rng.randrange(width)
+                blocks[row, number, place] = (4.3, 5.6, 7.4)[(row + number) % 3]
+                signs[row, number, place] = -1.0 if (row + number) % 2 else 1.0
+        sizes = torch.tensor([[2.0 ** rng.randint(-20, 20) for _ in range(num_blocks)] for _ in range(num_tokens)])
+        yield {"x": (_off_the_middle(blocks) * signs * sizes[..., None]).flatten(1), "width": width}
+
+
+_E2M1 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
+
+
+def _off_the_middle(sizes: Tensor) -> Tensor:
+    """The same sizes, but for those that are nearly half-way between two of the format."""
+    middles = (_E2M1[1:] + _E2M1[:-1]) / 2
+    near = ((sizes[..., None] - middles).abs() < 0.05).any(-1)
+    return torch.where(near, sizes + 0.1, sizes)
+
+
+def _to_e2m1(x: Tensor) -> Tensor:
+    return x.sign() * _E2M1[(x.abs()[..., None] - _E2M1).abs().argmin(-1)]
+
+
+def _in_mxfp4(
+    x: Tensor,
+    width: int,
+    *,
+    split: Callable[[Tensor, int], Tensor] = lambda x, width: x.unflatten(1, (-1, width)),
+    merge: Callable[[Tensor], Tensor] = lambda x: x.flatten(1),
+    axis: int | tuple[int, ...] = -1,
+    scale_of: Callable[[Tensor], Tensor] = lambda largest: 2 ** (largest.log2().floor() - 2),
+    absolute: bool = True,
+    undone: bool = True,
+    rounded: Callable[[Tensor], Tensor] = _to_e2m1,
+) -> Tensor:
+    blocks = split(x, width)
+    scale = scale_of((blocks.abs() if absolute else blocks).amax(axis, keepdim=True))
+    found = rounded(blocks / scale)
+    return merge(found * scale if undone else found)
+
+
+in_mxfp4 = exercise(
+    "in_mxfp4",
+    reference=_in_mxfp4,
+    cases=_coarse,
+    switches=_in_mxfp4,
+)

@@ -1409,6 +1409,56 @@ def orthogonalised_lying(gradient, steps):
     return x.mT
 
 
+def in_mxfp4_by_hand(x, width):
+    """The largest scale that is a power of two and leaves the block at 4 or above, number by number."""
+    found = torch.empty_like(x)
+    for row in range(len(x)):
+        for start in range(0, x.shape[1], width):
+            block = x[row, start : start + width].tolist()
+            scale = 2.0**-40
+            while max(map(abs, block)) >= 8 * scale:
+                scale *= 2
+            nearest = [min(E2M1, key=lambda size: abs(abs(n) / scale - size)) for n in block]
+            found[row, start : start + width] = torch.tensor(
+                [math.copysign(size * scale, n) for size, n in zip(nearest, block, strict=True)]
+            )
+    return found
+
+
+E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+
+
+def in_mxfp4_by_exponents(x, width):
+    """`frexp` finds the power of two, and the middles between the sizes cut the line into pieces."""
+    blocks = x.reshape(-1, width)
+    step = torch.ldexp(torch.ones(len(blocks), 1), torch.frexp(blocks.abs().amax(1, keepdim=True)).exponent - 3)
+    middles = torch.tensor([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0])
+    return (torch.tensor(E2M1)[torch.bucketize((blocks / step).abs(), middles)].copysign(blocks) * step).view_as(x)
+
+
+def tokens_read_by_a_tree(prompts, page):
+    """A tree of pages, as SGLang keeps it."""
+    root, read = {}, 0
+    for prompt in prompts:
+        own, at = [tuple(prompt[n : n + page]) for n in range(0, len(prompt) - page + 1, page)], root
+        taken = own[: (len(prompt) - 1) // page]
+        while taken and taken[0] in at:
+            at = at[taken.pop(0)]
+            read -= page
+        at, read = root, read + len(prompt)
+        for one in own:
+            at = at.setdefault(one, {})
+    return read
+
+
+def kept_one_by_one(probabilities, top_p):
+    found, left = torch.zeros_like(probabilities), probabilities.clone()
+    while float(found.sum()) < top_p:
+        token = int(left.argmax())
+        found[token], left[token] = left[token], -1.0
+    return found / found.sum()
+
+
 def in_8_bits_by_a_table(x, width):
     """The nearest of all numbers that the format has."""
     table = torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fn).double()
@@ -1821,6 +1871,44 @@ VARIANTS = {
             lambda x, _: 3.4445 * x - 4.775 * x @ x.T @ x + 2.0315 * x @ x.T @ x @ x.T @ x,
             range(steps),
             gradient / torch.linalg.matrix_norm(gradient),
+        ),
+    ],
+    "in_mxfp4": [in_mxfp4_by_hand, in_mxfp4_by_exponents],
+    "tokens_read": [
+        tokens_read_by_a_tree,
+        lambda prompts, page: sum(
+            len(prompt)
+            - page
+            * max(
+                n
+                for n in range((len(prompt) - 1) // page + 1)
+                if not n or any(one[: n * page] == prompt[: n * page] for one in prompts[:number])
+            )
+            for number, prompt in enumerate(prompts)
+        ),
+    ],
+    "kept_by_top_p": [
+        lambda probabilities, top_p: (
+            (
+                kept := torch.where(
+                    (probabilities[None] * (probabilities[None] > probabilities[:, None])).sum(1) < top_p,
+                    probabilities,
+                    0.0,
+                )
+            )
+            / kept.sum()
+        ),
+        kept_one_by_one,
+    ],
+    "slowed_rates": [
+        lambda rates, num_tokens, factor, low, high: torch.stack(
+            [
+                rate * (1 / factor + (1 - 1 / factor) * min(1, max(0, (turns - low) / (high - low))))
+                for rate, turns in zip(rates, rates * num_tokens / math.tau, strict=True)
+            ]
+        ),
+        lambda rates, num_tokens, factor, low, high: torch.lerp(
+            rates / factor, rates, ((rates * num_tokens / math.tau).clamp(low, high) - low) / (high - low)
         ),
     ],
     "in_8_bits": [
