@@ -1,11 +1,15 @@
 """The stored cards of real models are those that their weights give."""
 
 import pytest
+import torch
 from real_weights import place
 
-from mhalib import pretrained
-from mhalib.measures import head_card, stored_card
-from tools.evidence.head_cards import tokens_of
+from mhalib import Head, pretrained, switched_off
+from mhalib.measures import head_card, induction_targets, stored_card
+from mhalib.measures.card import MEASURES, Reading
+from mhalib.models import GPT
+from mhalib.results import read
+from tools.evidence.head_cards import ABLATIONS, KIND, ON_THE_WAY, SMOLLM, FromItsLayer, repeated_loss, tokens_of, way
 
 
 @pytest.mark.parametrize("name", ["minilm", "smollm2-135m"])
@@ -18,3 +22,38 @@ def test_the_stored_card_is_of_these_weights(name):
     for measure in measures:
         assert card.values[measure].tolist() == pytest.approx(stored.values[measure].tolist(), rel=0.02, abs=2e-3)
         assert card.spread[measure].tolist() == pytest.approx(stored.spread[measure].tolist(), rel=0.05, abs=5e-3)
+
+
+def test_the_stored_costs_are_of_these_weights():
+    loaded = pretrained.load(place(SMOLLM))
+    model, tokens, stored = loaded.model.eval(), tokens_of(SMOLLM, loaded), stored_card(SMOLLM)
+    for where in ON_THE_WAY:
+        head = Head(KIND, *where)
+        number = stored.heads.index(head)
+        rises = way(model, tokens, head)
+        assert rises == pytest.approx(read("head_cards")["way/{}.{}".format(*where)], abs=0.02)
+        assert rises[-1] == pytest.approx(float(stored.values["resample"][number]), abs=0.02)
+        with torch.no_grad():
+            whole = repeated_loss(model(tokens)[0], tokens)
+            with switched_off(model, [head]):
+                cost = repeated_loss(model(tokens)[0], tokens) - whole
+        assert float(cost.mean()) == pytest.approx(float(stored.values["zero"][number]), abs=0.02)
+
+
+@pytest.mark.parametrize("measure", ABLATIONS)
+def test_layers_below_a_changed_head_need_not_be_computed_again(measure):
+    torch.manual_seed(0)
+    model = GPT(29, 24, 3, num_layers=3, positions="rotary").eval()
+    tokens = torch.randint(29, (4, 7)).repeat(1, 2)
+    asked = model, tokens, repeated_loss, induction_targets(tokens), KIND
+    costs = MEASURES[measure].compute(FromItsLayer(*asked))
+    torch.testing.assert_close(costs, MEASURES[measure].compute(Reading(*asked)))
+    assert costs.abs().min() > 0
+    assert not any("forward" in vars(layer) for layer in model.decoder.layers)
+
+
+def test_only_tokens_that_the_past_tells_cost():
+    tokens = torch.tensor([[4, 2, 3, 4, 2, 0]])  # after 4 comes 2, as before; after 2 comes 0, where 3 came before
+    logits = torch.zeros(1, 6, 5)
+    logits[0, :3] = torch.tensor([9.0, 0, 0, 0, 0])  # what is said before does not count
+    assert float(repeated_loss(logits, tokens)) == pytest.approx(float(torch.tensor(5.0).log()))
