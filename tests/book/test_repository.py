@@ -13,6 +13,7 @@ import waiting
 import yaml
 
 import mhalib
+from tools.editions import offline
 from tools.notebooks import notebooks
 
 TEXT = {".md", ".toml", ".cff", ".yml", ".yaml", ".json", ".ipynb", ".py", ".txt", ".js", ".ts"}
@@ -61,7 +62,8 @@ def test_only_commands_that_exist_are_named(name: str) -> None:
 def test_readme_leads_to_files_and_says_how_to_read_and_how_to_test() -> None:
     readme = read("README.md")
     links = re.findall(r"\]\(([^)#]+)", readme)
-    assert [link for link in links if not exists(link)] == []
+    assert [link for link in links if not exists(link)] == ["../../releases/latest"]  # beside the files, on GitHub
+    assert f"`{offline.NAME}.zip`" in readme
     assert re.findall(r"^make (\w+)", readme, flags=re.MULTILINE) == ["serve", "test"]
     assert len(readme.split()) <= 1000
 
@@ -194,14 +196,17 @@ def test_a_release_is_checked_before_it_is_made() -> None:
     workflow = yaml.safe_load(read(".github/workflows/release.yml"))
     assert workflow[True]["push"]["tags"] == ["v*"]
     jobs = workflow["jobs"]
-    assert [jobs[name]["needs"] for name in ("attest", "release")] == ["build", "attest"]
+    assert [jobs[name]["needs"] for name in ("pages", "attest", "release")] == ["build", ["build", "pages"], "attest"]
     signed = [step["with"] for step in jobs["attest"]["steps"] if "attest@" in step["uses"]]
-    assert signed == [{"subject-path": "dist/*\nbook/*\n"}, {"subject-path": "dist/*.whl", "sbom-path": "sbom.json"}]
+    assert signed == [{"subject-path": "dist/*\nbook/*\nread/*\n"}, {"subject-path": "dist/*.whl", "sbom-path": "sbom.json"}]
     runs = [step["run"] for name in ("build", "release") for step in jobs[name]["steps"] if "run" in step]
     words = ("tools.editions.release", "-m build", "twine check --strict", "tools.editions.book_wheel", "gh release")
     places = [next(i for i, run in enumerate(runs) if word in run) for word in words]
     assert places == sorted(places)
-    assert " dist/* book/* " in runs[-1]
+    assert " dist/* book/* read/* " in runs[-1]
+    *_, made, moved = [step["run"] for step in jobs["pages"]["steps"] if "run" in step]
+    assert made.split(" #")[0] == "make offline pdf epub"
+    assert f"_build/{offline.NAME}.zip _build/html/_downloads/{offline.NAME}*" in moved
 
 
 def test_the_package_index_gets_a_release_only_from_a_person_and_without_a_password() -> None:
@@ -276,7 +281,7 @@ def test_the_newest_stack_is_tried_each_week_and_says_what_broke() -> None:
 def test_workflows_test_what_is_promised() -> None:
     tests = yaml.safe_load(read(".github/workflows/test.yml"))
     matrix = tests["jobs"]["library"]["strategy"]["matrix"]
-    assert matrix["python"] == ["3.10", "3.11", "3.12", "3.13"]
+    assert matrix["python"] == ["3.10", "3.11", "3.12", "3.13", "3.14"]
     assert {system.split("-")[0] for system in matrix["os"]} == {"ubuntu", "macos", "windows"}
     gpu = yaml.safe_load(read(".github/workflows/gpu.yml"))
     assert gpu["jobs"]["notebooks"]["steps"][-1]["run"] == "make gpu"
