@@ -1,7 +1,9 @@
 # What CI runs is what people run. `make help` lists the commands.
 PYTHON ?= python3
 BIN    := .venv/bin
-READY  := .venv/.installed
+# Whoever only reads is spared what tests the book: these commands take the first two paragraphs of requirements.txt
+READS  := $(if $(wildcard .venv/.installed)$(filter-out serve book offline,$(MAKECMDGOALS)),,$(MAKECMDGOALS))
+READY  := .venv/$(if $(READS),.reads,.installed)
 PORT   ?= 8000
 # Set, what is installed is held to requirements.lock by its hashes; in CI it is, where that lock has hashes: torch's CPU build
 LOCKED ?= $(and $(filter-out false 0,$(CI)),$(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)))
@@ -19,7 +21,8 @@ $(READY): requirements.txt requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; ok = (3, 11) <= sys.version_info[:2] <= (3, 14); ok or sys.exit("the book needs Python 3.11 to 3.14, and %s is %s: try  make PYTHON=python3.12 ..." % (sys.executable, sys.version.split()[0]))'
 	@echo "== environment: .venv (once; a few minutes, most of them for torch)"
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --disable-pip-version-check $(if $(LOCKED),--no-deps --only-binary :all: --require-hashes -r requirements.lock,-r requirements.txt)
+	$(if $(READS),awk -v RS= 'NR < 3' requirements.txt > .venv/reads.txt)
+	$(BIN)/python -m pip install --disable-pip-version-check $(if $(LOCKED),--no-deps --only-binary :all: --require-hashes -r requirements.lock,-r $(if $(READS),.venv/reads.txt,requirements.txt))
 	$(if $(LOCKED),$(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e .)
 	@touch $(READY)
 

@@ -21,6 +21,8 @@ def absolute(readme: str, repository: str, revision: str) -> str:
         target = link[2]
         if re.match(r"[a-z]+:|#|//", target):
             return link[0]
+        if target.startswith("../../"):  # what GitHub has beside the files: releases
+            return link[1] + repository + target.removeprefix("../..")
         is_picture = target.partition("#")[0].lower().endswith(PICTURES)
         return link[1] + (f"{raw}/{revision}/" if is_picture else f"{repository}/blob/{revision}/") + target
 

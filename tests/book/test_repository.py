@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -13,6 +15,7 @@ import waiting
 import yaml
 
 import mhalib
+from tools.editions import offline
 from tools.notebooks import notebooks
 
 TEXT = {".md", ".toml", ".cff", ".yml", ".yaml", ".json", ".ipynb", ".py", ".txt", ".js", ".ts"}
@@ -61,9 +64,37 @@ def test_only_commands_that_exist_are_named(name: str) -> None:
 def test_readme_leads_to_files_and_says_how_to_read_and_how_to_test() -> None:
     readme = read("README.md")
     links = re.findall(r"\]\(([^)#]+)", readme)
-    assert [link for link in links if not exists(link)] == []
+    assert [link for link in links if not exists(link)] == ["../../releases/latest"]  # beside the files, on GitHub
+    assert f"`{offline.NAME}.zip`" in readme
     assert re.findall(r"^make (\w+)", readme, flags=re.MULTILINE) == ["serve", "test"]
     assert len(readme.split()) <= 1000
+
+
+@pytest.mark.parametrize(
+    ("ready", "goals", "installed"),
+    [
+        *((None, goal, ".venv/reads.txt") for goal in ("serve", "book", "offline")),
+        *((None, goal, "requirements.txt") for goal in ("test", "serve pdf")),
+        (".reads", "test", "requirements.txt"),
+        *((one, "serve", None) for one in (".reads", ".installed")),
+    ],
+)
+def test_whoever_only_reads_installs_what_builds_the_pages(
+    tmp_path: Path, ready: str | None, goals: str, installed: str | None
+) -> None:
+    """That no more is imported, anywhere.yml tries each week."""
+    (tmp_path / ".venv").mkdir()
+    for name in ("requirements.txt", "requirements.lock", "pyproject.toml", *([f".venv/{ready}"] if ready else [])):
+        (tmp_path / name).touch()
+    (tmp_path / "Makefile").write_text(MAKEFILE, encoding="utf-8")
+    command = ["make", "--dry-run", "LOCKED=", *goals.split()]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert re.findall(r"-m pip install .*-r (\S+)", done.stdout) == ([installed] if installed else [])
+    _package, pages, *others = read("requirements.txt").split("\n\n")
+    assert pages.startswith("# the pages\n")
+    assert "\njupyter-book==" in pages
+    assert "playwright==" in "".join(others)
 
 
 def test_the_handbook_gives_the_command_that_make_test_runs() -> None:
@@ -194,14 +225,18 @@ def test_a_release_is_checked_before_it_is_made() -> None:
     workflow = yaml.safe_load(read(".github/workflows/release.yml"))
     assert workflow[True]["push"]["tags"] == ["v*"]
     jobs = workflow["jobs"]
-    assert [jobs[name]["needs"] for name in ("attest", "release")] == ["build", "attest"]
+    assert [jobs[name]["needs"] for name in ("pages", "attest", "release")] == ["build", ["build", "pages"], "attest"]
     signed = [step["with"] for step in jobs["attest"]["steps"] if "attest@" in step["uses"]]
-    assert signed == [{"subject-path": "dist/*\nbook/*\n"}, {"subject-path": "dist/*.whl", "sbom-path": "sbom.json"}]
+    made = {"subject-path": "dist/*\nbook/*\nread/*\n"}
+    assert signed == [made, {"subject-path": "dist/*.whl", "sbom-path": "sbom.json"}]
     runs = [step["run"] for name in ("build", "release") for step in jobs[name]["steps"] if "run" in step]
     words = ("tools.editions.release", "-m build", "twine check --strict", "tools.editions.book_wheel", "gh release")
     places = [next(i for i, run in enumerate(runs) if word in run) for word in words]
     assert places == sorted(places)
-    assert " dist/* book/* " in runs[-1]
+    assert " dist/* book/* read/* " in runs[-1]
+    *_, made, moved = [step["run"] for step in jobs["pages"]["steps"] if "run" in step]
+    assert made.split(" #")[0] == "make offline pdf epub"
+    assert f"_build/{offline.NAME}.zip _build/html/_downloads/{offline.NAME}*" in moved
 
 
 def test_the_package_index_gets_a_release_only_from_a_person_and_without_a_password() -> None:

@@ -248,9 +248,11 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--page", action="store_true", help="store nothing, write the page anew")
     asked = parser.parse_args(given)
     if not asked.page:
-        if not run_recorder.RECORD.exists():
+        files = [run_recorder.RECORD, *([run_recorder.record_of_part()] if asked.as_it_is else ())]
+        made = max(filter(Path.exists, files), key=lambda file: file.stat().st_mtime_ns, default=None)
+        if made is None:
             parser.error("there is no _build/record.json: run  make test  first")
-        run = json.loads(run_recorder.RECORD.read_text(encoding="utf-8"))
+        run = json.loads(made.read_text(encoding="utf-8"))
         never, only = problems(run)
         if never or (only and not asked.as_it_is):
             print("not stored:", *never, *only, sep="\n  ", file=sys.stderr)

@@ -1,4 +1,5 @@
-"""Plugin of pytest: writes what a run tested, on which Python, torch and system, to _build/record.json.
+"""Plugin of pytest: writes what a run tested, on which Python, torch and system, to _build/record.json; what part of
+the tests found, to _build/record_of_part.json, so that one more test afterwards does not cost the record of all.
 
 `python -m tools.evidence.run_record` stores the record of a whole run, and writes it into *How we know it is right*.
 pytest's own `--junitxml` knows neither the marks by which tests are counted here, nor the commit, nor what did not run.
@@ -142,6 +143,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     recorder = session.config.pluginmanager.get_plugin("recorder")
     if isinstance(recorder, Recorder) and recorder.outcomes:
         chosen = bool(session.config.getoption("keyword") or session.config.getoption("markexpr"))
-        RECORD.parent.mkdir(exist_ok=True)
-        text = json.dumps(recorder.record(chosen), indent=1, ensure_ascii=False)
-        RECORD.write_text(text + "\n", encoding="utf-8")
+        write(recorder.record(chosen))
+
+
+def record_of_part() -> Path:
+    return RECORD.with_name("record_of_part.json")
+
+
+def write(found: dict[str, Any]) -> None:
+    """Store what a run found: a whole one in `RECORD`, another beside it."""
+    target = record_of_part() if found["chosen"] or found["missing"] else RECORD
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

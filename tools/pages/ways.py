@@ -81,7 +81,7 @@ def listed(way: Way, known: Mapping[str, str], say: Callable[[str], str]) -> str
         time = f' <span class="minutes">{minutes} min</span>' if minutes else ""
         link = f'<a href="{stem}.html?way={way.name}">{html.escape(known[stem])}</a>'
         lines.append(f'<li data-page="{stem}">{link}{time}</li>')
-    about = f' <span class="minutes">{html.escape(say(ABOUT).format(way.minutes()))}</span>' if way.minutes() else ""
+    about = f', <span class="minutes">{html.escape(say(ABOUT).format(way.minutes()))}</span>' if way.minutes() else ""
     return (
         f'<details class="way" name="way" data-way="{way.name}"><summary>{html.escape(say(way.title))}{about}</summary>'
         f"<p>{html.escape(say(way.says))}</p>"
