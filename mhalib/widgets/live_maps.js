@@ -293,7 +293,7 @@ export function largeOf(task, colours, acts) {
   }
   const controls = make("div", { class: "mhalib-row" }, title, labelled("this head is", power), freeze, labelled("it gives what it found in", patch));
   const panels = make("div", { class: css("panels") }, region("weights of the large head", grid), make("div", { class: css("beside") }, make("div", { class: css("row-head") }, barsTitle, release), bars));
-  const hint = make("p", { class: css("note"), text: "Rows ask, columns are looked at. Click a cell: the row looks only there. Click it again: the row is as it was." });
+  const hint = make("p", { class: css("note"), text: "Each row looks at the columns. Click a cell, and its row looks only there. Click again to undo." });
   const whole = make("section", { class: css("large"), "aria-label": "one head" }, controls, frozenNote, echo, panels, hint, cost);
   const tellCost = (/** @type {string} */ told) => {
     cost.textContent = told;

@@ -194,7 +194,7 @@ export function ReshapeStepper({ model, el }) {
         : "Here one stride serves both axes, so the same line makes a view.";
     const same = h === 1 || N === 1;
     return [
-      "Tokens after the projection: in memory, the channels of a token stand side by side.",
+      "Tokens after the projection: in memory, the channels of a token are side by side.",
       `The last axis is cut into ${h} × ${d}. The same strip, one stride more.`,
       skip
         ? `The shape is right, but view keeps the order in memory: a new row every ${d} numbers, a new head every ${N * d}.${same ? " With one head or one token, that is the right split." : ""}`

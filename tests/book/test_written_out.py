@@ -66,9 +66,9 @@ def test_the_layer_of_chapter_5_is_the_library_s(num_heads: int) -> None:
     own = torch.rand(2, num_heads, 5, 7) < 0.6
     for mask in (None, nothing, own):
         expected = theirs(queries, keys, values, mask=mask)
-        torch.testing.assert_close(ours(queries, keys, values, mask), expected)
+        torch.testing.assert_close(ours(queries, keys, values, mask=mask), expected)
     x = torch.randn(2, 5, 12)
-    torch.testing.assert_close(ours(x, x, x, mhalib.causal_mask(5)), theirs(x, x, x, mask=mhalib.causal_mask(5)))
+    torch.testing.assert_close(ours(x, x, x, mask=mhalib.causal_mask(5)), theirs(x, x, x, mask=mhalib.causal_mask(5)))
 
 
 def test_the_layer_of_chapter_5_refuses_heads_that_do_not_divide() -> None:
