@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 
 import numpy as np
 import pytest
 
-from tools.evidence import race
+from tools.evidence import race, results
 
 pytestmark = pytest.mark.tool("mhalib/results/")
 RATES = (0.004, 0.007, 0.012)
@@ -95,3 +96,39 @@ def test_a_file_that_registers_no_layer_of_its_name_is_refused(tmp_path, monkeyp
     with pytest.raises(SystemExit, match="2"):
         race.main()
     assert 'put @register("my_layer") above its class' in capsys.readouterr().err
+
+
+def test_to_store_one_task_keeps_the_others(tmp_path, monkeypatch) -> None:
+    """Copying and its focus stay when pictures are stored, and pictures are replaced when they are stored again."""
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    monkeypatch.setattr(race, "rate_for", lambda run, task, name, rates: 0.1)
+    told = {"LAYERS": {"multi-head": (4, "multi-head"), "x": (4, "x")}, "RATES": dict.fromkeys(race.GRID, (0.1,))}
+    monkeypatch.setattr(race, "chapter", lambda: dict(told))
+    value = 0.0
+
+    def run(task: str, name: str, rate: float, seed: int) -> dict:
+        return {
+            "curve": [value + seed, float(name == "x") * (1 + seed % 2)],
+            "focus": 0.5 if task == "copying" else None,
+        }
+
+    monkeypatch.setattr(race, "runner", lambda folder, told: run)
+
+    def store(task: str, seeds: int = 3) -> dict:
+        command = ["race", "--folder", "unused", "--tasks", task, "--seeds", str(seeds), "--store"]
+        monkeypatch.setattr(sys, "argv", command)
+        race.main()
+        return json.loads((tmp_path / "race.json").read_text("utf-8"))["values"]
+
+    copying = store("copying")
+    assert {"copying/x/1", "focus/x"} <= set(copying)
+    value = 1000.0
+    both = store("pictures")
+    assert copying.items() <= both.items()
+    assert both["pictures/x/1"] == [1100, 1101, 1102]
+    value = 2000.0
+    assert store("pictures") == both | {
+        f"pictures/{name}/1": [2100, 2101, 2102] for name in (*told["LAYERS"], race.AGAIN)
+    }
+    with pytest.raises(ValueError, match=r"other seeds than .*name all tasks"):
+        store("copying", 2)

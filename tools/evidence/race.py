@@ -4,7 +4,7 @@
     OMP_NUM_THREADS=1 python -m tools.evidence.race --folder RUNS my_layer.py [--tasks copying]
 
 Runs the chapter's own cells: its tasks, models, equal weights, equal operations. Each run is a file of RUNS, and what
-is there already is not done again. `--store` makes mhalib/results/race.json of these tasks.
+is there already is not done again. `--store` writes these tasks into mhalib/results/race.json, and keeps the others.
 
 `my_layer.py` registers a kind of attention by `mhalib.attention.register("my_layer")`, under the name of the file. It
 gets the same rates, pilot seeds and fresh seeds, with four heads, and is printed below what is stored.
@@ -137,6 +137,19 @@ def lines(curves: Mapping[str, Sequence[Sequence[float]]], rates: Mapping[str, f
     return said
 
 
+def others_kept(tasks: Sequence[str], seeds: Sequence[int]) -> dict[str, list[float]]:
+    """What is stored of tasks other than `tasks`, from the same seeds."""
+    path = results.FOLDER / "race.json"
+    if not path.exists():
+        return {}
+    stored = json.loads(path.read_text("utf-8"))
+    task_of = {key: key.split("/")[0].replace("focus", "copying") for key in stored["values"]}
+    kept = {key: each for key, each in stored["values"].items() if task_of[key] not in tasks}
+    if kept and stored["seeds"] != list(seeds):
+        raise ValueError(f"{path.name} holds other seeds than {list(seeds)}: name all tasks, so that none is kept")
+    return kept
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("layer", nargs="?", type=Path, help="a file that registers a layer of your own")
@@ -168,6 +181,7 @@ def main() -> None:
         if task == "copying":
             values |= {f"focus/{name}": [one["focus"] for one in each] for name, each in runs.items()}
     if arguments.store:
+        values = others_kept(arguments.tasks, seeds) | values
         results.store("race", seeds, values, 4, made_by="python -m tools.evidence.race")
 
 
