@@ -27,7 +27,7 @@ import mhalib_classroom
 from mhalib import parallel
 from mhalib.reference import flash
 from mhalib_classroom import checks
-from mhalib_classroom.checks import EXERCISES, CheckFailed, Exercise, Finding, Mistake, _call, _chapters, _inputs
+from mhalib_classroom.checks import EXERCISES, CheckFailed, Exercise, Finding, _call, _chapters, _inputs
 from mhalib_classroom.checks._call import call, gradients
 from mhalib_classroom.checks._inputs import apart
 
@@ -1689,28 +1689,6 @@ def test_the_inputs_owe_nothing_to_the_students_seed():
     torch.manual_seed(1)
     random.seed(1)
     assert torch.equal(one, cases_of(split)[-1]["x"])
-
-
-def test_a_check_can_examine_a_value():
-    def no_arguments(rng):
-        yield {}
-
-    doubled = Mistake("doubled", "twice as much.", lambda: 42)
-    exercise = Exercise(
-        "answer",
-        chapter=1,
-        title="a value",
-        reference=lambda: 21,
-        cases=no_arguments,
-        mistakes=[doubled],
-        verified="it is 21.",
-        is_value=True,
-    )
-    assert exercise.examine(21).solved
-    assert exercise.examine(np.int64(21)).solved
-    assert exercise.examine(42).mistake == "doubled"
-    assert exercise.examine(None).kind == "nothing returned"
-    assert "answer = ..." in exercise.examine(1).message
 
 
 def test_failure_is_one_exception_with_one_message():
