@@ -60,7 +60,7 @@ class Finding:
 
 
 class Exercise:
-    """A function, or a value, that a student has to write; calling the exercise checks it.
+    """A function that a student has to write; calling the exercise checks it.
 
     Args:
         name: under which the student's object is found, and what it is called in `mhalib_classroom.checks`.
@@ -72,7 +72,6 @@ class Exercise:
         verified: what the student may believe after success.
         parts: what the parts of the result are called, if it is a tuple.
         points: what it counts.
-        is_value: the student hands in a value, not a function; `cases` then yields one case without arguments.
         seconds: how long one call may take.
         given: the name of the mistake that the code makes which a student is given to mend, if there is such code.
         switches: the reference as a function that has a keyword for each place where it can be made wrong.
@@ -92,7 +91,6 @@ class Exercise:
         verified: str,
         parts: Sequence[str] = (),
         points: int = 1,
-        is_value: bool = False,
         seconds: float = 10.0,
         given: str | None = None,
         switches: Callable[..., Any] | None = None,
@@ -102,7 +100,7 @@ class Exercise:
         self.name, self.chapter, self.title = name, chapter, title
         self.reference, self.cases, self.mistakes = reference, cases, tuple(mistakes)
         self.verified, self.parts = verified, tuple(parts)
-        self.points, self.is_value, self.seconds = points, is_value, seconds
+        self.points, self.seconds = points, seconds
         self.given, self.switches = given, switches
         self.has_gradients, self.is_prediction = has_gradients, is_prediction
 
@@ -137,11 +135,10 @@ class Exercise:
             tell: whether to name the mistake of code to mend, too, while nobody has touched it.
             cells: the code that the submission comes from, where it runs elsewhere.
         """
-        if not self.is_value and not callable(submission):
+        if not callable(submission):
             return Finding(False, "type", None, f"hand in the function itself, not {show_value(submission)}")
-        function = (lambda: submission) if self.is_value else submission
         with _float32():
-            finding = self._examined(function, list(self.cases(random.Random(f"{self.name}:{seed}"))), seed)
+            finding = self._examined(submission, list(self.cases(random.Random(f"{self.name}:{seed}"))), seed)
         if self.given is None or finding.mistake != self.given:
             return finding
         return self._of_the_given(finding, is_untouched(self.name, submission, cells), tell)
@@ -243,8 +240,7 @@ class Exercise:
         elif any(one.error for one in outcomes):
             return finding
         else:
-            again = None if self.is_value else self.seconds
-            told = relation(function, self.reference, drawn, outcomes, right, again, predicts=self.is_prediction)
+            told = relation(function, self.reference, drawn, outcomes, right, self.seconds, predicts=self.is_prediction)
         first, line, rest = finding.message.partition("\n")
         return replace(finding, message=f"{first}. {told}{line}{rest}", relation=told) if told else finding
 
@@ -275,7 +271,7 @@ class Exercise:
         return Mistake(f"{one.name}, and {other.name}", f"two things: {one.message} And {other.message}", one.function)
 
     def _shown(self, case: Case) -> str:
-        return f"    {self.name} = ..." if self.is_value else f"    {show_call(self.name, case)}"
+        return f"    {show_call(self.name, case)}"
 
 
 @contextlib.contextmanager

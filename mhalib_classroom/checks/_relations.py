@@ -7,6 +7,7 @@ arguments, where the result is wrong, and at last what it should have and has no
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -29,7 +30,7 @@ def relation(
     drawn: Sequence[Case],
     outcomes: Sequence[Outcome],
     right: Sequence[Outcome],
-    seconds: float | None = None,
+    seconds: float,
     *,
     predicts: bool = False,
 ) -> str | None:
@@ -41,14 +42,14 @@ def relation(
         drawn: the cases.
         outcomes: what the submission did in them.
         right: what the reference did in them.
-        seconds: how long one call of the submission may take; `None` if it is not to be called again.
+        seconds: how long one call of the submission may take.
         predicts: whether it is called without torch and its like.
     """
     rows = list(zip(drawn, (one.value for one in right), (one.value for one in outcomes), strict=False))
     wrong = [row for row in rows if compare(row[1], row[2]) is not None]
     several = wrong if len(wrong) > 1 else []
     end = time.monotonic() + LONGEST
-    again = None if seconds is None else lambda case: call(function, case, min(seconds, LONGEST), predicts=predicts)
+    again = functools.partial(call, function, seconds=min(seconds, LONGEST), predicts=predicts)
     for search, those in (
         (_of_other_parts, several),
         (_in_a_part(values.of_places), several),

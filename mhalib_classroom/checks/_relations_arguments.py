@@ -130,7 +130,7 @@ def _roots(case: Case) -> Iterator[tuple[str, float]]:
 
 
 def of_effects(
-    again: Callable[[Case], Outcome] | None,
+    again: Callable[[Case], Outcome],
     reference: Callable[..., Any],
     end: float,
     case: Case,
@@ -144,7 +144,7 @@ def of_effects(
         return
     for name, value in case.items():
         other = _other(value)
-        if again is None or other is None or time.monotonic() > end:
+        if other is None or time.monotonic() > end:
             continue
         expected = call(reference, {**case, name: other}, None)
         repeated = again({**case, name: other})
@@ -156,7 +156,7 @@ def of_effects(
         if stays and not same:
             yield f"{name} has an effect on it, and should have none"
     for name, value in case.items():
-        if again is None or type(value) not in (int, float) or time.monotonic() > end:
+        if type(value) not in (int, float) or time.monotonic() > end:
             continue
         twice = {**case, name: 2 * value}
         should, does = _growth(right, call(reference, twice, None)), _growth(got, again(twice))

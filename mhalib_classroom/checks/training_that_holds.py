@@ -290,7 +290,6 @@ def _orthogonalised(
     steps: int,
     *,
     size: Callable[[Tensor], Tensor] = lambda x: x.norm(),
-    gram: Callable[[Tensor], Tensor] = lambda x: x @ x.mT,
     square: Callable[[Tensor], Tensor] = lambda a: a @ a,
     numbers: tuple[float, float, float] = (3.4445, -4.7750, 2.0315),
     each: bool = False,
@@ -298,10 +297,10 @@ def _orthogonalised(
 ) -> Tensor:
     a, b, c = numbers
     x = gradient / size(gradient)
-    first = gram(x)
+    first = x @ x.mT
     for _ in range(steps):
         x = x / size(x) if each else x
-        products = first if frozen else gram(x)
+        products = first if frozen else x @ x.mT
         x = a * x + (b * products + c * square(products)) @ x
     return x
 

@@ -88,7 +88,7 @@ class _Run:
         try:
             sandbox = self.sandbox or self._start()
             self.sandbox = sandbox
-            handed_in = sandbox.values(exercise.name) if exercise.is_value else sandbox.functions(exercise.name)
+            handed_in = sandbox.functions(exercise.name)
             if not handed_in:
                 return Finding(False, "missing", None, self._why_missing(exercise.name))
             findings = []

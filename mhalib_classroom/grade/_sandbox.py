@@ -123,21 +123,9 @@ class Sandbox:
     def functions(self, name: str) -> list[Callable[..., Any]]:
         """What the submission has handed to the checker of that name, and what has the name itself, if that is another.
         To call one calls it in the sandbox."""
-        return [_Remote(self, name, place) for place in range(self._found(name))]
-
-    def values(self, name: str) -> list[Any]:
-        """The same, of values. What cannot be sent is `None`."""
-        found = []
-        for place in range(self._found(name)):
-            message = {"do": "value", "name": name, "place": place}
-            answer, blobs = self._ask(message, [], self.limits.call_seconds)
-            found.append(None if "error" in answer else self._decoded(answer["value"], blobs))
-        return found
-
-    def _found(self, name: str) -> int:
         answer, _ = self._ask({"do": "find", "name": name}, [], self.limits.call_seconds)
         found = answer.get("value")
-        return found if type(found) is int and 0 <= found <= 2 else 0
+        return [_Remote(self, name, place) for place in range(found if type(found) is int and 0 <= found <= 2 else 0)]
 
     def hoarded(self) -> str:
         """What there is to say of its memory: nothing, unless it came near the limit."""

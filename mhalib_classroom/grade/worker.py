@@ -308,8 +308,6 @@ def main():
                 answer = {"value": None}
             elif message["do"] == "find":
                 answer = {"value": len(candidates(message["name"]))}
-            elif message["do"] == "value":
-                answer = {"value": wire.encode(called(), blobs)}
             elif message["do"] == "gradients":
                 arguments = [wire.decode(one, sent) for one in message["arguments"]]
                 answer = {"value": wire.encode(gradients_here(called(), *arguments), blobs)}

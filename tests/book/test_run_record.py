@@ -38,17 +38,16 @@ def kept(**changes):
 def test_the_page_says_what_is_stored() -> None:
     page = run_record.PAGE.read_text(encoding="utf-8")
     section = page.partition(run_record.BEGIN)[2].partition(run_record.END)[0].strip()
-    assert section == run_record.text(run_record.records()), "run  python -m tools.evidence.run_record --page"
+    assert section == run_record.text(run_record.kept()), "run  python -m tools.evidence.run_record --page"
 
 
 def test_the_record_is_of_no_later_version_and_names_its_commit() -> None:
     """Commits since do not make it stale, and the page says that they are not in it. Only a release asks for a record
     of its own version, or no test of a new version could ever pass: `make release`."""
-    for found in run_record.records().values():
-        recorded, now = (tuple(map(int, version.split("."))) for version in (found["version"], mhalib.__version__))
-        assert recorded <= now
-        assert len(found["commit"]) == 40
-    assert run_record.MAIN in run_record.records()
+    found = run_record.kept()
+    recorded, now = (tuple(map(int, version.split("."))) for version in (found["version"], mhalib.__version__))
+    assert recorded <= now
+    assert len(found["commit"]) == 40
 
 
 @pytest.mark.tool
@@ -105,54 +104,38 @@ def test_a_test_counts_once_and_a_failure_at_its_end_counts() -> None:
 
 @pytest.mark.tool
 @pytest.mark.parametrize(
-    ("changes", "never", "only"),
+    ("changes", "why"),
     [
-        ({}, 0, 0),
-        ({"kinds": {"library": {"passed": 5, "failed": 1, "skipped": 0}}}, 1, 0),
-        ({"missing": ["chapters/01_weighted_average.ipynb"]}, 0, 1),
-        ({"chosen": True}, 0, 1),
-        ({"clean": False}, 0, 1),
+        ({"kinds": {"library": {"passed": 5, "failed": 1, "skipped": 0}}}, "1 tests failed"),
+        ({"missing": ["a", "b"]}, "2 files were not run, a for one"),
+        ({"chosen": True}, "-k or -m chose some"),
+        ({"clean": False}, "had changes that were not committed"),
     ],
 )
-def test_what_is_not_a_whole_run_is_refused(changes, never, only) -> None:
-    assert [len(found) for found in run_record.problems(run(**changes))] == [never, only]
-
-
-@pytest.mark.tool
-def test_a_run_with_a_failure_is_not_stored_and_a_part_only_as_such(tmp_path, monkeypatch, capsys) -> None:
+def test_what_is_not_a_whole_run_without_failures_is_not_stored(changes, why, tmp_path, monkeypatch, capsys) -> None:
     made, page = tmp_path / "record.json", tmp_path / "page.md"
     page.write_text(f"# Title\n\n{run_record.BEGIN}\n{run_record.END}\n", encoding="utf-8")
     monkeypatch.setattr(run_recorder, "RECORD", made)
-    monkeypatch.setattr(run_record, "RECORDS", tmp_path / "records")
-    monkeypatch.setattr(run_record, "stored", lambda run, rehearsals: kept(missing=len(run["missing"])))
+    monkeypatch.setattr(run_record, "KEPT", tmp_path / "records/main.json")
+    monkeypatch.setattr(run_record, "stored", lambda run: kept(**{**run, "missing": 0}))
     monkeypatch.setattr(
-        run_record,
-        "write_page",
-        lambda: bench_page.rewrite(page, run_record.text(run_record.records()), run_record.MARKS),
+        run_record, "write_page", lambda: bench_page.rewrite(page, run_record.text(run_record.kept()), run_record.MARKS)
     )
-    made.write_text(json.dumps(run(kinds={"library": {"passed": 5, "failed": 1, "skipped": 0}})), encoding="utf-8")
-    assert run_record.main(["--as-it-is"]) == 1
-    assert "1 tests failed" in capsys.readouterr().err
-    made.write_text(json.dumps(run(missing=["a", "b"])), encoding="utf-8")
+    made.write_text(json.dumps(run(**changes)), encoding="utf-8")
     assert run_record.main([]) == 1
-    assert "2 files were not run, a for one" in capsys.readouterr().err
+    assert why in capsys.readouterr().err
+    assert not run_record.KEPT.exists()
     run_recorder.write(run())
-    run_recorder.write(run(missing=["a", "b"]))
-    assert run_record.main(["--as-it-is"]) == 0
-    assert "**part of the tests only**: 128 of 130 files" in page.read_text(encoding="utf-8")
-    assert run_record.main([]) == 0  # a few tests afterwards have not cost the record of all
-    assert "part of the tests" not in page.read_text(encoding="utf-8")
+    run_recorder.write(run(missing=["a", "b"]))  # a few tests afterwards do not cost the record of all
+    assert run_record.main([]) == 0
+    assert "## The last whole run" in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.tool
-def test_the_page_gives_counts_machines_and_what_was_skipped() -> None:
-    said = run_record.text({"main": kept(), "gpu": kept(missing=9, machine={**MACHINE, "gpu": True})})
+def test_the_page_gives_counts_the_machine_and_what_was_skipped() -> None:
+    said = run_record.text(kept())
     assert "7,007 tests passed and 7 were skipped, in 25 minutes" in said
-    assert "commit `0123456789`:" in said
+    assert "commit `0123456789`, on Linux on x86-64, 2 cores, no GPU, Python 3.12.1, torch 2.13.0: " in said
     assert "| no GPU here | 7 |" in said
     assert "The 5 exercises in code know 1,078 wrong versions." in said
     assert r"| JAX | no keys | $5 \cdot 10^{-6}$ | $7 \cdot 10^{-15}$ |" in said
-    assert "| Linux on x86-64, 2 cores, a GPU | 3.12.1 | 2.13.0 | 2026-11-23, part of the tests | 7,007 |" in said
-    assert "are not in this record" in said
-    other = run_record.text({"main": kept(rehearsals={"ways": 15, "chapters": 31, "cells": 9000, "broken": 2})})
-    assert "of 9,000 cells, 2 came out differently" in other

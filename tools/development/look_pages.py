@@ -1,4 +1,7 @@
-"""What meets a reader of a page, in numbers: where pictures and instruments begin, folds, grey boxes, words, widths."""
+"""What meets a reader of a page, in numbers: where pictures and instruments begin, how high and wide it is.
+
+Its words are counted by tools/notebooks/core_words.py, its bars by tools/pages/folds.py.
+"""
 
 from __future__ import annotations
 
@@ -19,39 +22,13 @@ MEASURE = """() => {
     const instruments = shown(".mhalib-instrument");
     const pictures = shown(":is(figure, .figure-frame) :is(img, svg), img, svg.book-map")
         .filter((one) => !one.closest(".mhalib-instrument"));
-    const boxes = [...article.querySelectorAll(".cell_output pre")];
-    const folds = [...article.querySelectorAll("details")]
-        .filter((one) => !one.matches(".figure-code, .mhalib-instrument *"));
-    const short = boxes.filter((one) => one.checkVisibility() && one.textContent.trim()
-        && !one.textContent.trim().includes("\\n"));
-    const NOT_READ = "pre, script, style, math, svg, summary, noscript, .mhalib-instrument, .headerlink, .copybtn";
-    const isDeeper = (one) => one.matches("section.deeper, .deeper")
-        || (one.matches("section") && /deeper/i.test(one.querySelector("h1, h2, h3, h4")?.textContent ?? ""));
-    const isExtra = (one) => isDeeper(one) || one.matches("details, #exercises, #exercises ~ *");
-    let [core, whole] = [0, 0];
-    const count = (one, inCore) => {
-        if (one.nodeType === Node.TEXT_NODE) {
-            const words = one.data.match(/[\\p{L}\\p{N}]+(?:['’.,-][\\p{L}\\p{N}]+)*/gu)?.length ?? 0;
-            whole += words;
-            core += inCore ? words : 0;
-        } else if (one.nodeType === Node.ELEMENT_NODE && !one.matches(NOT_READ)) {
-            for (const child of one.childNodes) count(child, inCore && !isExtra(one));
-        }
-    };
-    count(article, true);
     return {
         picture: first(pictures), instrument: first(instruments),
         tallest: Math.round(Math.max(0, ...instruments.map((one) => one.getBoundingClientRect().height))),
         height: document.documentElement.scrollHeight, scrolls: document.documentElement.scrollWidth,
-        folds: folds.length, figure_folds: folds.filter((one) => /how Figure/.test(
-            one.querySelector("summary")?.textContent ?? "")).length,
-        short: short.length, core, whole,
     };
 }"""
-HEAD = (
-    f"{'page':32} {'picture':>8} {'instr.':>8} {'tall':>6} {'height':>7} {'folds':>6} {'of fig.':>7} {'1-line':>6} "
-    f"{'core':>6} {'words':>6} {'widths':>15}"
-)
+HEAD = f"{'page':32} {'picture':>8} {'instr.':>8} {'tall':>6} {'height':>7} {'widths':>15}"
 
 
 @dataclass
@@ -67,15 +44,6 @@ class Measures:
     height: int
     scrolls: int
     """How wide the page is."""
-    folds: int
-    figure_folds: int
-    """Of these, how many hold the code of a figure. What opens from a caption is no fold."""
-    short: int
-    """Printed outputs of one line, outside of folds."""
-    core: int
-    """Words outside of folds, of exercises and what follows them, and of sections that are marked as deeper."""
-    whole: int
-    """All words, without code, formulas and instruments."""
 
 
 @dataclass
@@ -94,8 +62,7 @@ class Top:
         places = ["-" if place is None else f"{place:,}" for place in (one.picture, one.instrument)]
         return (
             f"{self.page.removeprefix('chapters/'):32} {places[0]:>8} {places[1]:>8} {one.tallest or '-':>6} "
-            f"{one.height:>7,} {one.folds:>6} {one.figure_folds:>7} {one.short:>6} {one.core:>6,} {one.whole:>6,} "
-            f"{widths:>15}"
+            f"{one.height:>7,} {widths:>15}"
         )
 
     @property

@@ -1,48 +1,26 @@
-"""What the built pages weigh for a reader, in a real browser: bytes, requests, hosts, seconds, tab stops.
+"""What the built pages weigh for a reader, in a real browser: bytes, requests, hosts, tab stops.
 
-    python -m tools.development.page_weight [--html _build/html] [--times 3] [PAGE ...]
-
-Without pages, a sample of all kinds. A page comes from a server that packs as public ones do (gzip), into an empty
-cache, in a window of 1280 by 800 that does not scroll: its first view. The last columns: how
-often one presses Tab from the top until an instrument has the focus, with the skip links and without. What axe finds on
-each page is asked by tests/book/test_pages.py. Seconds say something on a machine that does nothing else.
+A page comes from a server that packs as public ones do (gzip), into an empty cache, in a window that does not scroll:
+its first view. tests/book/test_light.py says how much a page may weigh.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
 import gzip
 import mimetypes
-import os
-import statistics
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Page
 
 from tools import ROOT
 from tools.pages import chromium
 
 HTML = ROOT / "_build/html"
-SAMPLE = (
-    "chapters/index",
-    "chapters/03_why_more_than_one_head",
-    "chapters/05_mathematics",
-    "chapters/06_per_head_heatmaps",
-    "chapters/16_what_heads_look_at",
-    "chapters/31_four_frameworks",
-    "chapters/instruments",
-    "chapters/notation",
-    "chapters/bibliography",
-    "chapters/api",
-    "search.html?q=softmax",
-)
 PACKED = ("text/", "application/javascript", "application/json", "image/svg+xml")
 MOST_STOPS = 400
-PATIENCE = 180_000  # milliseconds: on a busy machine
 QUIET = 6  # tenths of a second without a request
 INSTRUMENT = ".mhalib-instrument"
 FOCUS = f"""() => {{
@@ -96,8 +74,6 @@ class Load:
     sizes: dict[str, int] = field(default_factory=dict)
     hosts: set[str] = field(default_factory=set)
     errors: list[str] = field(default_factory=list)
-    loaded: float = 0.0
-    """Seconds until DOMContentLoaded."""
 
     @property
     def transferred(self) -> int:
@@ -136,19 +112,14 @@ def load(page: Page, address: str) -> Load:
     while quiet < QUIET and patience:  # Playwright's own "networkidle" waits in vain on a busy machine
         page.wait_for_timeout(100)
         quiet, patience = (0 if waiting else quiet + 1), patience - 1
-    found.loaded = page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd") / 1000
     session.detach()
     return found
 
 
-def tab_stops(page: Page, skipping: bool) -> int | None:
-    """How many keys lead from the top of a page that was just opened into an instrument; `None`: it has none.
-
-    With `skipping`, Enter is pressed on the skip link that names the instrument, or else on the first, and counted.
-    """
-    if page.locator(INSTRUMENT).count() == 0:
-        return None
-    pressed, skipped = 0, not skipping
+def tab_stops(page: Page) -> int:
+    """How many keys lead from the top of a page that was just opened into an instrument. Enter is pressed on the skip
+    link that names the instrument, or else on the first, and counted."""
+    pressed, skipped = 0, False
     links = [one.strip() for one in page.locator(".skip-link a").all_text_contents()]
     wanted = next((one for one in links if "instrument" in one.lower()), links[0] if links else "")
     while pressed < MOST_STOPS:
@@ -167,51 +138,3 @@ def tab_stops(page: Page, skipping: bool) -> int | None:
 
 def address_of(site: str, page: str) -> str:
     return f"{site}{page}" if ".html" in page else f"{site}{page}.html"
-
-
-def measured(browser: Browser, site: str, name: str, times: int) -> str:
-    """A page's line of the table."""
-    loads = []
-    for _ in range(times):
-        context = browser.new_context(viewport={"width": 1280, "height": 800})
-        context.set_default_timeout(PATIENCE)
-        loads.append(load(context.new_page(), address_of(site, name)))
-        context.close()
-    first = loads[0]
-    stops = []
-    for skipping in (True, False):
-        page = browser.new_page(viewport={"width": 1280, "height": 800})
-        page.set_default_timeout(PATIENCE)
-        page.goto(address_of(site, name))
-        page.wait_for_load_state("networkidle")
-        stops.append(tab_stops(page, skipping))
-        page.close()
-    seconds = statistics.median(one.loaded for one in loads)
-    weight = f"{first.transferred / 1000:7.0f} kB {len(first.sizes):4} {len(first.hosts):3}"
-    shown = ["-" if one is None else str(one) for one in stops]
-    return (
-        f"{name.removeprefix('chapters/'):34} {weight} "
-        f"{seconds:6.2f} s {shown[0]:>5} {shown[1]:>5}   {'; '.join(first.errors)[:200]}"
-    )
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pages", nargs="*", default=SAMPLE, help="as chapters/05_mathematics")
-    parser.add_argument("--html", type=Path, default=HTML, help="the folder of the built pages")
-    parser.add_argument("--times", type=int, default=3, help="how often each page is loaded; seconds are the median")
-    asked = parser.parse_args()
-    if not (asked.html / "index.html").exists():
-        sys.exit(f"{asked.html} has no built book: run  make book  first")
-    print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    print(f"{'page':34} {'bytes':>10} {'req':>4} {'hosts':>3} {'DOM':>6} {'skip':>5} {'tabs':>5}   errors")
-    with chromium.serving(asked.html, PackingHandler) as site, sync_playwright() as playwright:
-        browser = chromium.launch(playwright)
-        for name in asked.pages:
-            print(measured(browser, site, name, asked.times), flush=True)
-        browser.close()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,13 +1,10 @@
 """Store what the last whole run of the tests found, and write it into the page *How we know it is right*.
 
     make test && python -m tools.evidence.run_record  # the record of a whole run, from _build/record.json
-    python -m tools.evidence.run_record --rehearsals rehearsals.json  # what  rehearse.py --out  wrote
-    python -m tools.evidence.run_record --name gpu --as-it-is             # a second machine; part of the tests will do
-    python -m tools.evidence.run_record --page                            # only write the page anew
+    python -m tools.evidence.run_record --page        # only write the page anew
 
-tools/evidence/records/ has one file for each machine; `main` is the one that the page describes. run_recorder.py makes
-the record while pytest runs. A run with a failure is never stored, and part of the tests only with `--as-it-is`; the
-page then says so.
+run_recorder.py makes the record while pytest runs, and tools/evidence/records/main.json keeps the last one. A run with
+a failure, of a part of the tests or of what is not committed is not stored.
 """
 
 from __future__ import annotations
@@ -30,10 +27,9 @@ from tools import ROOT
 from tools.evidence import bench_page, run_recorder
 from tools.notebooks import statements
 
-RECORDS = ROOT / "tools/evidence/records"
+KEPT = ROOT / "tools/evidence/records/main.json"
 PAGE = ROOT / "chapters/how_we_know.md"
 RESULTS = ROOT / "mhalib/results"
-MAIN = "main"
 COMMIT = 10  # digits
 AGREES = 1e-3  # what deviates more is another answer, such as another meaning of a mask
 BEGIN, END = MARKS = (
@@ -54,19 +50,13 @@ SAID = {  # of each kind of run_recorder.KINDS: what it is, and what it is held 
 }
 
 
-def problems(run: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """Why a run cannot be stored at all, and why it can be stored only as it is."""
+def problems(run: dict[str, Any]) -> list[str]:
+    """Why a run cannot be stored."""
     failed = count(run, "failed")
-    never = [f"{failed} tests failed: mend them, and run  make test  again"] if failed else []
-    only = [f"{len(run['missing'])} files were not run, {run['missing'][0]} for one"] if run["missing"] else []
-    only += ["-k or -m chose some of the tests"] if run["chosen"] else []
-    only += [] if run["clean"] else ["the working tree had changes that were not committed"]
-    return never, only
-
-
-def part(run: dict[str, Any]) -> bool:
-    """Whether only part of the tests ran."""
-    return bool(run["missing"] or run["chosen"])
+    found = [f"{failed} tests failed: mend them, and run  make test  again"] if failed else []
+    found += [f"{len(run['missing'])} files were not run, {run['missing'][0]} for one"] if run["missing"] else []
+    found += ["-k or -m chose some of the tests"] if run["chosen"] else []
+    return found + ([] if run["clean"] else ["the working tree had changes that were not committed"])
 
 
 def statements_of(root: Path) -> dict[str, int]:
@@ -91,17 +81,6 @@ def several_seeds(results: Path) -> dict[str, int]:
     }
 
 
-def rehearsed(found: dict[str, Any]) -> dict[str, Any]:
-    """What a report of tools/notebooks/rehearse.py says, in numbers."""
-    runs = found["runs"]
-    return {
-        "ways": len(found["rehearsals"]),
-        "chapters": len({run["chapter"] for run in runs}),
-        "cells": sum(run["cells"] for run in runs),
-        "broken": sum(len(run["broken"]) for run in runs),
-    }
-
-
 def farthest() -> list[list[str]]:
     """Each layer of `make frameworks`: where it gives another answer, and its largest deviation elsewhere."""
     rows = []
@@ -117,7 +96,7 @@ def _agrees(deviation: float | str) -> bool:
     return isinstance(deviation, float) and deviation < AGREES
 
 
-def stored(run: dict[str, Any], rehearsals: dict[str, Any] | None) -> dict[str, Any]:
+def stored(run: dict[str, Any]) -> dict[str, Any]:
     """The record as it is kept: what ran, and what there was to run."""
     exercises = checks.EXERCISES.values()
     return {
@@ -128,14 +107,13 @@ def stored(run: dict[str, Any], rehearsals: dict[str, Any] | None) -> dict[str, 
         "statements": statements_of(ROOT),
         "seeds": several_seeds(RESULTS),
         "deviations": farthest(),
-        **({"rehearsals": rehearsals} if rehearsals else {}),
     }
 
 
-def records() -> dict[str, dict[str, Any]]:
-    """All stored records, that of the page first."""
-    found = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RECORDS.glob("*.json"))}
-    return {name: found[name] for name in sorted(found, key=lambda name: (name != MAIN, name))}
+def kept() -> dict[str, Any]:
+    """The stored record."""
+    found: dict[str, Any] = json.loads(KEPT.read_text(encoding="utf-8"))
+    return found
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]], numbers: int) -> str:
@@ -148,7 +126,10 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[object]], numbers: int) 
 def system(run: dict[str, Any]) -> str:
     machine = run["machine"]
     gpu = "a GPU" if machine["gpu"] else "no GPU"
-    return f"{machine['system']} on {machine['processor']}, {machine['cores']} cores, {gpu}"
+    return (
+        f"{machine['system']} on {machine['processor']}, {machine['cores']} cores, {gpu}, "
+        f"Python {machine['python']}, torch {machine['torch']}"
+    )
 
 
 def count(run: dict[str, Any], outcome: str) -> int:
@@ -156,20 +137,14 @@ def count(run: dict[str, Any], outcome: str) -> int:
 
 
 def what_ran(run: dict[str, Any]) -> str:
-    """The first words of the section: which commit, which machine, and how much of the tests."""
-    changes = "" if run["clean"] else ", with changes that were not committed"
+    """The first words of the section: which commit, which machine, and how many tests."""
     minutes = "a minute" if run["minutes"] == 1 else f"{run['minutes']} minutes"
-    said = (
-        f"{run['date']}, version {run['version']}, commit `{run['commit'][:COMMIT]}`{changes}: "
+    return (
+        f"{run['date']}, version {run['version']}, commit `{run['commit'][:COMMIT]}`, on {system(run)}: "
         f"{count(run, 'passed'):,} tests passed and {count(run, 'skipped'):,} were skipped, in {minutes}. "
         "None failed: a run with a failure is not stored. "
         f"Notebooks executed: {run['notebooks']}. Later commits are not in this record."
     )
-    if part(run):
-        ran = run["files"] - run["missing"]
-        warning = f"This is **part of the tests only**: {ran} of {run['files']} files. The whole run will replace it."
-        said = f":::{{warning}}\n{warning}\n:::\n\n{said}"
-    return said
 
 
 def claims(run: dict[str, Any]) -> list[str]:
@@ -179,8 +154,7 @@ def claims(run: dict[str, Any]) -> list[str]:
         "### Wrong versions",
         f"The {caught['exercises']} exercises in code know {caught['wrong']:,} wrong versions. Each is run on inputs "
         "from several seeds. It must be refused, and named as the mistake that it is. Each exercise also comes with "
-        "right versions in other words, and these must pass."
-        + ("" if run["kinds"]["mistakes"]["passed"] else " These tests were not part of this run."),
+        "right versions in other words, and these must pass.",
         "### What a page claims",
         table(("statement", "cells"), [*run["statements"].items()], 1),
         f"{seeds['chapters']} chapters repeat an experiment from several seeds. "
@@ -188,22 +162,11 @@ def claims(run: dict[str, Any]) -> list[str]:
     ]
 
 
-def rehearsals(run: dict[str, Any]) -> str:
-    if "rehearsals" not in run:
-        return "Rehearsals with the arithmetic of other machines, `make rehearse`, are not in this record."
-    ways = run["rehearsals"]
-    return (
-        f"The arithmetic of other machines was rehearsed in {ways['ways']} ways over {ways['chapters']} chapters: of "
-        f"{ways['cells']:,} cells, {ways['broken']} came out differently."
-    )
-
-
-def text(found: dict[str, dict[str, Any]]) -> str:
+def text(run: dict[str, Any]) -> str:
     """What stands on the page between the marks."""
-    run = found[MAIN]
     ran = [kind for kind in SAID if sum(run["kinds"][kind].values())]
     kinds = [[*SAID[kind], run["kinds"][kind]["passed"], run["kinds"][kind]["skipped"]] for kind in ran]
-    parts = ["## The last run" if part(run) else "## The last whole run", what_ran(run)]
+    parts = ["## The last whole run", what_ran(run)]
     parts.append(table(("what is tested", "against", "passed", "skipped"), kinds, 2))
     if run["skips"]:
         parts += ["### What was skipped, and why", table(("reason", "tests"), list(run["skips"].items()), 1)]
@@ -215,9 +178,6 @@ def text(found: dict[str, dict[str, Any]]) -> str:
         "another answer by design, such as NaN for a query without keys; "
         "[Four frameworks, one answer](31_four_frameworks.ipynb) explains these.",
         table(("layer", "another answer for", "float32", "float64"), [_in_powers(row) for row in run["deviations"]], 2),
-        "### Machines",
-        table(("machine", "Python", "torch", "run", "passed"), [_machine_row(each) for each in found.values()], 1),
-        rehearsals(run),
     ]
     return "\n\n".join(parts)
 
@@ -230,37 +190,23 @@ def _in_powers(row: list[str]) -> list[str]:
     return [name, other, *(rf"${digit} \cdot 10^{{{int(power)}}}$" if power else "" for digit, _, power in powers)]
 
 
-def _machine_row(run: dict[str, Any]) -> list[object]:
-    machine = run["machine"]
-    how_much = "part of the tests" if part(run) else "all tests"
-    return [system(run), machine["python"], machine["torch"], f"{run['date']}, {how_much}", count(run, "passed")]
-
-
 def write_page(page: Path = PAGE) -> None:
-    bench_page.rewrite(page, text(records()), MARKS)
+    bench_page.rewrite(page, text(kept()), MARKS)
 
 
 def main(given: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--name", default=MAIN, help="of the machine, in tools/evidence/records")
-    parser.add_argument("--as-it-is", action="store_true", help="store part of the tests, or uncommitted changes, too")
-    parser.add_argument("--rehearsals", type=Path, help="what tools/notebooks/rehearse.py wrote")
     parser.add_argument("--page", action="store_true", help="store nothing, write the page anew")
     asked = parser.parse_args(given)
     if not asked.page:
-        files = [run_recorder.RECORD, *([run_recorder.record_of_part()] if asked.as_it_is else ())]
-        made = max(filter(Path.exists, files), key=lambda file: file.stat().st_mtime_ns, default=None)
-        if made is None:
+        if not run_recorder.RECORD.exists():
             parser.error("there is no _build/record.json: run  make test  first")
-        run = json.loads(made.read_text(encoding="utf-8"))
-        never, only = problems(run)
-        if never or (only and not asked.as_it_is):
-            print("not stored:", *never, *only, sep="\n  ", file=sys.stderr)
+        run = json.loads(run_recorder.RECORD.read_text(encoding="utf-8"))
+        if found := problems(run):
+            print("not stored:", *found, sep="\n  ", file=sys.stderr)
             return 1
-        other = json.loads(asked.rehearsals.read_text(encoding="utf-8")) if asked.rehearsals else None
-        RECORDS.mkdir(exist_ok=True)
-        kept = json.dumps(stored(run, rehearsed(other) if other else None), indent=1, ensure_ascii=False)
-        write_whole(RECORDS / f"{asked.name}.json", kept + "\n")
+        KEPT.parent.mkdir(exist_ok=True)
+        write_whole(KEPT, json.dumps(stored(run), indent=1, ensure_ascii=False) + "\n")
     write_page()
     return 0
 

@@ -92,7 +92,7 @@ def tasks(chapter: Path) -> list[Task]:
 def _known_mistakes(exercise: checks.Exercise) -> Iterator[Mutant]:
     """The mistakes that the checker knows, as mutants."""
     for place, mistake in enumerate(exercise.mistakes):
-        function = f"EXERCISES[{exercise.name!r}].mistakes[{place}].function" + "()" * exercise.is_value
+        function = f"EXERCISES[{exercise.name!r}].mistakes[{place}].function"
         source = f"from mhalib_classroom.checks import EXERCISES\n{exercise.name} = {function}"
         yield Mutant(source, f"the mistake {mistake.name!r}", 2)
 
@@ -120,11 +120,11 @@ def judge(exercise: checks.Exercise, setup: Mapping[str, Any], source: str, seed
 def _is_wrong(exercise: checks.Exercise, function: Any, seed: int) -> bool:
     """Whether a result on this seed is another than the right one: what `examine` sees first, and all that most mutants
     need, without a word on why."""
-    if not exercise.is_value and not callable(function):
+    if not callable(function):
         return True
     for case in exercise.cases(Random(f"{exercise.name}:{seed}")):
         right = _right(exercise, case)
-        outcome = call((lambda: function) if exercise.is_value else function, case, exercise.seconds)
+        outcome = call(function, case, exercise.seconds)
         if outcome.error or compare(right, outcome.value, parts=exercise.parts) is not None:
             return True
     return False
