@@ -50,6 +50,7 @@ def test_results_are_of_the_code_that_the_page_shows(path: Path) -> None:
     stored = json.loads(path.read_text(encoding="utf-8"))
     assert {name.partition("/")[0] for name in stored["values"]} == set(results.asked(notebook))
     assert path.read_text(encoding="utf-8") == results.written(stored)
+    assert stored["made_by"] == f"make results CHAPTERS={path.stem[:2]}"
     assert stored["code"] == results.code_key(notebook), f"run  {stored['made_by']}"
     assert tuple(stored["seeds"]) == results.seeds(notebook)
     assert len(stored["seeds"]) >= 5
