@@ -136,8 +136,8 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     "mhalib.measures": {
         "00_take_a_model_apart": "switched_off",
         "06_per_head_heatmaps": "head_entropy",
-        "10_all_targets_at_once": "heads_of Head",
-        "11_translator": "gated maximum_at",
+        "10_all_targets_at_once": "heads_of",
+        "11_translator": "Head gated maximum_at",
         "12_small_gpt": "attention_to induction_score",
         "16_what_heads_look_at": (
             "real_cells head_roles HeadRole=role confidence=head_roles induction_targets rarest_tokens"
@@ -162,7 +162,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     "mhalib.style": {
         "06_per_head_heatmaps": (
             "use head_colour=colour head_map=colour HEADS=colour TINTS=colour head_stops=colour stops=colour "
-            "PAPER=pale ON_PALE=pale ON_DARK=dark INK=dark MUTED=dark LINE=scale FRAME=scale WIDEST=scale "
+            "PAPER=colour ON_PALE=colour ON_DARK=dark INK=dark MUTED=dark LINE=scale FRAME=scale WIDEST=scale "
             "QUERY=colour KEY=colour VALUE=colour "
             "as_svg=picture"
         ),
