@@ -5,6 +5,7 @@ The scale of a loss, and gradients that come with it.
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 from collections.abc import Callable, Iterator
@@ -323,30 +324,31 @@ def _outliers(rng: random.Random) -> Iterator[Case]:
         yield {"x": (x * sizes[..., None]).flatten(1), "width": width}
 
 
-def _in_8_bits(
+def _in_blocks(
     x: Tensor,
     width: int,
     *,
+    scale_of: Callable[[Tensor], Tensor],
+    rounded: Callable[[Tensor], Tensor],
     split: Callable[[Tensor, int], Tensor] = lambda x, width: x.unflatten(1, (-1, width)),
     merge: Callable[[Tensor], Tensor] = lambda x: x.flatten(1),
     axis: int | tuple[int, ...] = -1,
-    end: float = 448.0,
     absolute: bool = True,
     undone: bool = True,
-    rounded: Callable[[Tensor], Tensor] = lambda x: x.to(torch.float8_e4m3fn).float(),
 ) -> Tensor:
+    """Each block times its scale, which `scale_of` gives for its largest size; rounded; and divided again."""
     blocks = split(x, width)
-    scale = end / (blocks.abs() if absolute else blocks).amax(axis, keepdim=True)
+    scale = scale_of((blocks.abs() if absolute else blocks).amax(axis, keepdim=True))
     found = rounded(blocks * scale)
     return merge(found / scale if undone else found)
 
 
-in_8_bits = exercise(
-    "in_8_bits",
-    reference=_in_8_bits,
-    cases=_outliers,
-    switches=_in_8_bits,
+_in_8_bits = functools.partial(
+    _in_blocks,
+    scale_of=lambda largest: 448.0 / largest,
+    rounded=lambda x: x.to(torch.float8_e4m3fn).float(),
 )
+in_8_bits = exercise("in_8_bits", reference=_in_8_bits, cases=_outliers, switches=_in_8_bits)
 
 
 def _coarse(rng: random.Random) -> Iterator[Case]:
@@ -381,27 +383,9 @@ def _to_e2m1(x: Tensor) -> Tensor:
     return x.sign() * _E2M1[(x.abs()[..., None] - _E2M1).abs().argmin(-1)]
 
 
-def _in_mxfp4(
-    x: Tensor,
-    width: int,
-    *,
-    split: Callable[[Tensor, int], Tensor] = lambda x, width: x.unflatten(1, (-1, width)),
-    merge: Callable[[Tensor], Tensor] = lambda x: x.flatten(1),
-    axis: int | tuple[int, ...] = -1,
-    scale_of: Callable[[Tensor], Tensor] = lambda largest: 2 ** (largest.log2().floor() - 2),
-    absolute: bool = True,
-    undone: bool = True,
-    rounded: Callable[[Tensor], Tensor] = _to_e2m1,
-) -> Tensor:
-    blocks = split(x, width)
-    scale = scale_of((blocks.abs() if absolute else blocks).amax(axis, keepdim=True))
-    found = rounded(blocks / scale)
-    return merge(found * scale if undone else found)
-
-
-in_mxfp4 = exercise(
-    "in_mxfp4",
-    reference=_in_mxfp4,
-    cases=_coarse,
-    switches=_in_mxfp4,
+_in_mxfp4 = functools.partial(
+    _in_blocks,
+    scale_of=lambda largest: 2 ** (2 - largest.log2().floor()),
+    rounded=_to_e2m1,
 )
+in_mxfp4 = exercise("in_mxfp4", reference=_in_mxfp4, cases=_coarse, switches=_in_mxfp4)

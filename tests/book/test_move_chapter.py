@@ -120,6 +120,8 @@ def test_what_is_deleted_already_stops_nobody(house: Path) -> None:
         ("chapter 22, Figure 12.2, chapter 2.5 is", "chapter 22, Figure 12.2, chapter 4.5 is"),
         ("02_two_more stays, 02_two.py moves", "02_two_more stays, 04_two.py moves"),
         ("2 chapters, 3 heads", "2 chapters, 3 heads"),
+        ('"make results CHAPTERS=02"', '"make results CHAPTERS=04"'),
+        ("`make results CHAPTERS=3 JOBS=2`, CHAPTERS=22", "`make results CHAPTERS=2 JOBS=2`, CHAPTERS=22"),
     ],
 )
 def test_what_names_a_chapter_names_it_anew(text: str, expected: str) -> None:

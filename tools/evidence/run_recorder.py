@@ -1,5 +1,6 @@
-"""Plugin of pytest: writes what a run tested, on which Python, torch and system, to _build/record.json; what part of
-the tests found, to _build/record_of_part.json, so that one more test afterwards does not cost the record of all.
+"""Plugin of pytest: writes what a run of all tests found, on which Python, torch and system, to _build/record.json.
+
+Part of the tests writes nothing, so that one more test afterwards does not cost the record of all.
 
 `python -m tools.evidence.run_record` stores the record of a whole run, and writes it into *How we know it is right*.
 pytest's own `--junitxml` knows neither the marks by which tests are counted here, nor the commit, nor what did not run.
@@ -146,12 +147,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         write(recorder.record(chosen))
 
 
-def record_of_part() -> Path:
-    return RECORD.with_name("record_of_part.json")
-
-
 def write(found: dict[str, Any]) -> None:
-    """Store what a run found: a whole one in `RECORD`, another beside it."""
-    target = record_of_part() if found["chosen"] or found["missing"] else RECORD
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    """Store what a run found, if it was a whole one."""
+    if not found["chosen"] and not found["missing"]:
+        RECORD.parent.mkdir(exist_ok=True)
+        RECORD.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -47,6 +47,7 @@ LISTED = rf"(?:,{SPACE}and|,|{SPACE}and|{SPACE}or|{SPACE}et|{SPACE}ou)"
 RANGE = rf"(?:{SPACE}to{SPACE}|{SPACE}à{SPACE}|[-–])"
 MENTION = re.compile(rf"\b(?:{WORDS}){SPACE}\d+(?:(?:{LISTED}{SPACE}|{RANGE})\d+\b(?!\.\d))*")
 PLACE = re.compile(rf"\b(?:{NUMBERED}){SPACE}\d+\.\d+(?:(?:{LISTED}{SPACE}|{RANGE})\d+\.\d+)*")
+COMMAND = re.compile(r"(?<=\bCHAPTERS=)\d+\b")  # that makes a page's results, as the page and their file say it
 IN_A_RANGE = re.compile(RANGE + r"\d")
 OF_ANOTHER_BOOK = re.compile(r"\)[,:] $")  # a chapter that follows a link to somewhere else
 
@@ -100,6 +101,7 @@ def with_numbers(text: str, stems: Sequence[str], new: Mapping[int, int]) -> tup
         return re.sub(r"\d+(?=\.\d)", lambda number: str(new.get(int(number[0]), number[0])), found[0])
 
     text = MENTION.sub(mention, text)
+    text = COMMAND.sub(lambda number: str(new.get(int(number[0]), number[0])).zfill(len(number[0])), text)
     return PLACE.sub(place, text), doubtful
 
 
