@@ -29,6 +29,7 @@ TESTS = (
     "roofline",
     "sentences",
     "sortable_table",
+    "worked_example",
 )
 COMMENT = re.compile(r"/\*.*?\*/|(?<!:)//[^\n]*", re.DOTALL)
 

@@ -18,6 +18,7 @@ from .model_calculator import ModelCalculator
 from .reshape_stepper import ReshapeStepper
 from .roofline import Roofline
 from .sortable_table import SortableTable
+from .worked_example import WorkedExample
 
 __all__ = [
     "STYLE",
@@ -31,6 +32,7 @@ __all__ = [
     "ReshapeStepper",
     "Roofline",
     "SortableTable",
+    "WorkedExample",
     "joinable",
     "live_names",
     "page_script",

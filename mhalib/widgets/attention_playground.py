@@ -82,10 +82,10 @@ class AttentionPlayground(Instrument):
         query: int = 1,
         **kwargs: Any,
     ) -> None:
-        names = _names(tokens)
+        names = names_of("tokens", tokens)
         if not 2 <= len(names) <= MAX_TOKENS:
             raise ValueError(f"tokens has {len(names)} entries, but 2 to {MAX_TOKENS} can be shown")
-        arrays = {"q": _matrix("q", q), "k": _matrix("k", k), "v": _matrix("v", v)}
+        arrays = {"q": matrix("q", q), "k": matrix("k", k), "v": matrix("v", v)}
         for name, array in arrays.items():
             low, high = WIDTHS[name]
             if len(array) != len(names):
@@ -108,7 +108,7 @@ class AttentionPlayground(Instrument):
 
     @traitlets.validate("tokens")
     def _check_tokens(self, proposal: traitlets.Bunch) -> list[str]:
-        names = _names(proposal["value"])
+        names = names_of("tokens", proposal["value"])
         num_tokens = self._shapes["q"][0]
         if len(names) != num_tokens:
             raise ValueError(f"tokens has {len(names)} entries, but there are {num_tokens} vectors")
@@ -117,7 +117,7 @@ class AttentionPlayground(Instrument):
     @traitlets.validate("q", "k", "v")
     def _check_vectors(self, proposal: traitlets.Bunch) -> list[list[float]]:
         name = proposal["trait"].name
-        array = _matrix(name, proposal["value"])
+        array = matrix(name, proposal["value"])
         if array.shape != self._shapes[name]:
             raise ValueError(f"{name} has shape {array.shape}, but was made with {self._shapes[name]}")
         return array.tolist()
@@ -183,8 +183,8 @@ class AttentionPlayground(Instrument):
 
     def results(self) -> dict[str, str]:
         """Of the chosen query: "largest weight" and "output"."""
-        output = ", ".join(_in_digits(x) for x in self.output[self.query].tolist())
-        return {"largest weight": _in_digits(float(self.weights[self.query].max())), "output": f"({output})"}
+        output = ", ".join(in_digits(x) for x in self.output[self.query].tolist())
+        return {"largest weight": in_digits(float(self.weights[self.query].max())), "output": f"({output})"}
 
     def table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         names = [_shown(token) for token in self.tokens]
@@ -195,25 +195,26 @@ class AttentionPlayground(Instrument):
         rows = [
             [
                 name,
-                *(_vector(x[t]) for x in (self.q, self.k, self.v)),
+                *(in_brackets(x[t]) for x in (self.q, self.k, self.v)),
                 *(f"{w:.4f}" if sees else "hidden" for w, sees in zip(weights[t], mask[t], strict=True)),
-                _vector(output[t]),
+                in_brackets(output[t]),
             ]
             for t, name in enumerate(names)
         ]
         return caption, ("token", "q", "k", "v", *(f"weight on {name}" for name in names), "output"), rows
 
 
-def _names(tokens: object) -> list[str]:
+def names_of(name: str, tokens: object) -> list[str]:
+    """Names as they can travel to a page, from the argument `name`."""
     if isinstance(tokens, str) or not isinstance(tokens, Sequence):
-        raise TypeError(f"tokens must be a sequence of strings, got {type(tokens).__name__}: {tokens!r:.80}")
+        raise TypeError(f"{name} must be a sequence of strings, got {type(tokens).__name__}: {tokens!r:.80}")
     for token in tokens:
         if not isinstance(token, str):
-            raise TypeError(f"tokens must hold strings, got {type(token).__name__}: {token!r:.80}")
+            raise TypeError(f"{name} must hold strings, got {type(token).__name__}: {token!r:.80}")
     return [token.encode("utf-8", "backslashreplace").decode() for token in tokens]  # half a character cannot travel
 
 
-def _matrix(name: str, value: object) -> np.ndarray:
+def matrix(name: str, value: object) -> np.ndarray:
     """`value` as an (N, d) array of finite numbers; lists will do."""
     if isinstance(value, (list, tuple)):
         try:
@@ -227,11 +228,11 @@ def _matrix(name: str, value: object) -> np.ndarray:
     return array + 0.0  # no -0
 
 
-def _vector(numbers: Sequence[float]) -> str:
+def in_brackets(numbers: Sequence[float]) -> str:
     return "(" + ", ".join(f"{round(x, 4) + 0.0:g}" for x in numbers) + ")"
 
 
-def _in_digits(number: float) -> str:
+def in_digits(number: float) -> str:
     """A number up to BOUND as the page writes it: with two digits behind the point, but 100 has none."""
     text = f"{abs(number):.{0 if abs(number) >= BOUND else 2}f}"
     return f"−{text}" if number < 0 and float(text) != 0 else text

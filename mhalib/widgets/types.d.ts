@@ -97,6 +97,20 @@ export interface Playground {
   query: number;
 }
 
+export interface Worked {
+  words: string[];
+  asking: string;
+  asked: string[];
+  given: string[];
+  q: number[];
+  k: number[][];
+  v: number[][];
+  scale: boolean;
+  seen: boolean[];
+  step: number;
+  choices: string[];
+}
+
 export interface Costs {
   num_hiddens: number;
   num_heads: number;

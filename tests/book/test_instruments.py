@@ -46,12 +46,12 @@ FIRST = {next(page for page, scripts in PAGES.items() if script in scripts) for 
 
 
 def test_scripts_are_small_and_plain() -> None:
-    """All pages load the eight together; 90 kB did, until the wall of heads and the planes came, and 130 until whole
-    models did. A page with a live model loads its script, too: the engine and the instrument, and once more what all
-    share."""
-    eight = [script_file(script) for script in Instrument.known if not Instrument.needed[script]]
-    assert len(eight) == 8
-    assert sum(len(file.read_bytes()) for file in eight) < 138_500
+    """All pages load the nine together; 90 kB did, until the wall of heads and the planes came, 130 until whole models
+    did, and 138.5 until an example worked by hand did. A page with a live model loads its script, too: the engine and
+    the instrument, and once more what all share."""
+    nine = [script_file(script) for script in Instrument.known if not Instrument.needed[script]]
+    assert len(nine) == 9
+    assert sum(len(file.read_bytes()) for file in nine) < 152_000
     live = [joinable(file) for file in scripts("LiveModel")[1:-1]]
     assert sum(len(text.encode()) for text in live) < 92_000  # with mixing matrices
     text = page_script() + page_script("LiveModel")

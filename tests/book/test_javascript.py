@@ -24,6 +24,7 @@ STATES = {
     "ReshapeStepper": "Stepper",
     "Roofline": "Roof",
     "SortableTable": "Sortable",
+    "WorkedExample": "Worked",
 }
 
 

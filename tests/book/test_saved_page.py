@@ -25,6 +25,7 @@ from mhalib.widgets import (
     ReshapeStepper,
     Roofline,
     SortableTable,
+    WorkedExample,
 )
 
 HOSTILE = [
@@ -51,6 +52,7 @@ def make(name: str) -> Instrument:
         "ReshapeStepper": ReshapeStepper,
         "Roofline": Roofline,
         "SortableTable": lambda: SortableTable(HOSTILE, dict.fromkeys(HOSTILE, HOSTILE)),
+        "WorkedExample": lambda: WorkedExample(HOSTILE[:2], asking=HOSTILE[2], asked=HOSTILE[3:5], given=HOSTILE[4:]),
     }[name]()
 
 

@@ -359,7 +359,7 @@ def test_all_wake_on_the_built_page_and_say_what_is_stored(browser: Browser, str
 def test_the_plane_of_chapter_1_is_near_the_top_and_fits_a_screen(browser: Browser, strict_site: str) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.goto(f"{strict_site}chapters/01_weighted_average.html")
-    section = page.locator("section#let-the-words-choose")
+    section = page.locator("section#six-words-in-a-plane")
     assert section.evaluate("one => [...document.querySelectorAll('article section section')].indexOf(one)") <= 2
     assert section.locator(".mhalib").bounding_box()["height"] < 800
     page.close()

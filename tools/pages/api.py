@@ -171,7 +171,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     "mhalib.drawings": {"01_weighted_average": "layer_drawing PARTS=parts"},
     "mhalib.overlays": {"14_seeing_with_heads": "attention_on_picture VEIL=colour"},
     "mhalib.widgets": {
-        "01_weighted_average": "AttentionPlayground",
+        "01_weighted_average": "AttentionPlayground WorkedExample",
         "04_reshape_trick": "ReshapeStepper",
         "25_counting": "Roofline ModelCalculator",
         "26_token_by_token": "CostCalculator",

@@ -91,7 +91,7 @@
     if (mine) for (const line of lines) line.hidden = line !== mine;
     else if (lines.every((line) => line.hidden)) lines[lines.length - 1].hidden = false;
     if (mine) followed(mine, nav.dataset.leave ?? "");
-    if (mine && "passes" in mine.dataset) passOver();
+    if (!mine || "passes" in mine.dataset) passOver();
     new IntersectionObserver((entries, observer) => {
       if (!entries.some((entry) => entry.isIntersecting)) return;
       tick(nav.dataset.page ?? "", true);

@@ -1,0 +1,111 @@
+"""The worked example in the browser: its numbers are Python's, its film ends at the sum, its fields change it all."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from accessibility import serious_findings
+from playwright.sync_api import Page, expect
+
+from mhalib.widgets import WorkedExample
+
+pytestmark = [pytest.mark.browser, pytest.mark.instrument("mhalib/widgets/worked_example")]
+LINES = ".mhalib-worked-example-lines li"
+SCENE = ".mhalib-worked-example-scene svg"
+
+
+def last_line(made: WorkedExample) -> str:
+    return f"Add up. {made.asking} brings back {made.results()['output']}."
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_page_computes_what_python_does(show: Callable, seed: int) -> None:
+    rng = random.Random(seed)
+    examples = []
+    for _ in range(8):
+        names = ["one", "two", "three"][: rng.choice([2, 3])]
+        rows = [[round(rng.uniform(-3, 3), 1) for _ in range(2)] for _ in range(2 * len(names) + 1)]
+        scale, seen = rng.random() < 0.5, [True, *(rng.random() < 0.7 for _ in names[1:])]
+        made = WorkedExample(
+            names, rows[0], rows[1 : len(names) + 1], rows[len(names) + 1 :], seen=seen, scale=scale, step=5
+        )
+        examples.append(made)
+    shown = show(*examples)
+    assert shown.page.locator(".mhalib").count() == len(examples)
+    for i, made in enumerate(examples):
+        root = shown.page.locator(".mhalib").nth(i)
+        expect(root.locator(LINES).last).to_have_text(last_line(made))
+        for word, weight, sees in zip(made.words, made.weights.tolist(), made.seen, strict=True):
+            expect(root.locator(LINES).nth(3)).to_contain_text(f"{word} {weight:.2f}" if sees else f"{word} hidden")
+    assert shown.errors == []
+
+
+def test_a_step_shows_its_picture_and_the_sentences_so_far(show: Callable) -> None:
+    page: Page = show(WorkedExample(), reduced_motion="reduce").page
+    for step in range(6):
+        expect(page.locator(f"{SCENE}[data-step='{step}']")).to_have_count(1)
+        assert page.locator(f"{LINES}:visible").count() == step + 1
+        words = page.locator(f"{SCENE} text").evaluate_all("all => all.map((one) => one.textContent)")
+        assert ("= 2" in words) == (step >= 1)
+        assert ("e^2 = 7.39" in words) == (step == 2)
+        assert ("weight 0.88" in words) == (step >= 3)
+        assert ("= (0.88, 0.00)" in words) == (step >= 4)
+        assert ("hungry gets (0.88, 0.12)" in words) == (step == 5)
+        page.get_by_text("next →").click(force=step == 5)  # the last time it is disabled
+    page.get_by_text("← back").click()
+    expect(page.locator(f"{SCENE}[data-step='4']")).to_have_count(1)
+
+
+def test_the_film_plays_to_the_end_stops_and_plays_again(show: Callable) -> None:
+    page: Page = show(WorkedExample()).page
+    page.clock.install()
+    page.get_by_text("▶ play").click()
+    page.clock.run_for(1000)
+    expect(page.locator(f"{SCENE}[data-step='1']")).to_have_count(1)
+    assert page.locator(f"{SCENE} [data-kind=q]").count() == 3  # the query, and a copy on its way to each key
+    page.get_by_text("stop").click()
+    page.clock.run_for(10_000)
+    expect(page.locator(f"{SCENE}[data-step='1']")).to_have_count(1)
+    page.get_by_text("▶ play").click()
+    page.clock.run_for(12_000)
+    expect(page.locator(f"{SCENE}[data-step='5']")).to_have_count(1)
+    page.get_by_text("▶ again").click()
+    expect(page.locator(f"{SCENE}[data-step='0']")).to_have_count(1)
+
+
+def test_each_field_changes_its_own_number(show: Callable) -> None:
+    made = WorkedExample(step=5, choices=["scale", "mask"])
+    page: Page = show(made).page
+    fields = {
+        "query of hungry, noun": lambda x: setattr(made, "q", [x, made.q[1]]),
+        "query of hungry, early": lambda x: setattr(made, "q", [made.q[0], x]),
+        "key of fox, early": lambda x: setattr(made, "k", [[made.k[0][0], x], made.k[1]]),
+        "key of bear, noun": lambda x: setattr(made, "k", [made.k[0], [x, made.k[1][1]]]),
+        "value of bear, fox": lambda x: setattr(made, "v", [made.v[0], [x, made.v[1][1]]]),
+    }
+    for number, (label, change) in enumerate(fields.items(), 2):
+        page.get_by_label(label).fill(str(number / 2))
+        change(number / 2)
+        expect(page.locator(LINES).last).to_have_text(last_line(made))
+    page.get_by_label("divide by √2").check()
+    made.scale = True
+    expect(page.locator(LINES).last).to_have_text(last_line(made))
+    page.get_by_label("hungry may look at fox").uncheck()
+    made.seen = [False, True]
+    expect(page.locator(LINES).last).to_have_text(last_line(made))
+    page.get_by_label("hungry may look at bear").uncheck()
+    expect(page.locator(LINES).last).to_have_text("Every word is hidden: weights and output are 0.")
+    page.get_by_label("key of fox, noun").fill("1000")
+    expect(page.locator(".mhalib-voice")).to_contain_text("Not a number from −100 to 100")
+    page.get_by_text("reset").click()
+    expect(page.locator(LINES).last).to_have_text(last_line(WorkedExample()))
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_it_fits_and_is_accessible(show: Callable, width: int, scheme: str) -> None:
+    shown = show(WorkedExample(step=5, choices=["scale", "mask"]), width=width, color_scheme=scheme)
+    assert serious_findings(shown.page) == []
+    assert shown.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert shown.errors == []
