@@ -42,12 +42,12 @@ export function WorkedExample({ model, el, tell }) {
     const sum = powers.reduce((all, x) => all + x, 0);
     if (!seen.some(Boolean)) return range(0, LAST + 1).map(() => "Every word is hidden: weights and output are 0.");
     return [
-      `${inSentence(asking)} asks with its query ${vector(q)}. Each word has a key, by which it is found, and a value, which it hands over.`,
-      `Compare: multiply the query with each key, number by number, and add up${model.get("scale") ? "; divide by √2" : ""}. The scores: ${each(scores, brief)}.`,
-      `Raise e to each score, so that no number is negative: ${each(powers)}.`,
-      `Divide by their sum, ${digits(sum)}. These are the weights, and they sum to 1: ${each(weights)}.`,
+      `${inSentence(asking)} asks ${vector(q)}. Each word has a key, by which it is found, and a value, which it hands over.`,
+      `Compare: query times key, number by number, added up${model.get("scale") ? ", and divided by √2" : ""}. The scores: ${each(scores, brief)}.`,
+      `Raise e to each score: ${each(powers)}. None is negative.`,
+      `Divide by their sum, ${digits(sum)}. The weights: ${each(weights)}.`,
       "Multiply each value by its weight.",
-      `Add up. ${inSentence(asking)} brings back ${vector(output, digits)}.`,
+      `Add up: ${inSentence(asking)} gets ${vector(output, digits)}.`,
     ];
   }
 

@@ -17,7 +17,7 @@ SCENE = ".mhalib-worked-example-scene svg"
 
 
 def last_line(made: WorkedExample) -> str:
-    return f"Add up. {made.asking} brings back {made.results()['output']}."
+    return f"Add up: {made.asking} gets {made.results()['output']}."
 
 
 @pytest.mark.parametrize("seed", range(3))
