@@ -52,7 +52,7 @@ def looked_at(browser: Browser, site: str) -> Callable[[str], list[Finding]]:
 
     @functools.cache
     def look(name: str) -> list[Finding]:
-        return look_figures.look_at(browser, f"{site}{name}.html", name).findings
+        return look_figures.look_at(browser, f"{site}{name}.html?way=whole", name).findings
 
     return look
 

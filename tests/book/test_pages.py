@@ -126,7 +126,7 @@ def opened(browser: Browser, site: str) -> Callable[[str], dict[tuple[str, int],
         page.set_viewport_size({"width": width, "height": 900})
         visit = Visit()
         watch(page, visit)
-        page.goto(f"{site}{name}.html")
+        page.goto(f"{site}{name}.html?way=whole")
         page.evaluate(DONE)
         look(page, visit)
         return visit
@@ -262,7 +262,7 @@ def test_columns_are_told_from_sentences(text: str, columns: bool) -> None:
 
 def test_on_a_phone_columns_scroll_and_sentences_wrap(browser: Browser, site: str) -> None:
     page = browser.new_page(viewport={"width": 390, "height": 900})
-    page.goto(f"{site}{HEATMAPS}.html")
+    page.goto(f"{site}{HEATMAPS}.html?way=whole")
     spaces = """(kind) => [...document.querySelectorAll(`.cell_output ${kind} pre`)].map(
         (text) => getComputedStyle(text).whiteSpace)"""
     assert set(page.evaluate(spaces, ".columns")) == {"pre"}
@@ -274,7 +274,7 @@ def test_on_a_phone_no_figure_scrolls(browser: Browser, site: str) -> None:
     page = browser.new_page(viewport={"width": 390, "height": 900})
     fits = {}
     for name in ("chapters/23_heads_composed_anew", HEATMAPS):
-        page.goto(f"{site}{name}.html")
+        page.goto(f"{site}{name}.html?way=whole")
         page.evaluate(NEAR)
         page.wait_for_function(
             "() => [...document.querySelectorAll('.figure-frame img')].every((one) => one.naturalWidth)"

@@ -20,7 +20,7 @@ MATHEMATICS = next(stem for _, stem, title in book_map.chapters().values() if ti
 
 def opened(browser: Browser, stem: str, **options: Any) -> Page:
     page = browser.new_context(**options).new_page()
-    page.goto((HTML / f"chapters/{stem}.html").as_uri())
+    page.goto((HTML / f"chapters/{stem}.html").as_uri() + "?way=whole")
     return page
 
 

@@ -174,7 +174,7 @@ def test_the_tool_fails_where_the_page_is_stale_and_stores_only_if_asked(
 def page(browser: Browser, site: str) -> Any:
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     shown = context.new_page()
-    shown.goto(f"{site}chapters/31_four_frameworks.html")
+    shown.goto(f"{site}chapters/31_four_frameworks.html?way=whole")
     yield shown
     context.close()
 

@@ -112,22 +112,24 @@ def test_the_foot_of_a_page_leads_along_the_way_until_it_is_left(browser: Browse
     page.get_by_role("button", name="Leave this way").click()
     page.wait_for_url(address)
     expect(foot).to_have_attribute("href", "02_scale_masks_dropout.html")
-    expect(page.locator("button.deeper-chip")).to_have_count(0)
     expect(page.get_by_role("button", name="Leave this way")).to_have_count(0)
     context.close()
 
 
 @pytest.mark.page("chapters/index.")
-def test_an_evening_shuts_what_is_deeper_and_a_press_a_link_or_a_search_opens_it(browser: Browser) -> None:
+def test_what_is_deeper_is_shut_but_on_the_whole_way_and_a_press_a_link_or_a_search_opens_it(browser: Browser) -> None:
     context = browser.new_context()
     page = context.new_page()
     address = (HTML / "chapters/01_weighted_average.html").as_uri()
-    page.goto(address)
+    page.goto(f"{address}?way=whole")
     sections = page.locator("section.deeper")
     count = sections.count()
     assert count
-    assert page.locator("section.deeper p:visible").count() > count  # who chose no way sees all
+    assert page.locator("section.deeper p:visible").count() > count  # who reads the whole sees all
     page.goto(f"{address}?way=evening")
+    expect(page.locator("section.deeper > div[hidden]")).to_have_count(count)
+    page.evaluate("localStorage.clear()")
+    page.goto(address)
     buttons = page.locator("section.deeper button.deeper-chip")
     expect(buttons).to_have_count(count)
     expect(page.locator("section.deeper > div[hidden]")).to_have_count(count)

@@ -59,7 +59,7 @@ def look_at(browser: Browser, site: str, page: str) -> Look:
     """All of one page: its top at three widths, then its figures in all modes, where folds are opened."""
     look = Look(page, Seen(page), Top(page))
     for scheme in ("light", "dark"):
-        with opened(browser, f"{site}{page}.html", scheme) as tab:
+        with opened(browser, f"{site}{page}.html?way=whole", scheme) as tab:  # deeper sections are open
             for width in HEIGHTS if scheme == "light" else ():
                 resize(tab, width)
                 look_pages.see(tab, width, look.top)
