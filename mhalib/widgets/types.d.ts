@@ -95,6 +95,7 @@ export interface Playground {
   mask: "none" | "causal" | "valid length";
   valid_len: number;
   query: number;
+  controls: string[];
 }
 
 export interface Costs {
