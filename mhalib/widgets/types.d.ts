@@ -195,6 +195,7 @@ export interface Stepper {
   step: number;
   skip_permute: boolean;
   cell: number;
+  compact: boolean;
   colours: string[];
 }
 /** The sizes of the stepper, with what follows from them. */
