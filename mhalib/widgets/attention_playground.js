@@ -96,7 +96,7 @@ export function planeOf({ title, css, count, bound, moved }) {
       const isInside = (/** @type {number[]} */ [left, down]) => left > 0 && left + width < SIDE + 12 && down > TOP + 12 && down < SIDE - 20;
       const isFree = (/** @type {number[]} */ [left, down]) => taken.every(([from, to, middle]) => left + width < from || left > to || Math.abs(down - 4 - middle) > 14);
       const gap = (/** @type {number[]} */ [left, down], /** @type {T.PointInPlane} */ { at: [c, d] }) => Math.hypot(Math.max(left - x(c), x(c) - left - width, 0), Math.max(down - 10 - y(d), y(d) - down, 0));
-      const isOwn = (/** @type {number[]} */ at) => points.every((other) => Math.hypot(other.at[0] - a, other.at[1] - b) * 30 < reach || gap(at, other) > gap(at, points[own]) + 4);
+      const isOwn = (/** @type {number[]} */ at) => points.every((other) => Math.hypot(other.at[0] - a, other.at[1] - b) * 30 < reach || gap(at, other) > gap(at, points[own]) + 4 - size);
       const near = [...beside.slice(0, 2), ...over, ...beside.slice(2)].filter(([left]) => left > 0 && left + width < SIDE + 12);
       const place = near.find((at) => isFree(at) && isOwn(at));
       const [left, down] = place ?? far.filter(isInside).find(isFree) ?? near[0] ?? beside[0];
