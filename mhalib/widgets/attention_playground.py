@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,12 @@ from torch import Tensor
 
 from .._arrays import real_array
 from .._tokens import legible
-from .._validate import require_at_most, require_count
+from .._validate import as_list, require_at_most, require_choice, require_count, require_text
 from ..attention import attend, causal_mask, padding_mask
 from ._instrument import Instrument
 
 MASKS = ("none", "causal", "valid length")
+CONTROLS = ("scale", "temperature", "mask", "query", "numbers")
 MAX_TOKENS = 6
 WIDTHS = {"q": (2, 3), "k": (2, 3), "v": (1, 3)}
 BOUND = 100.0
@@ -49,6 +50,9 @@ class AttentionPlayground(Instrument):
         mask: "none", "causal" (a token sees itself and what is before it) or "valid length".
         valid_len: with `mask="valid length"`, how many tokens may be seen, 0 to N; `None` means N.
             With 0 nothing may be seen: weights and output are 0.
+        query: the chosen row.
+        controls: what is shown besides the planes, of "scale", "temperature", "mask", "query" (the choice of it) and
+            "numbers" (the sum and the tables). Without planes, the numbers are always shown.
 
     The traits have the same names; `q`, `k`, `v` read back as lists and may be set to tensors and arrays of the same
     shape. `query` is the number of the chosen row.
@@ -68,6 +72,7 @@ class AttentionPlayground(Instrument):
     mask = traitlets.Any("none").tag(sync=True)
     valid_len = traitlets.Any(0).tag(sync=True)
     query = traitlets.Any(0).tag(sync=True)
+    controls: Any = traitlets.List(list(CONTROLS)).tag(sync=True)
 
     def __init__(
         self,
@@ -80,6 +85,7 @@ class AttentionPlayground(Instrument):
         mask: str = "none",
         valid_len: int | None = None,
         query: int = 1,
+        controls: Iterable[str] = CONTROLS,
         **kwargs: Any,
     ) -> None:
         names = names_of("tokens", tokens)
@@ -103,6 +109,7 @@ class AttentionPlayground(Instrument):
             mask=mask,
             valid_len=len(names) if valid_len is None else valid_len,
             query=query,
+            controls=_as_controls(controls),
             **kwargs,
         )
 
@@ -212,6 +219,14 @@ def names_of(name: str, tokens: object) -> list[str]:
         if not isinstance(token, str):
             raise TypeError(f"{name} must hold strings, got {type(token).__name__}: {token!r:.80}")
     return [token.encode("utf-8", "backslashreplace").decode() for token in tokens]  # half a character cannot travel
+
+
+def _as_controls(controls: object) -> list[str]:
+    names = as_list("controls", controls)
+    for name in names:
+        require_text("controls", name)
+        require_choice("controls", name, CONTROLS)
+    return [name for name in CONTROLS if name in names]
 
 
 def matrix(name: str, value: object) -> np.ndarray:

@@ -42,10 +42,11 @@ class ReshapeStepper(Instrument):
         step: 0 to 6: x (B, N, D), cut (B, N, h, d), split (B, h, N, d), folded (B*h, N, d), and back again.
         skip_permute: make the split's shape without the permute, so that heads get the wrong numbers.
         cell: the chosen number: its position in the memory of x, `(b*N + n)*D + c`.
+        compact: leave out the fields for sizes, the question about the fold and the list of all steps.
 
     Raises:
         TypeError, ValueError: a size or step is no integer or out of its bounds, h does not divide D, there is no such
-            cell, or `skip_permute` is no boolean.
+            cell, or `skip_permute` or `compact` is no boolean.
     """
 
     script = "ReshapeStepper"
@@ -57,6 +58,7 @@ class ReshapeStepper(Instrument):
     step = traitlets.Int(0, min=0, max=LAST_STEP).tag(sync=True)
     skip_permute = traitlets.Bool(False).tag(sync=True)
     cell = traitlets.Int(0, min=0).tag(sync=True)
+    compact = traitlets.Bool(False).tag(sync=True)
     colours = traitlets.List(list(OWNER_COLOURS), read_only=True).tag(sync=True)
 
     def __init__(
@@ -68,6 +70,8 @@ class ReshapeStepper(Instrument):
         step: int = 0,
         skip_permute: bool = False,
         cell: int = 0,
+        *,
+        compact: bool = False,
         **kwargs: Any,
     ) -> None:
         sizes = dict(zip(BOUNDS, (batch_size, num_tokens, num_hiddens, num_heads), strict=True))
@@ -79,9 +83,10 @@ class ReshapeStepper(Instrument):
         require_at_most("step", step, LAST_STEP)
         require_count("cell", cell, minimum=0)
         require_at_most("cell", cell, batch_size * num_tokens * num_hiddens - 1)
-        if not isinstance(skip_permute, bool):
-            raise TypeError(f"skip_permute must be True or False, got {type(skip_permute).__name__}: {skip_permute!r}")
-        super().__init__(**sizes, step=step, skip_permute=skip_permute, cell=cell, **kwargs)
+        for name, flag in (("skip_permute", skip_permute), ("compact", compact)):
+            if not isinstance(flag, bool):
+                raise TypeError(f"{name} must be True or False, got {type(flag).__name__}: {flag!r}")
+        super().__init__(**sizes, step=step, skip_permute=skip_permute, cell=cell, compact=compact, **kwargs)
 
     def stages(self) -> list[Stage]:
         """The seven arrays, made by torch, of numbers 1000 b + 100 n + c.

@@ -95,6 +95,7 @@ export interface Playground {
   mask: "none" | "causal" | "valid length";
   valid_len: number;
   query: number;
+  controls: string[];
 }
 
 export interface Worked {
@@ -208,6 +209,7 @@ export interface Stepper {
   step: number;
   skip_permute: boolean;
   cell: number;
+  compact: boolean;
   colours: string[];
 }
 /** The sizes of the stepper, with what follows from them. */

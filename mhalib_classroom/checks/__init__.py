@@ -36,7 +36,7 @@ from .many_devices import (
     summed_output,
     zigzag_rows,
 )
-from .mathematics import cache_numbers, count_flops, count_weights, multi_head
+from .mathematics import count_flops, count_weights, multi_head
 from .never_write_the_scores import (
     mended_lazy,
     mended_pass,
@@ -105,7 +105,6 @@ __all__ = [
     "balance_loss",
     "batch_gradient",
     "batch_to_fill",
-    "cache_numbers",
     "capped_weights",
     "causal_mask",
     "chance_share",

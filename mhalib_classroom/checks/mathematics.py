@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Callable, Iterator
 
-from mhalib.costs import Sizes, cache_bytes, pair_flops, parameters
+from mhalib.costs import Sizes, pair_flops, parameters
 
 from ._exercise import Case
 from ._heads import interleaved_merge, interleaved_split, straight_merge, straight_split
@@ -18,22 +18,15 @@ exercise = exercises_of(globals())
 
 
 def _numbers(*names: str) -> Callable[[random.Random], Iterator[Case]]:
-    """Distinct sizes under these names, with `num_hiddens` a multiple of `num_heads`, and that of `num_kv_heads`."""
+    """Distinct sizes under these names, with `num_hiddens` a multiple of `num_heads`."""
 
     def cases(rng: random.Random) -> Iterator[Case]:
-        drawn = apart(
-            rng,
-            5,
-            largest=9,
-            of=lambda layers, tokens, d, g, shared: [layers, tokens, d, g, shared, g * shared, g * shared * d],
-        )
-        for number, (num_layers, num_tokens, head_dim, num_kv_heads, shared) in enumerate(drawn):
+        drawn = apart(rng, 3, largest=20, of=lambda tokens, d, h: [tokens, d, h, h * d])
+        for number, (num_tokens, head_dim, num_heads) in enumerate(drawn):
             case: Case = {
-                "num_layers": num_layers,
                 "num_tokens": num_tokens,
-                "num_hiddens": num_kv_heads * shared * head_dim,
-                "num_heads": num_kv_heads * shared,
-                "num_kv_heads": num_kv_heads,
+                "num_hiddens": num_heads * head_dim,
+                "num_heads": num_heads,
                 "bias": number != 1,
             }
             yield {name: case[name] for name in names}
@@ -52,18 +45,6 @@ count_flops = exercise(
     "count_flops",
     reference=lambda num_tokens, num_hiddens, num_heads: pair_flops(Sizes(num_hiddens, num_heads), num_tokens),
     cases=_numbers("num_tokens", "num_hiddens", "num_heads"),
-)
-
-
-_CACHE = ("num_layers", "num_tokens", "num_hiddens", "num_heads", "num_kv_heads")
-
-
-cache_numbers = exercise(
-    "cache_numbers",
-    reference=lambda num_layers, num_tokens, num_hiddens, num_heads, num_kv_heads: (
-        num_layers * cache_bytes(Sizes(num_hiddens, num_heads, num_kv_heads), num_tokens, bytes_per_number=1)
-    ),
-    cases=_numbers(*_CACHE),
 )
 
 

@@ -47,6 +47,12 @@ def _from_every_query(weights: Tensor, offset: int, place: Callable[[int, int], 
     return torch.stack([weights[:, :, t, place(t + offset, n)] for t in range(n)], -1).mean((0, 2))
 
 
+def _stopping_at_the_end(weights: Tensor, offset: int) -> Tensor:
+    """Each query whose neighbour is not beyond the last key; an index below 0 counts from the end."""
+    queries = [t for t in range(weights.shape[-1]) if t + offset < weights.shape[-1]]
+    return torch.stack([weights[:, :, t, t + offset] for t in queries], -1).mean((0, 2))
+
+
 offset_weight = exercise(
     "offset_weight",
     reference=_at_offset,

@@ -103,6 +103,11 @@ def _heads_are_tokens(x: Tensor, start: int) -> Tensor:
     return _rotate(x.transpose(0, 1), start).transpose(0, 1)
 
 
+def _one_product_each(x: Tensor, start: int) -> Tensor:
+    angles = _angles(x.shape[-2], x.shape[-1], start)[:, 0::2]
+    return _in_turn(x[..., 0::2] * angles.cos(), x[..., 1::2] * angles.sin())
+
+
 rotate = exercise(
     "rotate",
     reference=_rotate,

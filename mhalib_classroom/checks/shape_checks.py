@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from mhalib.attention import attend, merge_heads, padding_mask, split_heads
 from mhalib.shapes import ledger

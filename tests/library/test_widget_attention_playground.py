@@ -154,5 +154,15 @@ def test_output_is_deterministic_and_carries_no_markup_of_a_token() -> None:
     first["text/html"].encode("utf-8")
     state = json.loads(re.search(r'json">(.*?)</script>', first["text/html"])[1])
     assert state["tokens"][:2] == hostile[:2]
-    assert set(state) == {"tokens", "q", "k", "v", "scale", "temperature", "mask", "valid_len", "query"}
+    assert set(state) == {"tokens", "q", "k", "v", "scale", "temperature", "mask", "valid_len", "query", "controls"}
     assert "AttentionPlayground" in Instrument.known
+
+
+def test_controls_are_chosen_by_name_and_kept_in_one_order():
+    assert AttentionPlayground().controls == ["scale", "temperature", "mask", "query", "numbers"]
+    assert AttentionPlayground(controls=("numbers", "mask")).controls == ["mask", "numbers"]
+    assert AttentionPlayground(controls=()).controls == []
+    with pytest.raises(ValueError, match=r"controls='heat' must be one of"):
+        AttentionPlayground(controls=("heat",))
+    with pytest.raises(TypeError, match="controls must be a list"):
+        AttentionPlayground(controls="mask")

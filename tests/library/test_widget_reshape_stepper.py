@@ -97,8 +97,12 @@ def test_the_bundle_is_stable_and_says_the_numbers() -> None:
         "step": 3,
         "skip_permute": False,
         "cell": 0,
+        "compact": False,
         "colours": list(OWNER_COLOURS),
     }
+    assert ReshapeStepper(compact=True).state()["compact"] is True
+    with pytest.raises(TypeError, match="compact must be True or False, got int: 1"):
+        ReshapeStepper(compact=1)
 
 
 @pytest.mark.parametrize(("sizes", "number"), [((2, 4, 12, 3), "1307"), ((1, 2, 4, 2), "0103")])
