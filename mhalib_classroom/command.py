@@ -185,6 +185,8 @@ def write_exercises(given: argparse.Namespace) -> None:
 
 
 def look(given: argparse.Namespace) -> None:
+    if given.model.startswith((".", "/", "~")) and not Path(given.model).exists():  # no name on the hub begins so
+        raise ValueError(f"there is no {given.model}: name a folder, a .gguf file, or owner/name on the hub")
     with waiting(f"reading {given.model}"):
         from mhalib import measures, pretrained
         from mhalib.widgets import HeadWall

@@ -21,7 +21,7 @@ from ._journal import Journal
 from ._late import Deadlines
 from ._launch import Launcher, Limits
 from ._local import jobs_that_fit
-from ._notebook import Found, Job, examined
+from ._notebook import Found, Job, examined, out_of_time
 from ._progress import Progress
 from ._sandbox import require_working
 from ._students import alike, crowded, named, text_of, unpacked_into
@@ -196,10 +196,6 @@ def _weighed(row: Row, points: Mapping[str, int]) -> Row:
     return replace(row, points=worth * (row.points == row.out_of), out_of=worth)
 
 
-NONE_LEFT = 1e-300
-"""Seconds for what a student sends when none are left: a limit is positive, and this one has passed at once."""
-
-
 @dataclass(frozen=True)
 class _How:
     """What is the same for all submissions."""
@@ -210,9 +206,11 @@ class _How:
     stopping: threading.Event = field(default_factory=threading.Event)
     used: dict[str, list[float]] = field(default_factory=dict)  # seconds of each student's notebooks, also of threads
 
-    def job(self, task: Task) -> Job:
-        """What is to be done for a task, in the time that its student has left."""
-        left = max(NONE_LEFT, self.limits.student_seconds - sum(self.used.get(task.submission.student, ())))
+    def job(self, task: Task) -> Job | None:
+        """What is to be done for a task, in the time that its student has left; `None` where none is left."""
+        left = self.limits.student_seconds - sum(self.used.get(task.submission.student, ()))
+        if left <= 0:
+            return None
         limits = replace(self.limits, submission_seconds=min(self.limits.submission_seconds, left))
         return Job(task.cells, [one.name for one in task.exercises], self.seed, self.launcher, limits)
 
@@ -224,7 +222,13 @@ class _How:
 
 def _grade(task: Task, how: _How) -> list[Row]:
     """The rows of a submission, graded on this machine."""
-    return how.rows(task, examined(how.job(task), how.stopping))
+    job = how.job(task)
+    return _too_late(task) if job is None else how.rows(task, examined(job, how.stopping))
+
+
+def _too_late(task: Task) -> list[Row]:
+    """The rows of a task whose student has no time left."""
+    return rows_of(task, [out_of_time()] * len(task.exercises), "")
 
 
 def _graded(
@@ -256,6 +260,19 @@ def _run(
         return
     from . import _cluster  # needs Dask
 
-    with contextlib.closing(_cluster.finished(((task, how.job(task)) for task in tasks), scheduler)) as arriving:
+    late: list[Task] = []
+    with contextlib.closing(_cluster.finished(_jobs(tasks, how, late), scheduler)) as arriving:
         for task, found in arriving:
             yield task, how.rows(task, found)
+    for task in late:
+        yield task, _too_late(task)
+
+
+def _jobs(tasks: list[Task], how: _How, late: list[Task]) -> Generator[tuple[Task, Job], None, None]:
+    """Each task with what is to be done for it. A task whose student has no time left by then goes to `late`."""
+    for task in tasks:
+        job = how.job(task)
+        if job is None:
+            late.append(task)
+        else:
+            yield task, job

@@ -43,6 +43,11 @@ class Found:
     seconds: float = 0.0
 
 
+def out_of_time() -> Finding:
+    """Of an exercise that was not begun, for the time was used up."""
+    return Finding(False, "stopped", None, f"{USED_UP}, before this exercise")
+
+
 def examined(job: Job, stopping: Stopping | None = None) -> Found:
     """Run a notebook's cells in a sandbox, and check its exercises.
 
@@ -84,7 +89,7 @@ class _Run:
         A lost sandbox costs the exercise that lost it; the next one gets a new sandbox.
         """
         if time.monotonic() >= self.end:
-            return Finding(False, "stopped", None, f"{USED_UP}, before this exercise")
+            return out_of_time()
         try:
             sandbox = self.sandbox or self._start()
             self.sandbox = sandbox

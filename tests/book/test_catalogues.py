@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import re
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -139,6 +141,47 @@ def test_a_changed_passage_is_shown_with_its_old_translation() -> None:
     assert catalogues.stale(catalogue((OLD, OTHER)), [NEW, other]) == {NEW: OTHER}
     assert catalogues.stale(catalogue((NEW, OTHER, "fuzzy")), [NEW]) == {NEW: OTHER}
     assert catalogues.stale(catalogue((NEW, "")), [NEW]) == {}
+
+
+@pytest.mark.tool
+def test_what_is_left_is_translated_in_one_file(tmp_path: Path, monkeypatch, capsys) -> None:
+    """What has words is taken over, and nothing else changes; one mistake, and nothing is."""
+    path = tmp_path / "fr/LC_MESSAGES/chapters/page.po"
+    path.parent.mkdir(parents=True)
+    with path.open("wb") as file:
+        write_po(file, catalogue((OLD, OTHER, "fuzzy"), ("Weights", ""), ("Heads", ""), ("One", "Un")), width=110)
+    before = path.read_bytes()
+    monkeypatch.setattr(catalogues, "LOCALE", tmp_path)
+    left = tmp_path / "left.json"
+    assert catalogues.main(["fr", "--to-do", str(left)]) == 0
+    told = json.loads(left.read_text(encoding="utf-8"))
+    assert [(one["text"], one["was"]) for one in told] == [(OLD, OTHER), ("Weights", ""), ("Heads", "")]
+
+    def fill(**words: str) -> int:
+        left.write_text(json.dumps([one | {"is": words.get(one["text"][:2], "")} for one in told]), encoding="utf-8")
+        return catalogues.filled("fr", left)
+
+    with pytest.raises(ValueError, match="formulas, code or links differ"):
+        fill(We="Poids", An=OTHER.replace("$w$", "$v$"))
+    assert path.read_bytes() == before
+    assert fill(An=OTHER, We="Poids") == 2
+    now = catalogues.read("fr", "chapters/page")
+    assert {one.id: (one.string, one.fuzzy) for one in now if one.id} == {
+        OLD: (OTHER, False),
+        "Weights": ("Poids", False),
+        "Heads": ("", False),
+        "One": ("Un", False),
+    }
+    assert (now.version, now.revision_date.date()) == (
+        catalogues.version(catalogues.ROOT),
+        datetime.now(timezone.utc).date(),
+    )
+    told[1]["text"] = "Wests"
+    with pytest.raises(ValueError, match="its catalogue has no passage 'Wests'"):
+        fill(We="Ouests")
+    with pytest.raises(SystemExit):
+        catalogues.main(["fr", "--fill", str(left)])
+    assert "no passage" in capsys.readouterr().err
 
 
 @pytest.mark.tool

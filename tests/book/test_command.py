@@ -65,6 +65,7 @@ def test_help_needs_neither_torch_nor_the_classroom() -> None:
         ("exercises --install mhalib", "mhalib exercises: --install='mhalib' is no wheel and no address of one"),
         ("exercises --install a$b", "mhalib exercises: --install='a$b' is no wheel and no address of one"),
         ("look nothing", "mhalib look: source='nothing' is neither a folder"),
+        ("look ./nothing", "mhalib look: there is no ./nothing: name a folder"),
         ("instrument price", "mhalib instrument: argument name: invalid choice: 'price'"),
         ("instrument cost --set heads=3", "mhalib instrument: --set heads=3: write NAME=VALUE, with one of num_hidd"),
         ("instrument cost --set num_heads=7", "mhalib instrument: num_hiddens=512 is not divisible by num_heads=7"),
@@ -305,4 +306,5 @@ def test_readme_s_commands_are_commands(elsewhere: Path, monkeypatch: pytest.Mon
     assert {line[0] for line in lines} == {*command.COMMANDS, "grade"}
     for line in lines:
         if line[0] != "grade":
-            command.parser().parse_args(line)
+            given = command.parser().parse_args(line)
+            assert line[0] != "exercises" or not (notebooks.ROOT / given.out).exists()  # in a clone, exercises is

@@ -161,6 +161,35 @@ def test_the_time_of_all_of_a_student_s_notebooks_is_limited(monkeypatch):
     assert rows[-1].diagnosis == f"{_sandbox.USED_UP}, before this exercise"
 
 
+@pytest.mark.parametrize("scheduler", [None, "tls://host:8786"])
+def test_a_student_without_time_left_is_given_no_job(monkeypatch, scheduler):
+    """Neither here nor on a cluster: what waits for a student who has used up the time gets its row, and no sandbox."""
+    ran = []
+
+    def examined(job, *_):
+        ran.append(job.limits.submission_seconds)
+        finding = checks.Finding(False, "too slow", None, "a sleeper")
+        return _notebook.Found([finding] * len(job.exercises), "", job.limits.submission_seconds)
+
+    monkeypatch.setattr(_class, "examined", examined)
+    monkeypatch.setattr(_class, "require_working", lambda *_: None)
+    if scheduler:
+        cluster = pytest.importorskip("mhalib_classroom.grade._cluster", exc_type=RuntimeError)
+        monkeypatch.setattr(cluster, "finished", lambda jobs, _: ((name, examined(job)) for name, job in jobs))
+    how = _class._How("s", bubblewrap, Limits(submission_seconds=300, student_seconds=700))
+    exercises = [checks.EXERCISES["scores"], checks.EXERCISES["weighted_average"]]
+    tasks = [
+        _tasks.Task(_submissions.Submission(who, f"{who}/{n}", Path(f"{who}/{n}.ipynb")), b"", {1: str(n)}, exercises)
+        for who, count in (("eve", 10), ("ann", 1))
+        for n in range(count)
+    ]
+    rows = {task.submission.notebook: made for task, made in _class._graded(tasks, how, 1, scheduler)}
+    assert ran == [300, 300, 100, 300]
+    assert len(rows) == 11
+    assert [row.kind for row in rows["eve/2"] + rows["ann/0"]] == ["too slow"] * 4
+    assert [row.diagnosis for row in rows["eve/9"]] == [f"{_sandbox.USED_UP}, before this exercise"] * 2
+
+
 def test_a_sandbox_without_its_first_thread_is_stopped(sandboxed, no_groups):
     assert run(FIRST_ENDS.replace("300", "1")) == "its first thread has ended"
 

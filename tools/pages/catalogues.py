@@ -3,16 +3,23 @@
     python -m tools.pages.catalogues fr                               # bring the catalogues of French up to date
     python -m tools.pages.catalogues fr --begin 02_scale_masks_dropout   # begin a page
     python -m tools.pages.catalogues fr --list  # what is stale or missing, from the catalogues alone
+    python -m tools.pages.catalogues fr --to-do left.json  # the same as a file, in which to translate
+    python -m tools.pages.catalogues fr --fill left.json   # takes over what was translated in it
 
 Sphinx collects the passages of all pages, and sphinx-intl takes them over into `locale/fr/LC_MESSAGES`, for the pages
 that have a catalogue there. A passage that changed keeps its old translation, marked as fuzzy: it is stale until
 someone mends it and removes the mark. `make book LANGUAGE=fr` builds the pages. Code is never translated.
+
+A file of `--to-do` is a list of passages, each with its page, its `text`, what `was` its translation before it changed,
+and an empty `is`. `--fill` takes each `is` that has words, where formulas, code and links are those of the text.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import difflib
+import json
 import re
 import shutil
 import sys
@@ -26,7 +33,9 @@ import yaml
 from babel.messages.catalog import Catalog
 from babel.messages.pofile import read_po
 from sphinx_intl.basic import update
+from sphinx_intl.catalog import dump_po, load_po
 
+from mhalib._write import write_whole
 from tools import ROOT
 from tools.pages import sphinx_book
 
@@ -241,6 +250,45 @@ def all_standings(language: str) -> list[Standing]:
     return found
 
 
+def to_do(language: str) -> list[dict[str, str]]:
+    """The passages of all catalogues that are stale or have no translation."""
+    found = []
+    for page in begun(language):
+        for one in read(language, page) or ():
+            if one.id and (one.fuzzy or not one.string):
+                found.append({"page": page, "text": str(one.id), "was": str(one.string), "is": ""})
+    return found
+
+
+def filled(language: str, file: Path) -> int:
+    """Take over what was translated in a file of `to_do`, and date the catalogues; the number of passages.
+
+    Raises:
+        ValueError: a page or a passage is in no catalogue, or formulas, code or links differ from the text's. Nothing
+            is written then.
+    """
+    with_words = [one for one in json.loads(file.read_text(encoding="utf-8")) if one["is"].strip()]
+    catalogues = {}
+    for page in dict.fromkeys(one["page"] for one in with_words):
+        path = folder(language) / f"{page}.po"
+        if page not in begun(language):
+            raise ValueError(f"{page}: there is no {path.name}")
+        catalogues[path] = load_po(str(path))
+    for one in with_words:
+        message = catalogues[folder(language) / f"{one['page']}.po"].get(one["text"])
+        if message is None:
+            raise ValueError(f"{one['page']}: its catalogue has no passage {one['text'][:60]!r}")
+        if fixed(one["text"]) != fixed(one["is"]):
+            raise ValueError(f"{one['page']}: formulas, code or links differ: {one['text'][:60]!r}")
+        message.string = one["is"]
+        message.flags.discard("fuzzy")
+    for path, catalogue in catalogues.items():
+        catalogue.revision_date = datetime.datetime.now(datetime.timezone.utc)
+        catalogue.project, catalogue.version = title(ROOT), version(ROOT)
+        dump_po(str(path), catalogue, line_width=LINE)
+    return len(with_words)
+
+
 def of_checkers(language: str) -> Standing | None:
     """What checkers say in the chapters that are begun; `None` where they do not speak the language."""
     from mhalib_classroom import _language, checks
@@ -270,10 +318,22 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("language", help="such as fr, zh_CN")
     parser.add_argument("--begin", nargs="+", default=[], metavar="PAGE", help="pages that get a catalogue now")
     parser.add_argument("--list", action="store_true", help="only list what is stale or missing")
+    parser.add_argument("--to-do", type=Path, metavar="FILE", help="write that as JSON, to translate in it")
+    parser.add_argument("--fill", type=Path, metavar="FILE", help="take over what was translated in such a file")
     asked = parser.parse_args(given)
     if not re.fullmatch(r"[a-z]{2,3}(_[A-Z]{2})?", asked.language):
         parser.error(f"{asked.language!r} is no language: give two letters, such as fr, or zh_CN")
-    if not asked.list:
+    if asked.to_do:
+        left = to_do(asked.language)
+        write_whole(asked.to_do, json.dumps(left, indent=1, ensure_ascii=False) + "\n")
+        print(f"{len(left)} passages in {asked.to_do}")
+        return 0
+    if asked.fill:
+        try:
+            print(f"{filled(asked.language, asked.fill)} passages taken over")
+        except (ValueError, OSError) as error:
+            parser.error(str(error))
+    elif not asked.list:
         pages = sorted({*begun(asked.language), *(f"chapters/{Path(page).stem}" for page in asked.begin)})
         if not pages:
             parser.error(f"locale has no page in {asked.language!r}: name one, --begin 01_weighted_average")

@@ -35,13 +35,13 @@ def inner(tag: Tag) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """HTML cut into sentences, nowhere within an element."""
+    """HTML cut into sentences, nowhere within an element or in brackets."""
     found, begin = [], 0
     for end in END.finditer(text):
         piece = text[begin : end.end("after")]
-        if piece.count("</") == len(re.findall(r"<\w[^>]*(?<!/)>", piece)) and not re.search(
-            r"\b(?:et al|e\.g|i\.e)\.$", piece
-        ):
+        is_whole = piece.count("</") == len(re.findall(r"<\w[^>]*(?<!/)>", piece))
+        is_open = plain(piece).count("(") > plain(piece).count(")")
+        if is_whole and not is_open and not re.search(r"\b(?:et al|e\.g|i\.e)\.$", piece):
             found.append(piece.strip())
             begin = end.end()
     return [*found, text[begin:].strip()]
@@ -114,4 +114,5 @@ def instrument_html(cell: Tag | BeautifulSoup, name: str) -> str:
 
 def listed(items: list[Tag], most: int = 5) -> str:
     found = [sentences(inner(item.find("p") or item))[0] for item in items[:most]]
+    found[-1:] = [re.sub(";$", ".", one) for one in found[-1:]]  # more may have followed
     return f"<ul class='large'>{''.join(f'<li>{one}</li>' for one in found)}</ul>"
