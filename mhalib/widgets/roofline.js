@@ -169,7 +169,7 @@ export function Roofline({ model, el }) {
     const caption = `${name}: ${inWords(BigInt(Math.round(peak)), "FLOP/s")}, ${inWords(BigInt(Math.round(bandwidth)), "B")}/s, numbers of ${width} bytes. Ridge: ${digits(peak / bandwidth)} FLOPs for each byte.${form}`;
     frame.replaceChildren(sheet(caption, ["step", "FLOPs", "bytes", "FLOPs per byte", "bound by", "at least", "share"], rows, marks));
     const waiting = steps.filter((step) => step.bound === "memory").reduce((sum, step) => sum + step.seconds, 0);
-    said.textContent = `${own.name} is bound by ${own.bound} and takes ${inTime(own.seconds)} at least, ${percent(own.seconds / total)} of the layer's ${inTime(total)}. Steps bound by memory take ${percent(waiting / total)}.`;
+    said.textContent = `With ${isFused() ? "a fused kernel" : "stored scores"}, the step ${own.name} is bound by ${own.bound} and takes ${inTime(own.seconds)} at least, ${percent(own.seconds / total)} of the layer's ${inTime(total)}. Steps bound by memory take ${percent(waiting / total)}.`;
   }
 
   const twice = (/** @type {string} */ name) => [name, name];
