@@ -20,7 +20,7 @@ export function Roofline({ model, el }) {
   const PHASES = [["prefill", "prefill: a prompt"], ["training", "training"], ["decoding", "decoding: a token"]];
   const VARIANTS = ["multi-head", "grouped", "multi-query", "latent"];
   const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [460, 340, 64, 30, 30, 50];
-  const [LEAST, MOST, FLOOR] = [-1, 4, -4]; // powers of ten: FLOPs for each byte, and the least share of the peak
+  const [LEAST, MOST, FLOOR] = [-1, 4, -4]; // powers of ten: FLOPs for each byte, and least share of the peak
   const put = writer(model);
   const said = voice();
   const number = (/** @type {keyof Roof & string} */ name) => Number(model.get(name));
@@ -30,7 +30,7 @@ export function Roofline({ model, el }) {
   const isFused = () => model.get("kernel") === "fused";
   const shared = () => ({ "multi-head": number("num_heads"), grouped: number("num_kv_heads"), latent: isAbsorbed() ? 1 : number("num_heads") })[model.get("variant")] ?? 1;
 
-  /** FLOPs and bytes of each step, as in mhalib.roofline. @type {() => StepOnRoof[]} */
+  /** FLOPs and bytes of steps, as in mhalib.roofline. @type {() => StepOnRoof[]} */
   function costs() {
     const [, peak, bandwidth, width] = limits();
     const [D, h, N, B, c, r] = (/** @type {const} */ (["num_hiddens", "num_heads", "num_tokens", "batch_size", "latent_size", "rotary_size"])).map((name) => BigInt(number(name)));
