@@ -29,6 +29,7 @@ from .many_devices import (
     all_reduce_bytes,
     all_to_all,
     batch_gradient,
+    idle_share,
     key_gradient,
     own_keys,
     own_weights,
@@ -59,7 +60,7 @@ from .positions import pairs_to_halves, rotate, sinusoidal_positions
 from .reshape_trick import fold_heads, mended_merge, merge_heads, row_of_fold, split_heads, strides_of_heads
 from .scale_masks_dropout import attend, causal_mask, masked_softmax, mended_filling, mended_scale, padding_mask
 from .seeing_with_heads import mended_patches, patches
-from .serving import found_drafts, kept_by_top_p, passes_needed, rest, ring_slot, tokens_read
+from .serving import found_drafts, kept_by_top_p, next_chunks, passes_needed, rest, ring_slot, tokens_read
 from .shape_checks import converted_mask, first_wrong_step, folded_lens, mended_layer, mended_tiling
 from .sharing_keys_and_values import absorbed_scores, keys_for_heads, pooled, to_halves, tokens_that_fit
 from .small_gpt import induction_weight, longest_ago, mended_loss, mended_step, next_token_probabilities, rule_shares
@@ -71,11 +72,13 @@ from .training_that_holds import (
     in_8_bits,
     in_mxfp4,
     mended_update,
+    mup_rates,
     next_scale,
     normed_scores,
     orthogonalised,
     qk_clipped,
     rate_at,
+    with_z_loss,
 )
 from .translator import alignment_share, mended_accuracy, share_exact
 from .two_modalities import mended_picture_mask, weight_on_the_left, weight_on_the_symbol
@@ -141,6 +144,7 @@ __all__ = [
     "head_importance",
     "holm",
     "hybrid_bytes",
+    "idle_share",
     "in_8_bits",
     "in_mxfp4",
     "index_scores",
@@ -179,8 +183,10 @@ __all__ = [
     "merge_heads",
     "merged",
     "multi_head",
+    "mup_rates",
     "named_bug",
     "needed_tiles",
+    "next_chunks",
     "next_scale",
     "next_token_probabilities",
     "normed_scores",
@@ -248,6 +254,7 @@ __all__ = [
     "weighted_average",
     "widened",
     "window_mask",
+    "with_z_loss",
     "written_share",
     "zigzag_rows",
 ]

@@ -258,3 +258,25 @@ all_reduce_bytes = exercise(
     reference=_ring,
     cases=_messages,
 )
+
+
+def _pipelines(rng: random.Random) -> Iterator[Case]:
+    """The slowest stage is neither the first nor the last; in the last pipeline all are equal."""
+    yield {"times": [1, 3, 2], "parts": 2}
+    *pipelines, (equal, parts) = apart(rng, 2, 4, smallest=3, largest=9)
+    for stages, num_parts in pipelines:
+        times = [rng.randint(1, 5) for _ in range(stages)]
+        times[rng.randrange(1, stages - 1)] = rng.randint(7, 9)
+        yield {"times": times, "parts": num_parts}
+    yield {"times": [rng.randint(2, 9)] * equal, "parts": parts}
+
+
+def _idle(times: list[int], parts: int, total: float) -> float:
+    return 1 - parts * sum(times) / (len(times) * total)
+
+
+idle_share = exercise(
+    "idle_share",
+    reference=lambda times, parts: _idle(times, parts, sum(times) + (parts - 1) * max(times)),
+    cases=_pipelines,
+)

@@ -34,6 +34,65 @@ ring_slot = exercise(
 )
 
 
+def _passes(rng: random.Random) -> Iterator[Case]:
+    """A prompt that fits, one that is cut, a short and a long one that wait; readers who write stand among them."""
+    yield {"unread": [5, 1, 4, 1], "budget": 8}
+    sizes = apart(
+        rng,
+        4,
+        smallest=4,
+        largest=11,
+        of=lambda prompts, writers, first, cut: [prompts + writers, writers + first + cut],
+    )
+    for prompts, writers, first, cut in sizes:
+        lengths = [first, 2 * cut, rng.randint(2, 3), rng.randint(30, 39)]
+        lengths += [rng.randint(12, 29) for _ in range(prompts - 4)]
+        seats = sorted(rng.randrange(prompts + 1) for _ in range(writers - 2))  # how many prompts are in front
+        unread = [n for place, length in enumerate(lengths) for n in (*[1] * seats.count(place), length)]
+        yield {"unread": [1, *unread, *[1] * seats.count(prompts), 1], "budget": writers + first + cut}
+
+
+def _chunks(
+    unread: list[int],
+    budget: int,
+    *,
+    order: Callable[[list[int], list[int]], list[int]] = lambda places, unread: places,
+    writers_first: bool = True,
+    writers_counted: bool = True,
+    writers: bool = True,
+    whole: bool = False,
+    at_once: int | None = None,
+) -> list[int]:
+    """How many tokens of each reader are read, if those who have one left come first."""
+    found, left = [0] * len(unread), budget
+    writing = [place for place, n in enumerate(unread) if n == 1 and writers_first]
+    for place in writing if writers else ():
+        found[place], left = 1, left - writers_counted
+    reading = order([place for place, n in enumerate(unread) if n > 1 or not writers_first], unread)
+    for place in reading[:at_once]:
+        found[place] = 0 if whole and unread[place] > left else min(unread[place], left)
+        left -= found[place]
+    return found
+
+
+def _shared(unread: list[int], budget: int) -> list[int]:
+    """Equal shares for prompts."""
+    prompts = sum(n > 1 for n in unread)
+    share = (budget - len(unread) + prompts) // prompts
+    return [min(n, share) if n > 1 else 1 for n in unread]
+
+
+def _token_each(unread: list[int], budget: int) -> list[int]:
+    left, found = budget - len(unread), []
+    for n in unread:
+        found.append(1 + min(n - 1, left))
+        left -= found[-1] - 1
+    return found
+
+
+next_chunks = exercise("next_chunks", reference=_chunks, cases=_passes, switches=_chunks)
+
+
 def _prompts(rng: random.Random) -> Iterator[Case]:
     """Equal beginnings and equal pages behind other beginnings; prompts that end with a page, come again, share with
     the first alone or with a later one alone, or differ within a page."""

@@ -389,3 +389,72 @@ _in_mxfp4 = functools.partial(
     rounded=_to_e2m1,
 )
 in_mxfp4 = exercise("in_mxfp4", reference=_in_mxfp4, cases=_coarse, switches=_in_mxfp4)
+
+
+def _logits(rng: random.Random) -> Iterator[Case]:
+    """Logits whose ln Z is far from 0, above it for most tokens and below it for others."""
+    yield {"logits": torch.tensor([[1.0, 2.0], [-4.0, -3.0]]), "targets": torch.tensor([1, 0]), "weight": 0.5}
+    for num_tokens, num_words in apart(rng, 2, smallest=4, largest=11):
+        shift = torch.tensor([-4.0, *(rng.uniform(1.0, 5.0) for _ in range(num_tokens - 1))])
+        targets = torch.tensor([rng.randrange(num_words) for _ in range(num_tokens)])
+        logits = 2 * draw(rng, num_tokens, num_words) + shift[:, None]
+        yield {"logits": logits, "targets": targets, "weight": rng.uniform(0.1, 0.4)}
+
+
+def _z_loss(
+    logits: Tensor,
+    targets: Tensor,
+    weight: float,
+    *,
+    term: Callable[[Tensor], Tensor | float] = lambda log_z: log_z.square().mean(),
+    own: Callable[[Tensor], Tensor | float] = lambda chosen: 0.0,
+) -> Tensor:
+    log_z = logits.logsumexp(-1)
+    chosen = logits.gather(-1, targets[:, None])[:, 0] - log_z
+    return weight * (term(log_z) + own(chosen)) - chosen.mean()
+
+
+with_z_loss = exercise("with_z_loss", reference=_z_loss, cases=_logits, switches=_z_loss)
+
+
+Shapes = list[tuple[int, ...]]
+
+
+def _two_widths(rng: random.Random) -> Iterator[Case]:
+    """Embeddings, layers with biases, and a readout, in any order; the hidden layers grow by a factor of their own."""
+    yield {
+        "narrow": [(10, 4), (4, 4), (4,), (10, 4)],
+        "wide": [(10, 8), (8, 8), (8,), (10, 8)],
+        "rate": 0.5,
+    }
+    for (num_layers,) in apart(rng, 1, smallest=1, largest=4):
+        width, hidden = rng.sample(range(5, 12), 2)
+        words, positions = rng.sample(range(30, 60), 2)
+        two, three = rng.sample((2, 3, 4, 5), 2)
+        models = []
+        for D, H in ((width, hidden), (width * two, hidden * three)):
+            layers = [(D, D), (D,), (H, D), (H,), (D, H), (D,)] * num_layers
+            models.append([(words, D), (positions, D), *layers, (words, D), (words,)])
+        order = rng.sample(range(len(models[0])), len(models[0]))
+        narrow, wide = ([model[place] for place in order] for model in models)
+        yield {"narrow": narrow, "wide": wide, "rate": rng.uniform(0.01, 0.1)}
+
+
+def _rates(
+    narrow: Shapes,
+    wide: Shapes,
+    rate: float,
+    *,
+    counts: Callable[[list[bool]], bool] = lambda grown: len(grown) == 2 and all(grown),
+    side: int = -1,
+    power: float = 1.0,
+) -> list[float]:
+    """The rate of each parameter, if those that `counts` get a smaller one, by how much one of their sides grows."""
+    found = []
+    for before, after in zip(narrow, wide, strict=True):
+        grown = [a > b for a, b in zip(after, before, strict=True)]
+        found.append(rate * (before[side] / after[side]) ** power if counts(grown) else rate)
+    return found
+
+
+mup_rates = exercise("mup_rates", reference=_rates, cases=_two_widths, switches=_rates)

@@ -170,13 +170,15 @@ def test_fields_take_what_python_takes(show: Callable) -> None:
 def test_a_step_is_chosen_by_keys_and_by_a_click(show: Callable) -> None:
     page = show(Roofline()).page
     said = page.get_by_role("status")
-    expect(said).to_have_text(re.compile("^scores is bound by memory and takes .* at least, .* of the layer's"))
+    expect(said).to_have_text(
+        re.compile("^In stored attention, the step scores is bound by memory and takes .* at least, .* of the layer")
+    )
     page.get_by_label("step to speak of").focus()
     page.keyboard.press("Home")
-    expect(said).to_have_text(re.compile("^W_q is bound by arithmetic"))
+    expect(said).to_have_text(re.compile("^In stored attention, the step W_q is bound by arithmetic"))
     expect(page.locator("tr[aria-current]")).to_have_attribute("data-step", "W_q")
     page.locator("circle[data-steps=softmax]").click()
-    expect(said).to_have_text(re.compile("^softmax is bound by memory"))
+    expect(said).to_have_text(re.compile("^In stored attention, the step softmax is bound by memory"))
     expect(page.locator("tr[aria-current]")).to_have_attribute("data-step", "softmax")
 
 
@@ -184,19 +186,19 @@ def test_a_variant_has_its_own_steps_to_speak_of(show: Callable) -> None:
     page = show(Roofline(step="W_k")).page
     chooser, said = page.get_by_label("step to speak of"), page.get_by_role("status")
     assert chooser.locator("option").all_inner_texts() == list(STEPS)
-    expect(said).to_have_text(re.compile("^W_k is bound by"))
+    expect(said).to_have_text(re.compile("^In stored attention, the step W_k is bound by"))
     page.locator("select[data-name=variant]").select_option("latent")
     assert chooser.locator("option").all_inner_texts() == list(LATENT_STEPS)
-    expect(said).to_have_text(re.compile("^scores is bound by"))  # it has no W_k
+    expect(said).to_have_text(re.compile("^In stored attention, the step scores is bound by"))  # it has no W_k
     expect(chooser).to_have_value("scores")
     expect(page.locator("tr[aria-current]")).to_have_attribute("data-step", "scores")
     expect(page.locator(".mhalib caption")).to_have_text(
         re.compile("Each head has keys and values of its own, made from")
     )
     chooser.select_option("W_up_v")
-    expect(said).to_have_text(re.compile("^W_up_v is bound by"))
+    expect(said).to_have_text(re.compile("^In stored attention, the step W_up_v is bound by"))
     page.locator("select[data-name=phase]").select_option("decoding")
-    expect(said).to_have_text(re.compile("^W_up_v is bound by"))
+    expect(said).to_have_text(re.compile("^In stored attention, the step W_up_v is bound by"))
     assert page.locator("tr[data-step] th").all_inner_texts() == [
         one.name for one in Roofline(variant="latent", phase="decoding").costs()
     ]
@@ -210,11 +212,11 @@ def test_a_variant_has_its_own_steps_to_speak_of(show: Callable) -> None:
 def test_a_fused_kernel_is_a_step_and_turns_the_verdict(show: Callable) -> None:
     page = show(Roofline("NVIDIA H100 SXM", num_tokens=8192)).page
     said, kernel = page.get_by_role("status"), page.get_by_label("kernel")
-    expect(said).to_have_text(re.compile("^scores is bound by memory"))
+    expect(said).to_have_text(re.compile("^In stored attention, the step scores is bound by memory"))
     assert "Bound by memory: scores, softmax, average." in str(page.locator("svg").get_attribute("aria-label"))
     kernel.focus()
     page.keyboard.press("ArrowDown")
-    expect(said).to_have_text(re.compile("^fused is bound by arithmetic"))
+    expect(said).to_have_text(re.compile("^In fused attention, the step fused is bound by arithmetic"))
     expect(page.locator("tr[aria-current]")).to_have_attribute("data-step", "fused")
     assert page.locator("tr[data-step] th").all_inner_texts() == ["W_q", "W_k", "W_v", "fused", "W_o"]
     assert "Bound by memory: none." in str(page.locator("svg").get_attribute("aria-label"))
@@ -231,7 +233,7 @@ def test_a_click_on_a_dot_of_several_steps_speaks_of_the_first(show: Callable) -
     several = page.locator("circle[data-steps*=' ']").first
     first = str(several.get_attribute("data-steps")).split()[0]
     several.click()
-    expect(page.get_by_role("status")).to_have_text(re.compile(f"^{first} is bound by"))
+    expect(page.get_by_role("status")).to_have_text(re.compile(f"^In stored attention, the step {first} is bound by"))
 
 
 @pytest.mark.parametrize("variant", ["multi-head", "latent"])
@@ -254,7 +256,8 @@ def test_shares_are_those_of_the_layers_least_time(show: Callable, variant: str)
         f"takes {in_time(seconds['softmax'])} at least, {percent(seconds['softmax'])} of the layer's {in_time(total)}."
     )
     expect(page.get_by_role("status")).to_have_text(
-        f"softmax is bound by memory and {own} Steps bound by memory take {percent(waiting)}."
+        f"In stored attention, the step softmax is bound by memory and {own} "
+        f"Steps bound by memory take {percent(waiting)}."
     )
     for step, row in zip(roof.costs(), page.locator("tr[data-step]").all(), strict=True):
         shown = float(row.locator("td").nth(2).inner_text().replace(",", ""))

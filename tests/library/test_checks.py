@@ -665,6 +665,34 @@ def kept_one_by_one(probabilities, top_p):
     return found / found.sum()
 
 
+def pipeline_by_events(times, parts):
+    """Every part at every stage: it begins when it has come and the stage is free."""
+    free, busy = [0] * len(times), 0
+    for _ in range(parts):
+        here = 0
+        for stage, own in enumerate(times):
+            here = free[stage] = max(here, free[stage]) + own
+            busy += own
+    return (len(times) * free[-1] - busy) / (len(times) * free[-1])
+
+
+def chunks_token_by_token(unread, budget):
+    """Who writes comes first, then the seats in order; each place in the pass is handed out alone."""
+    queue = [place for place, n in enumerate(unread) if n == 1]
+    queue += [place for place, n in enumerate(unread) if n > 1 for _ in range(n)]
+    return [queue[:budget].count(place) for place in range(len(unread))]
+
+
+def rates_by_names(narrow, wide, rate):
+    """By what a parameter is: a vector, a matrix with words on one side, or a matrix of a layer."""
+    rates = []
+    for before, after in zip(narrow, wide, strict=True):
+        rates.append(rate)
+        if len(after) == 2 and after[0] != before[0] and after[1] != before[1]:
+            rates[-1] /= after[1] / before[1]
+    return rates
+
+
 def in_8_bits_by_a_table(x, width):
     """The nearest of all numbers that the format has."""
     table = torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fn).double()
@@ -861,6 +889,21 @@ VARIANTS = {
             gradient / torch.linalg.matrix_norm(gradient),
         )
     ],
+    "with_z_loss": [
+        lambda logits, targets, weight: (
+            F.cross_entropy(logits, targets) + weight * logits.exp().sum(1).log().pow(2).mean()
+        ),
+        lambda logits, targets, weight: (
+            sum(
+                (z := math.log(sum(map(math.exp, row)))) - row[target] + weight * z * z
+                for row, target in zip(logits.tolist(), targets.tolist(), strict=True)
+            )
+            / len(logits)
+        ),
+    ],
+    "mup_rates": [rates_by_names],
+    "idle_share": [pipeline_by_events],
+    "next_chunks": [chunks_token_by_token],
     "in_mxfp4": [in_mxfp4_by_hand, in_mxfp4_by_exponents],
     "tokens_read": [
         tokens_read_by_a_tree,
