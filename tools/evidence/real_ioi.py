@@ -20,8 +20,8 @@ and lowers it, was known from other prompts):
    the logit of that same name, less the mean over 15 other names ("own"). Negative is anti-copying. Control: the median
    of all heads of layers 20 to 27.
 4. *Switched off:* a head gives what it gives on a prompt with three other names, the same template (the way of Wang et
-   al., but one prompt in place of a mean). Each chosen head, the three together, as many heads drawn from layers 20 to
-   27 without them (10 draws), and the two that take away.
+   al., but one prompt in place of a mean). Each chosen head, the three together, as many heads drawn from the same
+   layers without them (10 draws), and the two that take away.
 5. *The lens:* after each layer, what the last norm and the readout make of the last token: the lead, and how often the
    right name leads all words. Control: the same on "third", as the lead of the first name.
 """
@@ -60,7 +60,7 @@ MEASURING = (
 CHOOSING_NAMES = " Mary John Tom Anna James Sarah David Laura Peter Emma Paul Alice Mark Jane Robert Susan"
 MEASURING_NAMES = " Daniel Rachel Kevin Lisa Simon Julia Adam Helen Martin Kate Jack Lucy Michael Emily Charles Grace"
 PROMPTS, MOST, LEAST, DRAWS = 16, 3, 2, 10
-LATE = range(20, 28)
+LATE = range(20, 30)
 
 
 class Asked(NamedTuple):
@@ -91,8 +91,9 @@ def asked(loaded: Any, template: str, names: str, seed: int) -> Asked:
         tokens, third, others = (loaded.tokenizer.encode(text).ids for text in texts)
         (wrong,), (right,) = ids[last], ids[b if number % 2 else a]
         rows.append([tokens, third, others, right, wrong, [tokens.index(right), *find(tokens, wrong)]])
-    columns = [torch.tensor(column) for column in zip(*rows, strict=True)]
-    return Asked(*columns, torch.tensor([of_word[0] for of_word in ids.values()]))
+    every = torch.tensor([of_word[0] for of_word in ids.values()])
+    tokens, third, others, right, wrong, places = (torch.tensor(column) for column in zip(*rows, strict=True))
+    return Asked(tokens, third, others, right, wrong, places, every)
 
 
 def find(tokens: list[int], wanted: int) -> list[int]:
@@ -179,7 +180,9 @@ def without(model: Any, question: Asked, other: Read, places: list[tuple[int, in
     return float(lead(logits, question.right, question.wrong).mean())
 
 
-def one_template(model: Any, question: Asked, most: list[tuple[int, int]], least: list[tuple[int, int]]) -> dict:
+def one_template(
+    model: Any, question: Asked, most: list[tuple[int, int]], least: list[tuple[int, int]]
+) -> dict[str, float]:
     """Everything that is stored of one template."""
     one, third, other = (read(model, tokens) for tokens in (question.tokens, question.third, question.others))
     leads = lead(one.logits, question.right, question.wrong)
@@ -218,10 +221,8 @@ def one_template(model: Any, question: Asked, most: list[tuple[int, int]], least
 
 def chosen(model: Any, loaded: Any) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """The heads that add most to the lead, and those that take most away, on the choosing prompts."""
-    total: Tensor | float = 0.0
-    for seed, template in enumerate(CHOOSING):
-        question = asked(loaded, template, CHOOSING_NAMES, seed)
-        total = total + of_heads(model, read(model, question.tokens), question)
+    questions = [asked(loaded, template, CHOOSING_NAMES, seed) for seed, template in enumerate(CHOOSING)]
+    total = torch.stack([of_heads(model, read(model, question.tokens), question) for question in questions]).sum(0)
     order = [divmod(int(place), total.shape[1]) for place in total.flatten().argsort(descending=True)]
     return order[:MOST], order[: -LEAST - 1 : -1]
 
