@@ -8,6 +8,7 @@ import torch
 from scipy.stats import spearmanr
 
 from mhalib.measures import head_importance
+from mhalib.measures.card import Reading
 from mhalib.results import read
 from tools.evidence import head_benchmark
 from tools.evidence.head_benchmark import Question, against, enough, holding, separating, shapley, spearman
@@ -89,6 +90,24 @@ def test_measures_get_the_loss_of_the_answers_that_count() -> None:
     torch.testing.assert_close(question.loss(model(tokens)[0], tokens), expected)
     slopes = head_importance(model, [tokens], lambda model, x: question.loss(model(x)[0], x))["decoder self"]
     torch.testing.assert_close(head_benchmark.MEASURES["slope"](model, question), slopes)
+
+
+def test_attribution_at_the_texts_own_point_is_attribution(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, question = head_benchmark.new_model("two", 2), head_benchmark.ordinary(0, 6)
+    monkeypatch.setattr(head_benchmark, "POINTS", (0.0, 0.0))
+    expected = head_benchmark.MEASURES["attribution"](model, question)
+    torch.testing.assert_close(head_benchmark.five_points(model, question), expected)
+
+
+def test_at_the_end_of_the_way_slopes_are_those_of_the_other_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, question = head_benchmark.new_model("two", 3), head_benchmark.ordinary(0, 6)
+    there = question.tokens, question.tokens.roll(1, 0)
+    here, other = (Reading(model, tokens, question.loss, question.looks, "decoder self") for tokens in there)
+    expected = [
+        ((z.roll(1, 0) - z) * slope).sum((-1, -2)).mean(0) for z, slope in zip(here.outputs, other.slopes, strict=True)
+    ]
+    monkeypatch.setattr(head_benchmark, "POINTS", (1.0,))
+    torch.testing.assert_close(head_benchmark.five_points(model, question), torch.stack(expected))
 
 
 def test_a_subset_alone_is_a_forward_in_which_the_others_give_their_mean() -> None:

@@ -23,7 +23,9 @@ and lowers it, was known from other prompts):
    al., but one prompt in place of a mean). Each chosen head, the three together, as many heads drawn from the same
    layers without them (10 draws), and the two that take away.
 5. *The lens:* after each layer, what the last norm and the readout make of the last token: the lead, and how often the
-   right name leads all words. Control: the same on "third", as the lead of the first name.
+   right name leads all words. Control: the same on "third", as the lead of the first name. Added after the numbers were
+   seen, since the norm divides each layer by another length: the lead with the last layer's scale ("written"), in which
+   what layers add is a sum.
 """
 
 from __future__ import annotations
@@ -211,10 +213,13 @@ def one_template(
     rest = [place for place in owns if place not in most and place not in least]
     draws = [without(model, question, other, rng.sample(rest, MOST)) for _ in range(DRAWS)]
     found |= {"off/drawn": sum(draws) / DRAWS, "off/drawn least": min(draws)}
+    scale = (one.after[-1].square().mean(-1, keepdim=True) + model.decoder.norm.eps).rsqrt()
     for layer, (own, of_third) in enumerate(zip(one.after, third.after, strict=True)):
         logits, controls = (model.decoder.norm(x) @ model.tokens.embedding.weight.T for x in (own, of_third))
         found[f"lens/{layer}"] = float(lead(logits, question.right, question.wrong).mean())
         found[f"lens top/{layer}"] = float((logits.argmax(-1) == question.right).float().mean())
+        written = readout(model, own, scale)
+        found[f"written/{layer}"] = float(lead(written, question.right, question.wrong).mean())
         found[f"lens third/{layer}"] = float(lead(controls, first, second).mean())
     return found
 
