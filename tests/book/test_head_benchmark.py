@@ -128,9 +128,30 @@ def test_a_subset_alone_is_a_forward_in_which_the_others_give_their_mean() -> No
             handle.remove()
 
 
+def test_stored_runs_are_kept_beside_those_in_the_folder() -> None:
+    stored = {
+        "one/seed": [0.0, 1.0],
+        "one/accuracy": [0.5, 0.6],
+        "one/zero/untrained": [1.0, 1.0],
+        "passes/zero": [9.0],
+    }
+    fresh = {"one/seed": [1.0, 2.0], "one/accuracy": [0.7, 0.8], "one/zero/untrained": [0.0, 0.0], "passes/zero": [9.0]}
+    fresh["one/means/new/agreement"] = [0.1, 0.2]
+    assert head_benchmark.with_stored(fresh, stored) == {
+        "one/seed": [0, 1, 2],
+        "one/accuracy": [0.5, 0.7, 0.8],
+        "one/new/seed": [1, 2],
+        "one/means/new/agreement": [0.1, 0.2],
+        "passes/zero": [9],
+    }
+    whole = {name: numbers for name, numbers in fresh.items() if "seed" not in name} | {"one/seed": [0.0, 1.0]}
+    assert head_benchmark.with_stored(whole, stored) == whole
+
+
 def test_what_is_stored_is_of_the_measures_that_there_are() -> None:
     stored = read("head_benchmark")
     for kind in head_benchmark.MODELS:
         for name in head_benchmark.MEASURES:
-            assert len(stored[f"{kind}/means/{name}/agreement"]) == len(stored[f"{kind}/seed"])
+            seeds = stored.values.get(f"{kind}/{name}/seed", stored[f"{kind}/seed"])
+            assert len(stored[f"{kind}/means/{name}/agreement"]) == len(seeds)
     assert len(stored["two/seed"]) == 20

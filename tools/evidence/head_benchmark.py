@@ -4,7 +4,8 @@
 
 Trains, of each seed, one layer of 8 heads for 2,000 steps and two layers of 4 heads for 200 on chapter 12's repeated
 lists, scores every measure of `MEASURES` against the truth below, and writes RUNS/KIND_SEED.json and .safetensors;
-what is there already is not done again. `--store` makes mhalib/results/head_benchmark.json of all that is there.
+what is there already is not done again. `--store` makes mhalib/results/head_benchmark.json of all that is there, and of
+what is stored of other seeds.
 
 **To add a measure** write `function(model, question) -> (layers, h)`, more for a head that matters more, and give it a
 line in `MEASURES`; `question` has `tokens`, `loss` and `looks`. **To add a model** give it a line in `MODELS`, settings
@@ -48,7 +49,7 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,7 @@ from mhalib.measures import head_card, head_outputs, heads_of, induction_targets
 from mhalib.measures.card import MEASURES as OF_CARD
 from mhalib.measures.card import Loss, Reading
 from mhalib.models import GPT
+from mhalib.results import read
 from mhalib.train import fit
 from tools.evidence import results
 
@@ -367,10 +369,35 @@ def right_rule(run: dict[str, Any], name: str) -> float:
     return 0.5 if mine == theirs else float(mine > theirs)
 
 
+def with_stored(values: dict[str, list[float]], stored: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    """The runs in the folder, and before them those stored of seeds that it lacks.
+
+    A measure that was not asked then has the seeds of its own, "KIND/MEASURE/seed". Alarms hang on a threshold of all
+    runs, so a kind of which stored runs are kept has none.
+    """
+    joined: dict[str, list[float]] = {}
+    for key, numbers in values.items():
+        kind, *_, what = key.split("/")
+        seeds = stored.get(f"{kind}/seed", ())
+        old = [at for at, seed in enumerate(seeds) if seed not in values.get(f"{kind}/seed", seeds)]
+        if old and what in ("untrained", "idle alarms", "idle"):
+            continue
+        if old and key in stored:
+            numbers = [stored[key][at] for at in old] + numbers
+        elif old and what in ("agreement", "rule"):
+            joined[key.removesuffix(what).replace("/means/", "/").replace("/resampled/", "/") + "seed"] = values[
+                f"{kind}/seed"
+            ]
+        joined[key] = numbers
+    return joined
+
+
 def store(folder: Path) -> None:
     runs = [json.loads(path.read_text()) for path in folder.glob("*_*.json")]
     runs.sort(key=lambda run: (run["kind"], run["seed"]))
-    results.store("head_benchmark", sorted({run["seed"] for run in runs}), pooled(runs), 3)
+    values = with_stored(pooled(runs), read("head_benchmark").values)
+    seeds = {int(seed) for kind in MODELS for seed in values.get(f"{kind}/seed", [])}
+    results.store("head_benchmark", sorted(seeds), values, 3)
 
 
 def main() -> None:
