@@ -8,6 +8,7 @@ import torch
 from scipy.stats import spearmanr
 
 from mhalib.measures import head_importance
+from mhalib.measures.card import Reading
 from mhalib.results import read
 from tools.evidence import head_benchmark
 from tools.evidence.head_benchmark import Question, against, enough, holding, separating, shapley, spearman
@@ -91,6 +92,24 @@ def test_measures_get_the_loss_of_the_answers_that_count() -> None:
     torch.testing.assert_close(head_benchmark.MEASURES["slope"](model, question), slopes)
 
 
+def test_attribution_at_the_texts_own_point_is_attribution(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, question = head_benchmark.new_model("two", 2), head_benchmark.ordinary(0, 6)
+    monkeypatch.setattr(head_benchmark, "POINTS", (0.0, 0.0))
+    expected = head_benchmark.MEASURES["attribution"](model, question)
+    torch.testing.assert_close(head_benchmark.five_points(model, question), expected)
+
+
+def test_at_the_end_of_the_way_slopes_are_those_of_the_other_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, question = head_benchmark.new_model("two", 3), head_benchmark.ordinary(0, 6)
+    there = question.tokens, question.tokens.roll(1, 0)
+    here, other = (Reading(model, tokens, question.loss, question.looks, "decoder self") for tokens in there)
+    expected = [
+        ((z.roll(1, 0) - z) * slope).sum((-1, -2)).mean(0) for z, slope in zip(here.outputs, other.slopes, strict=True)
+    ]
+    monkeypatch.setattr(head_benchmark, "POINTS", (1.0,))
+    torch.testing.assert_close(head_benchmark.five_points(model, question), torch.stack(expected))
+
+
 def test_a_subset_alone_is_a_forward_in_which_the_others_give_their_mean() -> None:
     """Heads of the last layer: their mean is a vector that is added, whatever the text."""
     model, question = head_benchmark.new_model("one", 1), head_benchmark.ordinary(0, 5)
@@ -109,9 +128,30 @@ def test_a_subset_alone_is_a_forward_in_which_the_others_give_their_mean() -> No
             handle.remove()
 
 
+def test_stored_runs_are_kept_beside_those_in_the_folder() -> None:
+    stored = {
+        "one/seed": [0.0, 1.0],
+        "one/accuracy": [0.5, 0.6],
+        "one/zero/untrained": [1.0, 1.0],
+        "passes/zero": [9.0],
+    }
+    fresh = {"one/seed": [1.0, 2.0], "one/accuracy": [0.7, 0.8], "one/zero/untrained": [0.0, 0.0], "passes/zero": [9.0]}
+    fresh["one/means/new/agreement"] = [0.1, 0.2]
+    assert head_benchmark.with_stored(fresh, stored) == {
+        "one/seed": [0, 1, 2],
+        "one/accuracy": [0.5, 0.7, 0.8],
+        "one/new/seed": [1, 2],
+        "one/means/new/agreement": [0.1, 0.2],
+        "passes/zero": [9],
+    }
+    whole = {name: numbers for name, numbers in fresh.items() if "seed" not in name} | {"one/seed": [0.0, 1.0]}
+    assert head_benchmark.with_stored(whole, stored) == whole
+
+
 def test_what_is_stored_is_of_the_measures_that_there_are() -> None:
     stored = read("head_benchmark")
     for kind in head_benchmark.MODELS:
         for name in head_benchmark.MEASURES:
-            assert len(stored[f"{kind}/means/{name}/agreement"]) == len(stored[f"{kind}/seed"])
+            seeds = stored.values.get(f"{kind}/{name}/seed", stored[f"{kind}/seed"])
+            assert len(stored[f"{kind}/means/{name}/agreement"]) == len(seeds)
     assert len(stored["two/seed"]) == 20

@@ -5,11 +5,22 @@ import torch
 from real_weights import place
 
 from mhalib import Head, pretrained, switched_off
-from mhalib.measures import head_card, induction_targets, stored_card
+from mhalib.measures import head_card, head_outputs, induction_targets, patched, stored_card
 from mhalib.measures.card import MEASURES, Reading
 from mhalib.models import GPT
 from mhalib.results import read
-from tools.evidence.head_cards import ABLATIONS, KIND, ON_THE_WAY, SMOLLM, FromItsLayer, repeated_loss, tokens_of, way
+from tools.evidence.head_benchmark import on_the_way
+from tools.evidence.head_cards import (
+    ABLATIONS,
+    KIND,
+    ON_THE_WAY,
+    SMOLLM,
+    FromItsLayer,
+    never_repeated,
+    repeated_loss,
+    tokens_of,
+    way,
+)
 
 
 @pytest.mark.parametrize("name", ["minilm", "smollm2-135m"])
@@ -37,7 +48,25 @@ def test_the_stored_costs_are_of_these_weights():
             whole = repeated_loss(model(tokens)[0], tokens)
             with switched_off(model, [head]):
                 cost = repeated_loss(model(tokens)[0], tokens) - whole
+            unlike, loss = never_repeated(tokens)
+            with head_outputs(model) as own:
+                nothing_told = loss(model(unlike)[0], unlike)
+            with patched(model, {KIND: [z.roll(1, 0) for z in own[KIND]]}, [head]):
+                by_chance = loss(model(unlike)[0], unlike) - nothing_told
         assert float(cost.mean()) == pytest.approx(float(stored.values["zero"][number]), abs=0.02)
+        assert float(by_chance.mean()) == pytest.approx(float(stored.control["resample"][number]), abs=0.02)
+    points = on_the_way(model, tokens, repeated_loss, induction_targets(tokens)).flatten(1).mean(0)
+    assert points.tolist() == pytest.approx(stored.values["5 points"].tolist(), rel=0.02, abs=0.01)
+
+
+def test_the_ablations_control_repeats_nothing_and_counts_the_same_places():
+    tokens = torch.tensor([[4, 2, 3, 4, 2, 3], [5, 6, 5, 6, 5, 6]])
+    unlike, loss = never_repeated(tokens)
+    assert [len(set(text)) for text in unlike.tolist()] == [6, 6]
+    logits = torch.zeros(2, 6, 49_000)
+    logits[0, 4].scatter_(0, unlike[0, 5], 50.0)  # right after the second 2, and nowhere else
+    even = float(torch.tensor(49_000.0).log())
+    assert loss(logits, unlike).tolist() == pytest.approx([even / 2, even], rel=1e-4)
 
 
 @pytest.mark.parametrize("measure", ABLATIONS)

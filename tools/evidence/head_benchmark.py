@@ -4,7 +4,8 @@
 
 Trains, of each seed, one layer of 8 heads for 2,000 steps and two layers of 4 heads for 200 on chapter 12's repeated
 lists, scores every measure of `MEASURES` against the truth below, and writes RUNS/KIND_SEED.json and .safetensors;
-what is there already is not done again. `--store` makes mhalib/results/head_benchmark.json of all that is there.
+what is there already is not done again. `--store` makes mhalib/results/head_benchmark.json of all that is there, and of
+what is stored of other seeds.
 
 **To add a measure** write `function(model, question) -> (layers, h)`, more for a head that matters more, and give it a
 line in `MEASURES`; `question` has `tokens`, `loss` and `looks`. **To add a model** give it a line in `MODELS`, settings
@@ -31,6 +32,13 @@ The analysis, written down before it was run. After one trial, of seed 0, sizes 
    T's best member. Alarms are heads at or above it: in the untrained models of the same seeds ("untrained"), and in
    trained ones outside every member of T ("idle").
 6. *Cost* in passes over all lists; a pass back counts 2. Scores are on 24 lists held out, others than in 2.
+
+Added later, with the table of the other measures known and before its own numbers were:
+
+7. *Attribution at 5 points.* One slope at the model's own text says little of an exchange, yet MIB (2025) finds
+   estimates by slopes best. Its estimates average slopes on the way from one input to the other (Hanna et al. 2024). So
+   the tokens' vectors are mixed, 0.1, 0.3, 0.5, 0.7 and 0.9 of the other text's, and the slope by each head's output is
+   averaged. Expected: agreement near resample's. If it stays near attribution's, one point is not what fails.
 """
 
 from __future__ import annotations
@@ -41,7 +49,7 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +62,9 @@ from torch.nn import functional as F
 from mhalib.data import Repeats, repeats
 from mhalib.measures import head_card, head_outputs, heads_of, induction_targets, patched
 from mhalib.measures.card import MEASURES as OF_CARD
+from mhalib.measures.card import Loss, Reading
 from mhalib.models import GPT
+from mhalib.results import read
 from mhalib.train import fit
 from tools.evidence import results
 
@@ -97,6 +107,31 @@ def roles(model: GPT, question: Question) -> Tensor:
     return torch.maximum(of_card("previous")(model, question), of_card("induction")(model, question))
 
 
+POINTS = (0.1, 0.3, 0.5, 0.7, 0.9)
+
+
+def on_the_way(model: Any, tokens: Tensor, loss: Loss, targets: Tensor) -> Tensor:
+    """Attribution with the mean slope at `POINTS` between each text's vectors and those of the text before,
+    (B, layers, h)."""
+    kind = "decoder self"
+    gives = Reading(model, tokens, loss, targets, kind).outputs
+    slopes = [torch.zeros_like(z) for z in gives]
+    for share in POINTS:
+        hook = model.tokens.embedding.register_forward_hook(lambda _, x, y, a=share: (1 - a) * y + a * y.roll(1, 0))
+        try:
+            for total, slope in zip(slopes, Reading(model, tokens, loss, targets, kind).slopes, strict=True):
+                total += slope / len(POINTS)
+        finally:
+            hook.remove()
+    pairs = zip(gives, slopes, strict=True)
+    return torch.stack([((z.roll(1, 0) - z) * slope).sum((-1, -2)) for z, slope in pairs], 1)
+
+
+def five_points(model: GPT, question: Question) -> Tensor:
+    """Attribution, with the slope averaged on the way from this text to the other."""
+    return on_the_way(model, question.tokens, question.loss, question.looks).mean(0)
+
+
 def random_scores(model: GPT, question: Question) -> Tensor:
     """No measure: what chance names."""
     seed = int(model.tokens.embedding.weight.detach().abs().sum() * 1000)
@@ -106,9 +141,11 @@ def random_scores(model: GPT, question: Question) -> Tensor:
 MEASURES: dict[str, Callable[[GPT, Question], Tensor]] = {
     **{name: of_card(name) for name in OF_CARD},
     "previous or induction": roles,
+    "attribution, 5 points": five_points,
     "random": random_scores,
 }
 PASSES = {name: 1 + OF_CARD[name].passes(NUM_HEADS) for name in OF_CARD} | {"previous or induction": 1, "random": 0}
+PASSES["attribution, 5 points"] = 1 + 3 * len(POINTS)
 RULELESS = {"previous", "first", "first x length", "written", "copying", "random", "previous or induction"}
 """Measures that do not depend on what the answer is."""
 
@@ -332,10 +369,35 @@ def right_rule(run: dict[str, Any], name: str) -> float:
     return 0.5 if mine == theirs else float(mine > theirs)
 
 
+def with_stored(values: dict[str, list[float]], stored: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    """The runs in the folder, and before them those stored of seeds that it lacks.
+
+    A measure that was not asked then has the seeds of its own, "KIND/MEASURE/seed". Alarms hang on a threshold of all
+    runs, so a kind of which stored runs are kept has none.
+    """
+    joined: dict[str, list[float]] = {}
+    for key, numbers in values.items():
+        kind, *_, what = key.split("/")
+        seeds = stored.get(f"{kind}/seed", ())
+        old = [at for at, seed in enumerate(seeds) if seed not in values.get(f"{kind}/seed", seeds)]
+        if old and what in ("untrained", "idle alarms", "idle"):
+            continue
+        if old and key in stored:
+            numbers = [stored[key][at] for at in old] + numbers
+        elif old and what in ("agreement", "rule"):
+            joined[key.removesuffix(what).replace("/means/", "/").replace("/resampled/", "/") + "seed"] = values[
+                f"{kind}/seed"
+            ]
+        joined[key] = numbers
+    return joined
+
+
 def store(folder: Path) -> None:
     runs = [json.loads(path.read_text()) for path in folder.glob("*_*.json")]
     runs.sort(key=lambda run: (run["kind"], run["seed"]))
-    results.store("head_benchmark", sorted({run["seed"] for run in runs}), pooled(runs), 3)
+    values = with_stored(pooled(runs), read("head_benchmark").values)
+    seeds = {int(seed) for kind in MODELS for seed in values.get(f"{kind}/seed", [])}
+    results.store("head_benchmark", sorted(seeds), values, 3)
 
 
 def main() -> None:

@@ -8,8 +8,16 @@ on. The two neurons are chosen on the first sentence, which is in no text: those
 The values of the first token are measured on the same texts, for each of 90 heads of keys and values: their length over
 the mean length of later tokens' values, and beside it the weight on the first token, of the three heads that share it
 and queries from place 8 on; then what a text costs when the values of its first token, or of token 5, are 0 everywhere.
-The files are mhalib/results/minilm_sinks.json, smollm2_sinks.json and smollm2_values.json, with the hash of the
-weights; chapters read them with `mhalib.results.read`, so that a page needs no network.
+The files are mhalib/results/minilm_sinks.json, smollm2_sinks.json, smollm2_values.json and smollm2_mixing.json, with
+the hash of the weights; chapters read them with `mhalib.results.read`, so that a page needs no network.
+
+Mixing, written down before it was run. Barbero et al. 2025 argue that sinks keep tokens from mixing too much; without
+skips and networks, attention makes all tokens alike (Dong et al. 2021). If so, tokens are more alike where the sink is
+gone. How alike: the mean cosine of all pairs of tokens but the first, as layers 12 to 29 read them, after their norm.
+As the model is; with both neurons off; with a random pair off (20 drawn); with all weight on the first token taken away
+from layer 12 on and given to the other keys ("no sink"), which leaves the neurons as they are; and, as the control of
+that, with the weight on token 5 taken away ("no fifth"). And how large the largest number is that layer 12 reads before
+its norm at the first token, over the median of the largest numbers of later tokens ("massive").
 """
 
 from __future__ import annotations
@@ -206,6 +214,62 @@ def first_values(model: Any, texts: list[Tensor]) -> dict[str, list[float]]:
     return {name: torch.stack(one).mean(0).flatten().tolist() for name, one in both.items()} | found
 
 
+@contextlib.contextmanager
+def unseen(model: Any, place: int) -> Iterator[None]:
+    """From layer 12 on later tokens give this one no weight; the other keys share it."""
+
+    def hide(_: Any, inputs: tuple[Tensor, ...], more: dict[str, Any]) -> tuple[tuple[Tensor, ...], dict[str, Any]]:
+        mask = mhalib.causal_mask(inputs[0].shape[1])
+        mask[..., place + 1 :, place] = False
+        return inputs, more | {"mask": mask}
+
+    with contextlib.ExitStack() as stack:
+        for layer in model.decoder.layers[FROM:]:
+            stack.enter_context(layer.attention.register_forward_pre_hook(hide, with_kwargs=True))
+        yield
+
+
+@torch.no_grad()
+def alike(model: Any, tokens: Tensor) -> float:
+    """The mean cosine of two tokens but the first, as layers from 12 on read them."""
+    with remembered([layer.attention for layer in model.decoder.layers[FROM:]]) as read:
+        model(tokens)
+    unit = F.normalize(torch.cat(read)[:, 1:], dim=-1)  # (layers, N - 1, D)
+    pairs = unit.shape[1] * (unit.shape[1] - 1)
+    return float(((unit @ unit.mT).sum((-1, -2)) - unit.shape[1]).mean() / pairs)
+
+
+@torch.no_grad()
+def massive(model: Any, tokens: Tensor) -> float:
+    """The largest number at the first token, over the median of later tokens' largest, as layer 12 gets them."""
+    with remembered([model.decoder.layers[FROM]]) as read:
+        model(tokens)
+    largest = read[0][0].abs().amax(-1)
+    return float(largest[0] / largest[1:].median())
+
+
+def mixing(model: Any, tokens: Tensor, pair: list[int], seed: int) -> dict[str, float]:
+    """What is stored of one text, tokens (1, N)."""
+    rng = torch.Generator().manual_seed(seed)
+    found = {"alike": alike(model, tokens), "massive": massive(model, tokens)}
+    with neurons_off(model, pair):
+        found |= {"both off/alike": alike(model, tokens), "both off/massive": massive(model, tokens)}
+    for name, place in (("no sink", 0), ("no fifth", 5)):
+        with unseen(model, place):
+            found |= {f"{name}/alike": alike(model, tokens), f"{name}/nats": measured(model, tokens)[1]}
+    drawn = []
+    rest = [n for n in range(model.decoder.layers[LAYER].ffn.narrow.in_features) if n not in pair]
+    for _ in range(NUM_PAIRS):
+        with neurons_off(model, [rest[n] for n in torch.randperm(len(rest), generator=rng)[:2]]):
+            drawn.append(alike(model, tokens))
+    return found | {"random off/alike": fmean(drawn), "random off/most": max(drawn)}
+
+
+def store_mixing(model: Any, pair: list[int]) -> None:
+    runs = [mixing(model.model, tokens, pair, seed) for seed, tokens in enumerate(texts_of(model))]
+    store("smollm2_mixing", SMOLLM, list(range(len(runs))), results.by_name(runs), a_number_for="text")
+
+
 def texts_of(model: Any) -> list[Tensor]:
     return [torch.tensor([model.tokenizer.encode(text).ids]) for text in TEXTS]
 
@@ -232,6 +296,7 @@ def main() -> None:
     values["neurons"] = [float(neuron) for neuron in pair]
     store("smollm2_sinks", SMOLLM, list(range(len(runs))), values, a_number_for="text")
     store_values(model)
+    store_mixing(model, pair)
 
 
 if __name__ == "__main__":
