@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from mhalib.results import read
-from tools.evidence import registers
+from tools.evidence import head_width, registers
 
 
 @pytest.fixture(scope="module")
@@ -47,3 +47,22 @@ def test_what_is_stored_has_a_number_for_each_training(translators: ModuleType) 
     assert len(stored["stored/cross 1.1/zero"]) == translators.DRAWS
     kept = read("registers")
     assert {len(found) for found in kept.values.values()} == {len(kept.seeds)}
+
+
+def test_the_width_of_a_head_is_asked_of_the_chapter_s_own_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = head_width.program()
+    assert [sign in source for sign, source in zip(head_width.SIGNS, sources, strict=True)] == [True] * 5
+    longer = head_width.program(24)
+    assert "ENTRIES, D = 32, 24, 32" in longer[1]
+    assert [*longer[:1], *longer[2:]] == [*sources[:1], *sources[2:]]
+    monkeypatch.setattr(head_width, "SIGNS", (*head_width.SIGNS[:1], "class PhoneBook(", *head_width.SIGNS[2:]))
+    with pytest.raises(ValueError, match="no longer says"):
+        head_width.program(24)
+
+
+def test_one_rate_is_chosen_for_all_widths() -> None:
+    """The best of all pilot runs together, though another is best for the narrowest head."""
+    means = {0.005: (0.5, 0.7, 0.7), 0.01: (0.2, 1.0, 1.0), 0.02: (0.3, 0.8, 0.8), 0.04: (0.1, 0.1, 0.1)}
+    widths = head_width.PILOT_WIDTHS
+    run = {f"{width}/{rate}": one for rate, each in means.items() for width, one in zip(widths, each, strict=True)}
+    assert head_width.chosen_rate([run, run]) == 0.01

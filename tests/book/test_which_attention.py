@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import nbformat
@@ -70,3 +71,16 @@ def test_what_a_family_took_is_the_default_of_its_program(family: str) -> None:
         assert f"{num_kv_heads} " in said
         assert f"for {heads}" in said
     assert ("soft-capping" in said) == bool(getattr(config, "attn_logit_softcapping", None))
+
+
+def test_the_chapter_that_the_zoo_names_has_the_kind() -> None:
+    """A chapter that moved has another number: its text or code must name the kind, or the class of the kind."""
+    for label, (settings, *_, chapter) in table("FACTS").items():
+        if not chapter.isdigit():
+            assert chapter == "–", f"{label}: {chapter} is no chapter"
+            continue
+        kind = settings.get("name", label)
+        (path,) = notebooks.CHAPTERS.glob(f"{int(chapter):02}_*.ipynb")
+        told = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells)
+        signs = (kind, KINDS[kind].__name__)
+        assert any(re.search(rf"\b{sign}\b", told, re.I) for sign in signs), f"{label}: chapter {chapter} names none"
