@@ -20,7 +20,7 @@ from tools.pages.page_head import code_behind_word, has_tag, head_of, is_cell, r
 
 BARS_AT_MOST = 10
 TO_REPAIR = "code-to-repair"  # a container that book_extension.py writes
-NUMBERS = ("Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten")
+NUMBERS = ("Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten", "Eleven", "Twelve")
 IN_CODE = (
     "One exercise in code, with hints and a solution",
     *(f"{number} exercises in code, with hints and solutions" for number in NUMBERS),
