@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20, help="how many fresh seeds")
     parser.add_argument("--entries", type=int, default=12, help="of a phone book")
     parser.add_argument("--pilot", action="store_true", help="run the pilot seeds only")
-    parser.add_argument("--store", action="store_true", help="write mhalib/results/head_width.json")
+    parser.add_argument("--store", action="store_true", help="write mhalib/results/head_width_ENTRIES.json")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     pilot = pilot_of(arguments.folder)
@@ -103,8 +103,10 @@ def main() -> None:
         return
     runs = results.kept(paths)
     values = {f"{n}": [run[f"{n}/{rate}"] for run in runs.values()] for n in WIDTHS}
-    made_by = "python -m tools.evidence.head_width --folder RUNS --store"
-    results.store("head_width", runs, values, 4, made_by=made_by, entries=arguments.entries, rate=rate)
+    made_by = f"python -m tools.evidence.head_width --folder RUNS --entries {arguments.entries} --store"
+    results.store(
+        f"head_width_{arguments.entries}", runs, values, 4, made_by=made_by, entries=arguments.entries, rate=rate
+    )
 
 
 if __name__ == "__main__":
