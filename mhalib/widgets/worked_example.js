@@ -47,7 +47,7 @@ export function WorkedExample({ model, el, tell }) {
       `Raise e to each score: ${each(powers)}. None is negative.`,
       `Divide by their sum, ${digits(sum)}. The weights: ${each(weights)}.`,
       "Multiply each value by its weight.",
-      `Add up: ${inSentence(asking)} gets ${vector(output, digits)}.`,
+      `Add up: ${inSentence(asking)} gets ${vector(output, digits)}, which is ${output.map((x, c) => `${digits(x)} ${inSentence(given[c])}`).join(" and ")}.`,
     ];
   }
 

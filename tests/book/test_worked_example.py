@@ -17,7 +17,9 @@ SCENE = ".mhalib-worked-example-scene svg"
 
 
 def last_line(made: WorkedExample) -> str:
-    return f"Add up: {made.asking} gets {made.results()['output']}."
+    numbers = made.results()["output"]
+    first, second = numbers.strip("()").split(", ")
+    return f"Add up: {made.asking} gets {numbers}, which is {first} {made.given[0]} and {second} {made.given[1]}."
 
 
 @pytest.mark.parametrize("seed", range(3))
