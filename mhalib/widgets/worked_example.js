@@ -84,7 +84,8 @@ export function WorkedExample({ model, el, tell }) {
       const path = `M${middle(j)},228 C${middle(j)},256 ${home[0]},244 ${home[0]},${home[1] - 18}`;
       return svg("path", { d: path, class: css("stream"), "stroke-width": step >= 3 ? 14 * found.weights[j] : 0 });
     });
-    const own = [chip("q", home[0], home[1], `q ${vector(found.q)}`), text("word", home[0], 324, step === LAST ? `${asking} gets ${vector(found.output, digits)}` : asking)];
+    const own = [chip("q", home[0], home[1], `q ${vector(found.q)}`), text("word", home[0] - (step === LAST ? 62 : 0), 324, asking)];
+    if (step === LAST) own.push(chip("v", home[0] + 48, 323, vector(found.output, digits)));
     drawing.replaceChildren(...streams, ...range(0, words.length).flatMap((j) => column(found, j, step)), ...own);
     drawing.setAttribute("aria-label", sentences(found)[step]);
     drawing.dataset.step = String(step);
