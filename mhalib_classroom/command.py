@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import functools
 import http.server
-import importlib
 import importlib.util
 import inspect
 import json

@@ -73,7 +73,7 @@ def screen(browser: Browser) -> Iterator[Page]:
 @pytest.fixture(params=CHAPTERS, ids=lambda path: path.stem, scope="module")
 def chapter(request: pytest.FixtureRequest, screen: Page, site: str) -> Path:
     """Opened once for all that is asked of it."""
-    screen.goto(f"{site}chapters/{request.param.stem}.html")
+    screen.goto(f"{site}chapters/{request.param.stem}.html?way=whole")
     return request.param
 
 

@@ -48,7 +48,7 @@ FRESH = 100
 """The first seed that no text knows."""
 LEFT_OUT = {"set-up", exercises.EXERCISE, exercises.SETUP, statements.TIMING, "remove-cell"}
 READS = "mhalib.results"
-DRAWS = {"ax", "axes", "figure", "plt", "sns", "LiveModel", "ReshapeStepper"}
+DRAWS = {"ax", "axes", "figure", "plt", "sns", "LiveModel", "ReshapeStepper", "WorkedExample"}
 """Names by which a statement of a chapter draws, or shows an instrument."""
 DIGITS = 6
 

@@ -89,9 +89,10 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     },
     "mhalib.costs": {
         "05_mathematics": (
-            "Sizes=sizes parameters=weights pair_flops=scores flops=operations score_bytes=scores cache_bytes=cache "
+            "Sizes=sizes parameters=weights pair_flops=scores flops=operations score_bytes=scores "
             "measured=weights Costs=weights"
         ),
+        "26_token_by_token": "cache_bytes",
         "instruments": "variant_costs variant_parts Parts=parts parts_of=parts counted_parts=parts chosen_flops",
     },
     "mhalib.train": {"03_why_more_than_one_head": "fit", "11_translator": "History=history"},
