@@ -1,13 +1,13 @@
 // @ts-check
-/* Attention on a few tokens, recomputed at each change. */
+/* Attention on a few tokens: vectors, scores, mask, weights, output. Numbers are recomputed at each change. */
 
 import { arrows, choice, classes, freshId, inSentence, labelled, legible, listen, make, numberInput, range, settle, svg, voice, writer } from "./shared.js";
 
 /** @import * as T from "./types" */
 
 /**
- * A plane whose points a reader moves: by pointer, finger or arrow keys. It is one tab stop; Page Up, Page Down, Home
- * and End go to another of its points. `moved(i, [x, y])` is told where to.
+ * A plane whose points a reader moves: by pointer or finger, and by the arrow keys on the point that has the focus. It is
+ * one tab stop; Page Up, Page Down, Home and End go to another of its points. `moved(i, [x, y])` is told where to.
  * @param {T.PlaneOptions} options
  */
 export function planeOf({ title, css, count, bound, moved }) {
@@ -24,9 +24,9 @@ export function planeOf({ title, css, count, bound, moved }) {
   const handles = range(0, count).map((i) =>
     svg("g", { class: css("handle"), role: "slider", "aria-roledescription": "point", tabindex: i ? -1 : 0, "data-point": i }, svg("circle", { r: GRIP }), svg("circle", { r: 4.5, class: css("dot") })),
   );
-  const picture = svg("svg", { viewBox: `0 ${TOP} ${SIDE} ${SIDE - TOP}`, role: "group", "aria-label": title }, grid, below, ...[...handles].reverse(), above); // the query lies over the others
+  const picture = svg("svg", { viewBox: `0 ${TOP} ${SIDE} ${SIDE - TOP}`, role: "group", "aria-label": title }, grid, below, ...[...handles].reverse(), above); // the first one, the query, lies over the others
 
-  /** In the numbers of the plane. @type {(event: PointerEvent) => number[]} */
+  /** Where a pointer is, in the numbers of the plane. @type {(event: PointerEvent) => number[]} */
   function under(event) {
     const box = picture.getBoundingClientRect();
     const along = (/** @type {number} */ pixels) => ((pixels - SIDE / 2) * reach) / (SIDE / 2 - MARGIN);
@@ -50,7 +50,7 @@ export function planeOf({ title, css, count, bound, moved }) {
       const from = under(event);
       held = { i, off: points[i].at.map((value, c) => value - from[c]) };
     });
-    handle.addEventListener("touchstart", (event) => event.preventDefault(), { passive: false }); // or the page scrolls
+    handle.addEventListener("touchstart", (event) => event.preventDefault(), { passive: false }); // or the page scrolls: touch-action stops at the svg
     handle.addEventListener("pointermove", (event) => {
       if (held?.i === i) move(i, under(event).map((value, c) => value + (held?.off[c] ?? 0)), reach, 1);
     });
@@ -82,7 +82,7 @@ export function planeOf({ title, css, count, bound, moved }) {
       ...ticks.map((value) => svg("text", { x: MARGIN - 6, y: y(value) + 4, "text-anchor": "end", text: text(value) })),
     );
   }
-  /** The names beside their points; without room, at the end of a thin line. @type {(points: T.PointInPlane[]) => SVGElement[]} */
+  /** The names beside their points, covering none; without room, at the end of a thin line. @type {(points: T.PointInPlane[]) => SVGElement[]} */
   function names(points) {
     /** @type {number[][]} */
     const taken = points.map(({ at: [a, b] }) => [x(a) - 5, x(a) + 5, y(b)]); // left, right and middle
@@ -209,6 +209,7 @@ export function AttentionPlayground({ model, el, tell }) {
     return { scores, mask, weights, output };
   }
 
+  /** The parts of a control, where the page asks for it. */
   const shown = (/** @type {string} */ name, /** @type {Element[]} */ ...parts) => (model.get("controls").includes(name) ? parts : []);
   const put = writer(model);
   const said = voice();
@@ -307,7 +308,7 @@ export function AttentionPlayground({ model, el, tell }) {
     return make("fieldset", { class: css("queries") }, make("legend", { text: "query" }), ...labels);
   }
 
-  /** The planes: of the query and the keys, and of the values, where they have two numbers. */
+  /** Where q and k have two numbers: the chosen query and the keys; where v has two, the values and the output. */
   function planesOf() {
     const wide = (/** @type {"q" | "v"} */ name) => model.get(name)[0].length === 2;
     if (!wide("q")) return [];
@@ -319,7 +320,7 @@ export function AttentionPlayground({ model, el, tell }) {
     return [asked, planeOf({ title: "the values and the output", css, count: names.length, bound: BOUND, moved: (i, to) => putRow("v", i, to) })];
   }
 
-  /** The area of a disc is a weight. @type {(found: ReturnType<typeof attention>) => void} */
+  /** The two planes as they are now. The area of a disc is a weight. @type {(found: ReturnType<typeof attention>) => void} */
   function drawPlanes({ weights, mask, output }) {
     const query = model.get("query");
     const vector = (/** @type {number[]} */ numbers) => `(${numbers.map(brief).join(", ")})`;

@@ -125,7 +125,7 @@ export function ReshapeStepper({ model, el }) {
     return button;
   }
 
-  /** Arrow keys walk the cells as drawn; one is in the tab order. @type {T.Walk} */
+  /** Arrow keys walk the cells as they are drawn; one of them is in the tab order. @type {T.Walk} */
   function walk(frame, width) {
     frame.onkeydown = (event) => {
       const cells = [.../** @type {NodeListOf<HTMLElement>} */ (frame.querySelectorAll("[data-cell]"))];
@@ -135,7 +135,7 @@ export function ReshapeStepper({ model, el }) {
     };
   }
 
-  /** Draw again, and keep the focus on the chosen cell. @type {T.Refill} */
+  /** Draw again what has the focus, and give it back to the chosen cell. @type {T.Refill} */
   function refill(frame, ...children) {
     const focused = frame.contains(document.activeElement) && document.activeElement?.matches("[data-cell]");
     frame.replaceChildren(...children);
@@ -235,7 +235,7 @@ export function ReshapeStepper({ model, el }) {
 
   let turn = 0; // which question is asked
 
-  /** [b, head], first one whose orders differ. */
+  /** [b, head]. The first is one whose two orders have different answers, if these sizes have one. */
   function question(/** @type {Pick<T.Sizes, "B" | "h">} */ { B, h }) {
     const all = places([B, h]).reverse();
     const telling = all.findIndex(([b, i]) => b * h + i !== i * B + b);
@@ -301,7 +301,7 @@ export function ReshapeStepper({ model, el }) {
     feedback.textContent = `Row ${b}·${h} + ${i} = ${b * h + i}: its first number is now chosen in the picture.`;
   }
 
-  /** A new size keeps the chosen number where it still exists. @type {T.Resize} */
+  /** A new size keeps the chosen example, token and channel where they still exist. @type {T.Resize} */
   function resize(name, value) {
     const { b, n, c } = born(sizes().cell, sizes());
     model.set(name, value);
@@ -357,6 +357,7 @@ export function ReshapeStepper({ model, el }) {
   }
 
   const stop = listen(model, [...SIZES.map(([name]) => name), "step", "skip_permute", "cell"], draw);
+  /** What the compact form leaves out. */
   const full = (/** @type {Element[]} */ ...parts) => (model.get("compact") ? [] : parts);
   settle(
     el,
