@@ -1,5 +1,5 @@
 // @ts-check
-/* What bounds each step on a machine of two limits. Counts are exact integers (BigInt), as Python's are. */
+/* What bounds each step of the layer on a machine of two limits. Counts are exact integers (BigInt), so that they equal Python's. */
 
 import { classes, fieldsOf, inWords, listen, make, settle, sheet, svg, voice, writer } from "./shared.js";
 
@@ -7,7 +7,7 @@ import { classes, fieldsOf, inWords, listen, make, settle, sheet, svg, voice, wr
 /** @param {Place<Roof>} place */
 export function Roofline({ model, el }) {
   const css = classes("roofline");
-  /** Name, label, bounds, the variant that alone has it. @type {[keyof Roof & string, string, number, number, string?][]} */
+  /** Name, label, bounds, and the variant that alone has it. @type {[keyof Roof & string, string, number, number, string?][]} */
   const FIELDS = [
     ["num_hiddens", "width D", 1, 65536],
     ["num_heads", "heads h", 1, 1024],
@@ -20,7 +20,7 @@ export function Roofline({ model, el }) {
   const PHASES = [["prefill", "prefill: a prompt"], ["training", "training"], ["decoding", "decoding: a token"]];
   const VARIANTS = ["multi-head", "grouped", "multi-query", "latent"];
   const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [460, 340, 64, 30, 30, 50];
-  const [LEAST, MOST, FLOOR] = [-1, 4, -4]; // powers of ten: FLOPs for each byte, and least share of the peak
+  const [LEAST, MOST, FLOOR] = [-1, 4, -4]; // powers of ten: FLOPs for each byte, and the least share of the peak
   const put = writer(model);
   const said = voice();
   const number = (/** @type {keyof Roof & string} */ name) => Number(model.get(name));
@@ -30,7 +30,7 @@ export function Roofline({ model, el }) {
   const isFused = () => model.get("kernel") === "fused";
   const shared = () => ({ "multi-head": number("num_heads"), grouped: number("num_kv_heads"), latent: isAbsorbed() ? 1 : number("num_heads") })[model.get("variant")] ?? 1;
 
-  /** FLOPs and bytes of steps, as in mhalib.roofline. @type {() => StepOnRoof[]} */
+  /** FLOPs and bytes of each step, as in mhalib.roofline. @type {() => StepOnRoof[]} */
   function costs() {
     const [, peak, bandwidth, width] = limits();
     const [D, h, N, B, c, r] = (/** @type {const} */ (["num_hiddens", "num_heads", "num_tokens", "batch_size", "latent_size", "rotary_size"])).map((name) => BigInt(number(name)));
@@ -44,7 +44,7 @@ export function Roofline({ model, el }) {
     const turned = latent ? r : 0n;
     const [wide, tall] = absorbed ? [c + r, c] : [d + turned, d]; // of a key and of a value
     const [queries, found, keys, values] = [rows * h * wide, rows * h * tall, B * g * N * wide, B * g * N * tall];
-    /** FLOPs and numbers; in training three times, or as said. @type {(name: string, flops: bigint, numbers: bigint, trained?: bigint[]) => [string, bigint, bigint]} */
+    /** FLOPs and numbers; in training three times as much, or as said. @type {(name: string, flops: bigint, numbers: bigint, trained?: bigint[]) => [string, bigint, bigint]} */
     const step = (name, flops, numbers, trained = [3n * flops, 3n * numbers]) => (training ? [name, trained[0], trained[1]] : [name, flops, numbers]);
     /** `count` products of (n, k) with (k, m). */
     const product = (/** @type {string} */ name, /** @type {bigint} */ n, /** @type {bigint} */ k, /** @type {bigint} */ m, count = 1n) => step(name, 2n * count * n * k * m, count * (n * k + k * m + n * m));

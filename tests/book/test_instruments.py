@@ -51,7 +51,7 @@ def test_scripts_are_small_and_plain() -> None:
     the instrument, and once more what all share."""
     nine = [script_file(script) for script in Instrument.known if not Instrument.needed[script]]
     assert len(nine) == 9
-    assert sum(len(file.read_bytes()) for file in nine) < 152_000
+    assert sum(len(file.read_bytes()) for file in nine) < 154_000
     live = [joinable(file) for file in scripts("LiveModel")[1:-1]]
     assert sum(len(text.encode()) for text in live) < 92_000  # with mixing matrices
     text = page_script() + page_script("LiveModel")
