@@ -95,8 +95,8 @@ export function planeOf({ title, css, count, bound, moved }) {
       const far = [34, 56, 80].flatMap((radius) => range(0, 12).map((i) => [x(a) + radius * Math.cos((i * Math.PI) / 6) - width / 2, y(b) + radius * Math.sin((i * Math.PI) / 6) + 4]));
       const isInside = (/** @type {number[]} */ [left, down]) => left > 0 && left + width < SIDE + 12 && down > TOP + 12 && down < SIDE - 20;
       const isFree = (/** @type {number[]} */ [left, down]) => taken.every(([from, to, middle]) => left + width < from || left > to || Math.abs(down - 4 - middle) > 14);
-      const gap = (/** @type {number[]} */ [left, down], /** @type {T.PointInPlane} */ { at: [c, d] }) => Math.hypot(Math.max(left - x(c), x(c) - left - width, 0), Math.max(down - 10 - y(d), y(d) - down, 0));
-      const isOwn = (/** @type {number[]} */ at) => points.every((other) => Math.hypot(other.at[0] - a, other.at[1] - b) * 30 < reach || gap(at, other) > gap(at, points[own]) + 4 - size);
+      const gap = (/** @type {number[]} */ [left, down], /** @type {T.PointInPlane} */ { at: [c, d], size = 0 }) => Math.hypot(Math.max(left - x(c), x(c) - left - width, 0), Math.max(down - 10 - y(d), y(d) - down, 0)) - size;
+      const isOwn = (/** @type {number[]} */ at) => points.every((other) => Math.hypot(other.at[0] - a, other.at[1] - b) * 30 < reach || gap(at, other) > gap(at, points[own]) + 4);
       const near = [...beside.slice(0, 2), ...over, ...beside.slice(2)].filter(([left]) => left > 0 && left + width < SIDE + 12);
       const place = near.find((at) => isFree(at) && isOwn(at));
       const [left, down] = place ?? far.filter(isInside).find(isFree) ?? near[0] ?? beside[0];
