@@ -182,16 +182,11 @@ class AttentionPlayground(Instrument):
         return self._attended()[0]
 
     def _attended(self) -> tuple[Tensor, Tensor]:
-        q, k, v = (torch.tensor(x, dtype=torch.float64) for x in (self.q, self.k, self.v))
-        unscaled = 1.0 if self.scale else math.sqrt(q.shape[-1])  # attend divides by √d always
-        output, weights = attend(q * (unscaled / self.temperature), k, v, mask=self.may_attend)
-        assert weights is not None
-        return output, weights
+        return attended(self.q, self.k, self.v, self.may_attend, scale=self.scale, temperature=self.temperature)
 
     def results(self) -> dict[str, str]:
         """Of the chosen query: "largest weight" and "output"."""
-        output = ", ".join(in_digits(x) for x in self.output[self.query].tolist())
-        return {"largest weight": in_digits(float(self.weights[self.query].max())), "output": f"({output})"}
+        return results_of(self.weights[self.query], self.output[self.query])
 
     def table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         names = [_shown(token) for token in self.tokens]
@@ -209,6 +204,29 @@ class AttentionPlayground(Instrument):
             for t, name in enumerate(names)
         ]
         return caption, ("token", "q", "k", "v", *(f"weight on {name}" for name in names), "output"), rows
+
+
+def attended(
+    q: Sequence[Sequence[float]],
+    k: Sequence[Sequence[float]],
+    v: Sequence[Sequence[float]],
+    mask: Tensor,
+    *,
+    scale: bool,
+    temperature: float = 1.0,
+) -> tuple[Tensor, Tensor]:
+    """Output (Q, d_v) and weights (Q, N) of `attend` in float64; scores are divided by √d only if `scale`."""
+    queries, keys, values = (torch.tensor(x, dtype=torch.float64) for x in (q, k, v))
+    unscaled = 1.0 if scale else math.sqrt(queries.shape[-1])  # attend divides by √d always
+    output, weights = attend(queries * (unscaled / temperature), keys, values, mask=mask)
+    assert weights is not None
+    return output, weights
+
+
+def results_of(weights: Tensor, output: Tensor) -> dict[str, str]:
+    """What a sentence may say of one query's weights (N,) and output (d_v,)."""
+    numbers = ", ".join(in_digits(x) for x in output.tolist())
+    return {"largest weight": in_digits(float(weights.max())), "output": f"({numbers})"}
 
 
 def names_of(name: str, tokens: object) -> list[str]:

@@ -25,15 +25,14 @@ export function WorkedExample({ model, el, tell }) {
   /** Every number of the six pictures. */
   function attended() {
     const [q, k, v, seen] = [model.get("q"), model.get("k"), model.get("v"), model.get("seen")];
-    const products = k.map((key) => key[0] * q[0] + key[1] * q[1]);
-    const scores = products.map((product) => product / (model.get("scale") ? Math.SQRT2 : 1));
+    const scores = k.map((key) => (key[0] * q[0] + key[1] * q[1]) / (model.get("scale") ? Math.SQRT2 : 1));
     const highest = Math.max(...scores.filter((_, j) => seen[j]));
     const shifted = scores.map((score, j) => (seen[j] ? Math.exp(score - highest) : 0)); // nothing can overflow
     const total = shifted.reduce((sum, x) => sum + x, 0);
     const weights = shifted.map((x) => (total ? x / total : 0));
     const powers = scores.map((score, j) => (seen[j] ? Math.exp(score) : 0));
     const output = [0, 1].map((c) => weights.reduce((sum, weight, j) => sum + weight * v[j][c], 0));
-    return { q, k, v, seen, products, scores, powers, weights, output };
+    return { q, k, v, seen, scores, powers, weights, output };
   }
 
   /** What each picture says, in a sentence. @type {(found: ReturnType<typeof attended>) => string[]} */
@@ -77,8 +76,8 @@ export function WorkedExample({ model, el, tell }) {
   }
 
   const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" });
-  /** @type {(found: ReturnType<typeof attended>, step: number) => void} */
-  function paint(found, step) {
+  /** @type {(found: ReturnType<typeof attended>, step: number, says: string) => void} */
+  function paint(found, step, says) {
     const home = [WIDTH / 2, 294];
     const streams = range(0, words.length).map((j) => {
       const path = `M${middle(j)},228 C${middle(j)},256 ${home[0]},244 ${home[0]},${home[1] - 18}`;
@@ -87,17 +86,16 @@ export function WorkedExample({ model, el, tell }) {
     const own = [chip("q", home[0], home[1], `q ${vector(found.q)}`), text("word", home[0] - (step === LAST ? 62 : 0), 324, asking)];
     if (step === LAST) own.push(chip("v", home[0] + 48, 323, vector(found.output, digits)));
     drawing.replaceChildren(...streams, ...range(0, words.length).flatMap((j) => column(found, j, step)), ...own);
-    drawing.setAttribute("aria-label", sentences(found)[step]);
+    drawing.setAttribute("aria-label", says);
     drawing.dataset.step = String(step);
   }
 
-  /** A copy of a chip flies. @type {(from: SVGElement | undefined, by: number[], back?: boolean) => void} */
-  function fly(from, by, back = false) {
-    if (!from) return;
+  /** A copy of a chip flies. @type {(from: SVGElement, by: number[]) => void} */
+  function fly(from, by) {
     const copy = /** @type {SVGElement} */ (from.cloneNode(true));
     drawing.append(copy);
     const ways = [{ transform: "none" }, { transform: `translate(${by[0]}px, ${by[1]}px)`, opacity: 0.4 }];
-    copy.animate(back ? ways.reverse() : ways, { duration: 1100, easing: "ease-in-out" }).onfinish = () => copy.remove();
+    copy.animate(ways, { duration: 1100, easing: "ease-in-out" }).onfinish = () => copy.remove();
   }
   /** What moves on the way to a step. @type {(step: number) => void} */
   function film(step) {
@@ -123,7 +121,7 @@ export function WorkedExample({ model, el, tell }) {
     clearTimeout(timer);
     timer = 0;
     go(step);
-    draw();
+    namePlay();
   }
   /** Play from here, or again from the beginning. */
   function run() {
@@ -134,7 +132,11 @@ export function WorkedExample({ model, el, tell }) {
     };
     if (model.get("step") === LAST) go(0);
     timer = setTimeout(turn, 400);
-    draw();
+    namePlay();
+  }
+  /** What the button does now. */
+  function namePlay() {
+    play.textContent = timer ? "❚❚ stop" : model.get("step") === LAST ? "▶ again" : "▶ play";
   }
 
   /** @type {(() => void)[]} */
@@ -171,18 +173,19 @@ export function WorkedExample({ model, el, tell }) {
   function draw() {
     const found = attended();
     const step = model.get("step");
-    paint(found, step);
+    const texts = sentences(found);
+    paint(found, step, texts[step]);
     if (step === shown + 1 && !still.matches) film(step);
     shown = step;
     for (const refresh of fields) refresh();
     scale.checked = model.get("scale");
     for (const [j, box] of mask.entries()) box.checked = found.seen[j];
-    for (const [i, sentence] of sentences(found).entries()) {
+    for (const [i, sentence] of texts.entries()) {
       lines[i].textContent = i <= step ? sentence : "";
       lines[i].hidden = i > step;
       lines[i].setAttribute("aria-current", i === step ? "step" : "false");
     }
-    play.textContent = timer ? "❚❚ stop" : step === LAST ? "▶ again" : "▶ play";
+    namePlay();
     back.setAttribute("aria-disabled", String(step === 0)); // not disabled: that would lose the focus
     next.setAttribute("aria-disabled", String(step === LAST));
     said.textContent = "";

@@ -11,9 +11,8 @@ import traitlets
 from torch import Tensor
 
 from .._validate import as_list, require_at_most, require_choice, require_count, require_flag, require_text
-from ..attention import attend
 from ._instrument import Instrument
-from .attention_playground import Vectors, in_brackets, in_digits, matrix, names_of
+from .attention_playground import Vectors, attended, in_brackets, in_digits, matrix, names_of, results_of
 
 MAX_WORDS = 3
 LAST_STEP = 5
@@ -126,7 +125,7 @@ class WorkedExample(Instrument):
     @traitlets.validate("scale")
     def _check_scale(self, proposal: traitlets.Bunch) -> bool:
         require_flag("scale", proposal["value"])
-        return proposal["value"]
+        return bool(proposal["value"])
 
     @traitlets.validate("seen")
     def _check_seen(self, proposal: traitlets.Bunch) -> list[bool]:
@@ -135,7 +134,7 @@ class WorkedExample(Instrument):
             require_flag("each of seen", each)
         if len(seen) != self._num_words:
             raise ValueError(f"seen has {len(seen)} entries, but there are {self._num_words} words")
-        return seen
+        return [bool(each) for each in seen]
 
     @traitlets.validate("step")
     def _check_step(self, proposal: traitlets.Bunch) -> int:
@@ -160,16 +159,12 @@ class WorkedExample(Instrument):
         return self._attended()[0]
 
     def _attended(self) -> tuple[Tensor, Tensor]:
-        q, k, v = (torch.tensor(x, dtype=torch.float64) for x in ([self.q], self.k, self.v))
-        unscaled = 1.0 if self.scale else math.sqrt(2)  # attend divides by √d always
-        output, weights = attend(q * unscaled, k, v, mask=torch.tensor([self.seen]))
-        assert weights is not None
+        output, weights = attended([self.q], self.k, self.v, torch.tensor([self.seen]), scale=self.scale)
         return output[0], weights[0]
 
     def results(self) -> dict[str, str]:
         """ "largest weight" and "output"."""
-        output = ", ".join(in_digits(x) for x in self.output.tolist())
-        return {"largest weight": in_digits(float(self.weights.max())), "output": f"({output})"}
+        return results_of(self.weights, self.output)
 
     def table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         caption = f"{self.asking} asks {in_brackets(self.q)}; it brings back {self.results()['output']}"

@@ -77,6 +77,12 @@ def test_the_film_plays_to_the_end_stops_and_plays_again(show: Callable) -> None
     expect(page.locator(f"{SCENE}[data-step='0']")).to_have_count(1)
 
 
+def test_a_press_of_next_lets_the_query_fly_too(show: Callable) -> None:
+    page: Page = show(WorkedExample()).page
+    page.get_by_text("next →").click()
+    assert page.locator(f"{SCENE} [data-kind=q]").count() == 3  # the query, and a copy on its way to each key
+
+
 def test_each_field_changes_its_own_number(show: Callable) -> None:
     made = WorkedExample(step=5, choices=["scale", "mask"])
     page: Page = show(made).page

@@ -6,6 +6,7 @@ import math
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -68,6 +69,11 @@ def test_numbers_are_those_of_plain_arithmetic(seed: int) -> None:
 def test_what_does_not_fit_is_refused_by_name(given: dict[str, Any], says: str) -> None:
     with pytest.raises((TypeError, ValueError), match=says):
         WorkedExample(**given)
+
+
+def test_truth_of_numpy_can_travel_to_a_page() -> None:
+    made = WorkedExample(scale=np.bool_(True), seen=np.array([True, False]))
+    assert '"seen":[true,false]' in made._repr_mimebundle_()[0]["text/html"]
 
 
 def test_a_trait_is_checked_as_an_argument_is() -> None:

@@ -6,8 +6,8 @@
 lists them on the start page, each as a list of its pages with minutes. Below the core of each of these pages, above its
 exercises, stands what comes next on each way; a script (ways_script.js) shows only the one that the reader is on, and
 ticks pages off, on the reader's own machine; the theme's own link at the foot then leads along the way, too, and a
-button leaves it. But on the whole way the script shuts what is marked *deeper*, behind its
-heading: the minutes are those of the cores. The ways are data: chapters/ways.yml.
+button leaves it. The script shuts what is marked *deeper*, behind its heading, for everybody
+but on the whole way: the minutes are those of the cores. The ways are data: chapters/ways.yml.
 """
 
 from __future__ import annotations
