@@ -317,7 +317,7 @@ function started(model, el, carried) {
   const stopListening = listen(model, ["input", "deeds", "head", "query", "moment"], heard);
 
   const growth = momentsOf(task.facts, (moment) => put({ moment }));
-  const tools = make("div", { class: css("tools") }, undo, reset, link, address, make("label", { class: "mhalib-check" }, order, "it knows the order"), said);
+  const tools = make("div", { class: css("tools") }, undo, reset, link, address, make("label", { class: `mhalib-check ${model.get("deeds").positions === false ? css("asked") : ""}` }, order, "it knows the order"), said);
   const questList = make("ol", { class: css("quests"), "aria-label": "things to try" }, ...quests.map(({ item }) => item));
   settle(
     el,

@@ -326,6 +326,23 @@ def test_a_bar_shares_its_row_out_anew_and_is_undone_as_one(show: Callable) -> N
     assert page.get_by_role("button", name="Reset row").is_hidden()
 
 
+def test_the_box_of_the_order_stays_in_a_compact_model_that_begins_without_it_and_costs_are_not_told(
+    show: Callable,
+) -> None:
+    begins = ({"positions": False}, {})
+    page = show(*(LiveModel("reader", deeds=one, compact=True, head="encoder self 0 0") for one in begins)).page
+    asked, other = (page.locator(".mhalib-live-model").nth(i) for i in range(2))
+    box = asked.get_by_label("it knows the order")
+    expect(box).to_be_visible()
+    expect(box).not_to_be_checked()
+    box.check()
+    expect(asked.get_by_text("32 of 32 answers unchanged")).to_be_visible()
+    expect(other.get_by_label("it knows the order")).to_be_hidden()
+    for told in page.locator(".mhalib-live-model-large > p:last-child").all():
+        expect(told).to_contain_text("With this head off")
+        expect(told).to_be_hidden()
+
+
 def test_what_the_reader_gets_wrong_is_marked_though_nothing_was_done_to_it(show: Callable) -> None:
     text = "fox sees the bear"
     made, reader = read_sentences([tuple(text.split())]), saved.load("reader")
