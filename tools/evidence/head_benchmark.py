@@ -56,7 +56,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mhalib.data import Repeats, repeats
@@ -110,14 +110,16 @@ def roles(model: GPT, question: Question) -> Tensor:
 POINTS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
-def on_the_way(model: Any, tokens: Tensor, loss: Loss, targets: Tensor) -> Tensor:
+def on_the_way(
+    model: Any, tokens: Tensor, loss: Loss, targets: Tensor, kind: str = "decoder self", inputs: nn.Module | None = None
+) -> Tensor:
     """Attribution with the mean slope at `POINTS` between each text's vectors and those of the text before,
-    (B, layers, h)."""
-    kind = "decoder self"
+    (B, layers, h). `inputs` is what gives these vectors; `None` means the table of tokens."""
+    inputs = model.tokens.embedding if inputs is None else inputs
     gives = Reading(model, tokens, loss, targets, kind).outputs
     slopes = [torch.zeros_like(z) for z in gives]
     for share in POINTS:
-        hook = model.tokens.embedding.register_forward_hook(lambda _, x, y, a=share: (1 - a) * y + a * y.roll(1, 0))
+        hook = inputs.register_forward_hook(lambda _, x, y, a=share: (1 - a) * y + a * y.roll(1, 0))
         try:
             for total, slope in zip(slopes, Reading(model, tokens, loss, targets, kind).slopes, strict=True):
                 total += slope / len(POINTS)
