@@ -6,9 +6,9 @@ Trains, of each seed, one model of each kind and writes RUNS/KIND_SEED.json; wha
 `--store` makes mhalib/results/head_bounds.json of all that is there.
 
 The analysis, written down before anything was run. After trials of seed 999 trainings were cut for time (faces 200
-steps in place of the chapter's 500, symbols 300 in place of 500, and at most 16 of them asked), and digits were asked for names alone, in 600 steps:
-in the chapter's 2,400 steps that model, each of whose heads sees one digit at most, named 0.85 of the digits and
-learned nothing of *equal* (0.50), which was to be a third question, with both heads right.
+steps in place of the chapter's 500, symbols 300 in place of 500, and at most 16 of them asked), and digits were asked
+for names alone, in 600 steps: in the chapter's 2,400 steps that model, each of whose heads sees one digit at most,
+named 0.85 of the digits and learned nothing of *equal* (0.50), which was to be a third question, with both heads right.
 
 1. *The models.* A "blind" head takes its keys and values from the text before: it can look, but what it reads is of
    another text, in training and ever after. Which heads are blind is drawn by the seed.
