@@ -148,6 +148,18 @@ def test_stored_runs_are_kept_beside_those_in_the_folder() -> None:
     assert head_benchmark.with_stored(whole, stored) == whole
 
 
+def test_a_table_has_the_measures_that_were_asked_the_best_first() -> None:
+    values = {
+        "one/means/zero/agreement": [0.5, 0.7],
+        "one/means/zero/named": [1.0, 1.0],
+        "one/means/random/agreement": [0.9, 0.8],
+        "one/means/random/named": [0.0, 1.0],
+    }
+    told = [line.split() for line in head_benchmark.table(values).splitlines()]
+    assert told[0][:3] == ["one,", "2", "models"]
+    assert told[1:] == [["random", "0.85", "1", "0"], ["zero", "0.60", "2", "9"]]
+
+
 def test_what_is_stored_is_of_the_measures_that_there_are() -> None:
     stored = read("head_benchmark")
     for kind in head_benchmark.MODELS:

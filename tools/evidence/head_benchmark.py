@@ -7,9 +7,23 @@ lists, scores every measure of `MEASURES` against the truth below, and writes RU
 what is there already is not done again. `--store` makes mhalib/results/head_benchmark.json of all that is there, and of
 what is stored of other seeds.
 
-**To add a measure** write `function(model, question) -> (layers, h)`, more for a head that matters more, and give it a
-line in `MEASURES`; `question` has `tokens`, `loss` and `looks`. **To add a model** give it a line in `MODELS`, settings
-of a GPT and steps of training. Passes are in `PASSES`.
+**To add a measure or a model**, write a file of your own, and run it with the same options:
+
+    import mhalib, torch
+    from tools.evidence.head_benchmark import MEASURES, MODELS, PASSES, main
+
+    def entropy(model, question):
+        with torch.no_grad():
+            _, maps = model(question.tokens, need_weights=True)
+        return -torch.stack([mhalib.measures.head_entropy(w) for w in maps["decoder self"]])
+
+    MEASURES["entropy"], PASSES["entropy"] = entropy, 1
+    MODELS["four"] = {"num_layers": 4, "num_heads": 2}, 400
+    main()
+
+A measure gives (layers, h), more for a head that matters more; `question` has `tokens`, `loss` and `looks`. A model is
+settings of a GPT with 8 heads in all, and steps of training. At the end a table says how every measure did. Passes are
+in `PASSES`.
 
 The analysis, written down before it was run. After one trial, of seed 0, sizes were cut for time (40 lists in place of
 60, 10 steps of optimal ablation in place of 20, none of it on untrained models), and nothing else:
@@ -56,7 +70,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mhalib.data import Repeats, repeats
@@ -110,14 +124,16 @@ def roles(model: GPT, question: Question) -> Tensor:
 POINTS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
-def on_the_way(model: Any, tokens: Tensor, loss: Loss, targets: Tensor) -> Tensor:
+def on_the_way(
+    model: Any, tokens: Tensor, loss: Loss, targets: Tensor, kind: str = "decoder self", inputs: nn.Module | None = None
+) -> Tensor:
     """Attribution with the mean slope at `POINTS` between each text's vectors and those of the text before,
-    (B, layers, h)."""
-    kind = "decoder self"
+    (B, layers, h). `inputs` is what gives these vectors; `None` means the table of tokens."""
+    inputs = model.tokens.embedding if inputs is None else inputs
     gives = Reading(model, tokens, loss, targets, kind).outputs
     slopes = [torch.zeros_like(z) for z in gives]
     for share in POINTS:
-        hook = model.tokens.embedding.register_forward_hook(lambda _, x, y, a=share: (1 - a) * y + a * y.roll(1, 0))
+        hook = inputs.register_forward_hook(lambda _, x, y, a=share: (1 - a) * y + a * y.roll(1, 0))
         try:
             for total, slope in zip(slopes, Reading(model, tokens, loss, targets, kind).slopes, strict=True):
                 total += slope / len(POINTS)
@@ -392,10 +408,27 @@ def with_stored(values: dict[str, list[float]], stored: Mapping[str, Sequence[fl
     return joined
 
 
-def store(folder: Path) -> None:
+def runs_in(folder: Path) -> list[dict[str, Any]]:
     runs = [json.loads(path.read_text()) for path in folder.glob("*_*.json")]
-    runs.sort(key=lambda run: (run["kind"], run["seed"]))
-    values = with_stored(pooled(runs), read("head_benchmark").values)
+    return sorted(runs, key=lambda run: (run["kind"], run["seed"]))
+
+
+def table(values: Mapping[str, Sequence[float]]) -> str:
+    """By kind of model, each measure's mean agreement with the truth and how many models it names, the best first."""
+    lines = []
+    for kind in MODELS:
+        keys = {name: values.get(f"{kind}/means/{name}/agreement", ()) for name in MEASURES}
+        found = sorted((name for name in keys if keys[name]), key=lambda name: -statistics.fmean(keys[name]))
+        if found:
+            lines.append(f"{kind}, {len(keys[found[0]])} models{'':12} agrees  named  passes")
+        for name in found:
+            named = sum(values[f"{kind}/means/{name}/named"])
+            lines.append(f"  {name:24} {statistics.fmean(keys[name]):6.2f} {named:6.0f} {PASSES[name]:7}")
+    return "\n".join(lines)
+
+
+def store(folder: Path) -> None:
+    values = with_stored(pooled(runs_in(folder)), read("head_benchmark").values)
     seeds = {int(seed) for kind in MODELS for seed in values.get(f"{kind}/seed", [])}
     results.store("head_benchmark", sorted(seeds), values, 3)
 
@@ -409,8 +442,8 @@ def main() -> None:
     for kind, seed in itertools.product(reversed(MODELS), range(given.seeds)):
         path = given.folder / f"{kind}_{seed}.json"
         weights = path.with_suffix(".safetensors")
-        if path.exists():
-            continue
+        if path.exists() and set(MEASURES) <= set(json.loads(path.read_text())["scores"]):
+            continue  # a measure that is new is asked of the models that are there
         begun = time.perf_counter()
         if weights.exists():
             model = new_model(kind, seed)
@@ -421,6 +454,7 @@ def main() -> None:
         trained = time.perf_counter()
         path.write_text(json.dumps(examine(kind, seed, model)))
         print(kind, seed, f"{trained - begun:.0f} s + {time.perf_counter() - trained:.0f} s", flush=True)
+    print(table(pooled(runs_in(given.folder))))
 
 
 if __name__ == "__main__":

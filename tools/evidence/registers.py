@@ -1,6 +1,6 @@
 """Rollout and registers over many trainings: what the last section of "Seeing with heads" says of other seeds.
 
-    OMP_NUM_THREADS=1 python -m tools.evidence.registers --folder RUNS [--seeds 20] [--store]
+    OMP_NUM_THREADS=1 python -m tools.evidence.registers --folder RUNS [--seeds 20] [--first 0] [--store]
 
 Runs the chapter's own cells from seeds 0, 1, ..., but only those that the section needs, and writes RUNS/SEED.json;
 what is there already is not done again. `--store` makes mhalib/results/registers.json of all that is there.
@@ -70,7 +70,8 @@ def program() -> list[str]:
 
 def main() -> None:
     arguments = results.run_arguments(__doc__)
-    paths = {seed: arguments.folder / f"{seed}.json" for seed in range(arguments.seeds)}
+    first = arguments.first
+    paths = {seed: arguments.folder / f"{seed}.json" for seed in range(first, first + arguments.seeds)}
     if not arguments.store:
         *before, last = program()
         cells = [*((source, {}) for source in before), (last, ASKED)]

@@ -241,10 +241,11 @@ def by_name(runs: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
 
 
 def run_arguments(told: str | None) -> argparse.Namespace:
-    """`folder`, `seeds` and `store`, of a tool that keeps a file for each training and stores them all in the end."""
+    """`folder`, `seeds`, `first` and `store`, of a tool with a file for each training that stores all in the end."""
     parser = argparse.ArgumentParser(description=told, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True, help="where a file for each training goes")
     parser.add_argument("--seeds", type=int, default=20, help="how many trainings")
+    parser.add_argument("--first", type=int, default=0, help=f"the first seed; {FRESH} for seeds that no text knows")
     parser.add_argument("--store", action="store_true", help="write mhalib/results from the files that are there")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
