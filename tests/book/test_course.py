@@ -210,7 +210,7 @@ def test_nbgrader_itself_releases_and_grades_it(tmp_path: Path) -> None:
         shutil.copytree(tmp_path / "c" / handed_in / assignment, tmp_path / "c/submitted" / student / assignment)
     path = tmp_path / "c/submitted/keeps going" / assignment / CHAPTER.name
     written = nbformat.read(path, as_version=4)
-    next(cell for cell in written.cells if cell.source.endswith("import checks")).source += "\nchecks.keep_going()"
+    next(cell for cell in written.cells if "def split_heads" in cell.source).source += "\n\n\nchecks.keep_going()"
     nbformat.write(written, path)
     run("-m", "nbgrader", "autograde", assignment)
     worth = float(sum(one.points for one in checks.EXERCISES.values() if one.chapter == 4))
