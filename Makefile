@@ -84,7 +84,7 @@ rehearse: $(READY) ## run the chapters again with other machines' arithmetic; CH
 results: $(READY) ## run the chapters' experiments from several seeds; CHAPTERS="8 9" chooses, JOBS=2 at once
 	$(BIN)/python -m tools.evidence.results $(if $(JOBS),--jobs $(JOBS)) $(foreach n,$(CHAPTERS),$(wildcard chapters/$(n)_*.ipynb chapters/0$(n)_*.ipynb))
 
-exercises: $(READY) ## make the students' notebooks; FORMAT=nbgrader makes a course, in OUT=folder, HUB=https://... prints links
+exercises: $(READY) ## make the students' notebooks; FORMAT=nbgrader or otter makes a course, in OUT=folder, HUB=https://... prints links
 	$(BIN)/python -m tools.teaching.$(if $(HUB),course links '$(HUB)',$(if $(FORMAT),course $(FORMAT) $(if $(OUT),--out '$(OUT)'),exercises))
 
 mutants: $(READY) ## hold the exercises' checkers against solutions with one small change; CHAPTERS="8 9" chooses, JOBS=2 at once, SEEDS=300 on many

@@ -148,7 +148,8 @@ def open_book(given: argparse.Namespace) -> None:
                 raise ValueError("name a chapter, as in  mhalib open 0 : without a clone there is no start page")
             notebook = Path(notebook.name) if Path(notebook.name).exists() else Path(shutil.copy2(notebook, "."))
         options = ["--no-browser"] if given.no_browser else []
-        subprocess.run([sys.executable, "-m", "jupyterlab", str(notebook), *options], check=False)
+        if subprocess.run([sys.executable, "-m", "jupyterlab", str(notebook), *options], check=False).returncode:
+            raise ValueError("JupyterLab stopped with an error: its last lines above say which")
         return
     handler = functools.partial(Quiet, directory=str(html))
     with http.server.ThreadingHTTPServer(("127.0.0.1", given.port), handler) as server:

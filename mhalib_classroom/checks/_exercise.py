@@ -118,8 +118,14 @@ class Exercise:
             tell: whether to name the mistake of code to mend, too, while nobody has touched it.
         """
         finding = self.examine(submission, seed, tell=tell)
-        if told_instead(self, finding):
-            return
+        if not told_instead(self, finding):
+            self._say_or_raise(finding)
+
+    def require(self, submission: Any, *, seed: int | str = SEED) -> None:
+        """Check a submission for somebody who grades: what is wrong is raised, whatever the notebook has asked for."""
+        self._say_or_raise(self.examine(submission, seed))
+
+    def _say_or_raise(self, finding: Finding) -> None:
         if not finding.solved:
             raise CheckFailed(f"{self.name}: {say(finding.message)}")
         print(f"{self.name}: {say('right.')} {say(finding.message)}")

@@ -200,11 +200,27 @@ def test_a_port_that_cannot_be_is_one_line(book: Path, capsys: pytest.CaptureFix
     assert capsys.readouterr().err == "mhalib open: bind(): port must be 0-65535.\n"
 
 
+def lab_is_played(monkeypatch: pytest.MonkeyPatch, code: int = 0) -> list[list[str]]:
+    """What is run in JupyterLab's place, which ends with this code."""
+    ran: list[list[str]] = []
+    played = lambda asked, check: ran.append(asked) or subprocess.CompletedProcess(asked, code)  # noqa: E731
+    monkeypatch.setattr(command.subprocess, "run", played)
+    return ran
+
+
+def test_a_lab_that_does_not_start_is_no_success(
+    book: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """As root JupyterLab refuses, and a script went on as if it had run."""
+    lab_is_played(monkeypatch, 1)
+    assert command.main(["open", "5", "--lab", "--book", str(book)]) == 2
+    assert capsys.readouterr().err.startswith("mhalib open: JupyterLab stopped with an error")
+
+
 def test_without_pages_it_is_the_notebook_in_jupyterlab(
     book: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    ran: list[list[str]] = []
-    monkeypatch.setattr(command.subprocess, "run", lambda asked, check: ran.append(asked))
+    ran = lab_is_played(monkeypatch)
     assert command.main(["open", "5", "--lab", "--book", str(book)]) == 0
     (book / "_build/html/chapters/05_a.html").unlink()
     assert command.main(["open", "5", "--no-browser", "--book", str(book)]) == 0
@@ -257,8 +273,7 @@ def test_a_wheel_of_the_book_is_found_where_there_is_no_clone(
     assert command.main(["exercises", "--chapter", "4"]) == 0
     own = notebooks.ROOT / "exercises/04_reshape_trick.ipynb"
     assert nbformat.read(elsewhere / "exercises" / own.name, as_version=4) == nbformat.read(own, as_version=4)
-    ran: list[list[str]] = []
-    monkeypatch.setattr(command.subprocess, "run", lambda asked, check: ran.append(asked))
+    ran = lab_is_played(monkeypatch)
     for _ in range(2):
         assert command.main(["open", "4"]) == 0
         (elsewhere / own.name).write_text("my work", encoding="utf-8")

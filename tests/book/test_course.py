@@ -1,4 +1,4 @@
-"""The exercises as an nbgrader course, by our own reading of its format; nbgrader itself grades one once a week."""
+"""The exercises as courses for nbgrader and Otter, by our own reading of their formats; once a week both grade one."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from tools.teaching import course, exercises
 CHAPTER = notebooks.CHAPTERS / "04_reshape_trick.ipynb"
 SEED = "of the course"
 NBGRADER = "nbgrader==0.9.6"
+OTTER = "otter-grader[grading]==7.0.0"
 SCORES = """
 import sys
 from nbgrader.api import Gradebook
@@ -161,27 +162,87 @@ def test_a_hub_opens_each_notebook(capsys: pytest.CaptureFixture, monkeypatch: p
         course.main(["links", "https://hub.example.edu"])
 
 
+def test_otter_has_a_test_for_each_exercise_and_no_two_chapters_share_a_seed(tmp_path: Path) -> None:
+    count = course.write_otter(tmp_path)
+    tests = list(tmp_path.glob("*/tests/*.py"))
+    assert sorted(path.stem for path in tests) == sorted(checks.EXERCISES)
+    assert len({re.findall(r'seed="(\w+)"', path.read_text(encoding="utf-8"))[0] for path in tests}) == count
+    assert not any("seed=" in path.read_text(encoding="utf-8") for path in tmp_path.glob("*/*.ipynb"))
+
+
+def handed_in(*, mended: str = "") -> nbformat.NotebookNode:
+    """A student's notebook of the chapter: untouched, or with one exercise as the book solves it."""
+    cells = nbformat.read(CHAPTER, as_version=4).cells
+    exercise = [cell.source for cell in cells if exercises.EXERCISE in cell.metadata.get("tags", [])]
+    solved = {exercises.without_solution(one): exercises.with_solution(one) for one in exercise}
+    notebook = exercises.student_notebook(CHAPTER)
+    for cell in notebook.cells:
+        if mended and f"checks.{mended}({mended})" in cell.source:
+            cell.source = solved[cell.source]
+    return notebook
+
+
+class Host:
+    """An environment of its own for a grader: what it brings along is no business of the book's."""
+
+    def __init__(self, folder: Path, cwd: Path, package: str) -> None:
+        self.python, self.cwd = make_host(folder), cwd
+        path = os.pathsep.join([str(self.python.parent), os.environ["PATH"]])  # nbgrader calls alembic by name
+        self.environment = {**os.environ, "PATH": path, "PYTHONPATH": str(notebooks.ROOT)}
+        self("-m", "pip", "install", "--quiet", package)
+
+    def __call__(self, *words: str | Path) -> str:
+        asked = {"cwd": self.cwd, "env": self.environment, "capture_output": True, "text": True, "check": False}
+        done = subprocess.run([self.python, *words], **asked)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout
+
+
 @pytest.mark.network
 @pytest.mark.weekly("tools/teaching/course.py")
 @pytest.mark.skipif(sys.platform == "win32", reason="the host is made of symbolic links")
 def test_nbgrader_itself_releases_and_grades_it(tmp_path: Path) -> None:
-    """In an environment of its own: what it brings along is no business of the book's."""
-    python, assignment = make_host(tmp_path / "host"), CHAPTER.stem
-    path = os.pathsep.join([str(python.parent), os.environ["PATH"]])  # it calls alembic by name
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(notebooks.ROOT)}
-
-    def run(*words: str | Path) -> str:
-        done = subprocess.run(
-            [python, *words], cwd=tmp_path / "c", env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        return done.stdout
-
+    assignment = CHAPTER.stem
     course.write_course(tmp_path / "c")
-    run("-m", "pip", "install", "--quiet", NBGRADER)
+    run = Host(tmp_path / "host", tmp_path / "c", NBGRADER)
     run("-m", "nbgrader", "generate_assignment", assignment)
-    for student, handed_in in (("solved", "source"), ("untouched", "release")):
+    for student, handed_in in (("keeps going", "release"), ("solved", "source"), ("untouched", "release")):
         shutil.copytree(tmp_path / "c" / handed_in / assignment, tmp_path / "c/submitted" / student / assignment)
+    path = tmp_path / "c/submitted/keeps going" / assignment / CHAPTER.name
+    written = nbformat.read(path, as_version=4)
+    next(cell for cell in written.cells if "def split_heads" in cell.source).source += "\n\n\nchecks.keep_going()"
+    nbformat.write(written, path)
     run("-m", "nbgrader", "autograde", assignment)
     worth = float(sum(one.points for one in checks.EXERCISES.values() if one.chapter == 4))
-    assert run("-c", SCORES, assignment).split() == ["solved", str(worth), str(worth), "untouched", "0.0", str(worth)]
+    scores = [line.rsplit(" ", 2) for line in run("-c", SCORES, assignment).splitlines()]
+    assert {name: (float(score), float(most)) for name, score, most in scores} == {
+        "keeps going": (0.0, worth),  # no check raises there, but the one that nobody sees
+        "solved": (worth, worth),
+        "untouched": (0.0, worth),
+    }
+
+
+@pytest.mark.network
+@pytest.mark.weekly("tools/teaching/course.py")
+@pytest.mark.skipif(sys.platform == "win32", reason="the host is made of symbolic links")
+def test_otter_itself_grades_it(tmp_path: Path) -> None:
+    """The students' notebook asks the checks to keep going, so nothing in it raises, solved or not."""
+    course.write_otter(tmp_path / "c")
+    folder = tmp_path / "c" / CHAPTER.stem
+    run = Host(tmp_path / "host", folder, OTTER)
+    run("-m", "otter", "generate")
+    for mended, points in (("", 0), ("merge_heads", checks.EXERCISES["merge_heads"].points)):
+        nbformat.write(handed_in(mended=mended), tmp_path / "mine.ipynb")
+        run("-m", "otter", "run", "-a", "autograder.zip", "-o", tmp_path, tmp_path / "mine.ipynb")
+        told = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["tests"]
+        graded = {one["name"]: one for one in told if "score" in one}
+        assert {name: one["max_score"] for name, one in graded.items()} == {
+            name: one.points for name, one in checks.EXERCISES.items() if one.chapter == 4
+        }
+        assert {name: one["score"] for name, one in graded.items() if one["score"]} == (
+            {mended: points} if mended else {}
+        )
+        assert "still the stub" in graded["split_heads"]["output"]
+        [shown] = (one["output"] for one in told if one.get("visibility") == "visible")
+        assert "still the stub" in shown
+        assert "seed" not in shown

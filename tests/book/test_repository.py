@@ -293,10 +293,8 @@ def test_colab_is_tried_with_colab_s_python_and_where_pages_are_published_no_cac
 def test_the_newest_stack_is_tried_each_week_and_says_what_broke() -> None:
     workflow = yaml.safe_load(read(".github/workflows/newest.yml"))
     assert "schedule" in workflow[True]
-    job, library = workflow["jobs"]["book"], workflow["jobs"]["library"]
-    assert job["continue-on-error"] is library["continue-on-error"] is True
-    (version,) = [step["with"]["python-version"] for step in library["steps"] if "setup-python" in step.get("uses", "")]
-    assert f"Python {version} is not promised" in read("chapters/run_anywhere.md")
+    job = workflow["jobs"]["book"]
+    assert job["continue-on-error"] is True
     install, *others = [step["run"] for step in job["steps"] if "run" in step]
     assert "tools.pages.build --all" in others[0]
     assert "GITHUB_STEP_SUMMARY" in others[-1]
@@ -313,7 +311,7 @@ def test_the_newest_stack_is_tried_each_week_and_says_what_broke() -> None:
 def test_workflows_test_what_is_promised() -> None:
     tests = yaml.safe_load(read(".github/workflows/test.yml"))
     matrix = tests["jobs"]["library"]["strategy"]["matrix"]
-    assert matrix["python"] == ["3.10", "3.11", "3.12", "3.13"]
+    assert matrix["python"] == ["3.10", "3.11", "3.12", "3.13", "3.14"]
     assert {system.split("-")[0] for system in matrix["os"]} == {"ubuntu", "macos", "windows"}
     gpu = yaml.safe_load(read(".github/workflows/gpu.yml"))
     assert gpu["jobs"]["notebooks"]["steps"][-1]["run"] == "make gpu"

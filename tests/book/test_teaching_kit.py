@@ -18,7 +18,7 @@ from tools import ROOT
 from tools.pages import kit
 from tools.teaching import embeds, quiz_files, quizzes, slides
 from tools.teaching.quiz_files import QTI, categories, item, moodle
-from tools.teaching.quiz_text import read
+from tools.teaching.quiz_text import WITH, filled, read, values
 from tools.teaching.slide_parts import sentences, within
 
 ALL = quizzes.quizzes()
@@ -59,6 +59,41 @@ def test_every_chapter_has_five_questions_and_enough_with_variants() -> None:
     assert f"In {len(with_variants)} questions the numbers vary" in page
     for variants in with_variants:
         assert len({(one.text, one.answers) for one in variants}) == len(variants), variants[0].name
+
+
+ON_PAPER = {
+    ("all_targets_at_once", "How many projections"): "{= N * (N + 1) // 2:,}",
+    ("counting", "When scores cost as much"): "{= 2 * D:,}",
+    ("heads_composed_anew", "The sum of a row"): "{= 1 - l:.1f}",
+    ("heads_that_are_chosen", "Sparsemax by hand"): "{= (2 - s) / 2:.2f}",
+    ("heads_that_talk", "What mixing costs"): "{= 2 * h * h * N * N:,}",
+    ("many_devices", "What a ring sends"): "{= 2 * (G - 1) * M // G:,}",
+    ("many_devices", "What a process holds"): "{= max(1, g // G)}",
+    ("mathematics", "How many weights"): "{= 2 * D * D + 2 * D * D // h * g:,}",
+    ("mathematics", "Operations"): "{= 4 * N * N * D:,}",
+    ("never_write_the_scores", "The memory of scores"): "{= 4 * h * N * N / 1e9:,.0f} GB",
+    ("never_write_the_scores", "Tiles under a causal mask"): "{= n * (n + 1) // 2:,}",
+    ("open_a_model_you_know", "Which part grows"): "{= 2 * L * h * N * N / 1e9:.2f} GB",
+    ("reshape_trick", "The row of a head"): "{= b * h + i}",
+    ("seeing_with_heads", "How many tokens"): "{= (s // p) ** 2 + 1}",
+    ("sharing_keys_and_values", "The cache of a word"): "{= 2 * 2 * 128 * g * L * N / 2**20:,.0f} MiB",
+    ("three_uses", "The shape of a map"): "({= m}, {= n})",
+    ("token_by_token", "The balance"): "{= D * (1 + h // g):,}",
+    ("weighted_average", "Two scores"): "{= (8 * n + 4) / (n + 1):.2f}",
+    ("which_heads_matter", "What a cut saves"): "{= 4 * D * d:,}",
+    ("why_more_than_one_head", "What does not grow"): "{= 4 * D * D:,}",
+}
+"""What a teacher works out by hand where the package computes the answer."""
+
+
+@pytest.mark.parametrize(("topic", "title"), ON_PAPER)
+def test_an_answer_of_the_package_is_the_one_on_paper(topic: str, title: str) -> None:
+    [quiz] = [one for one in ALL if one.topic == topic]
+    [variants] = [some for some in quiz.questions if some[0].title == title]
+    source = (quizzes.SOURCES / f"{topic}.md").read_text(encoding="utf-8").partition(f"## {title}\n")[2]
+    [given] = WITH.findall(source.partition("\n## ")[0])
+    right = [one.text for variant in variants for one in variant.answers if one.is_right]
+    assert right == [filled(ON_PAPER[topic, title], row) for row in values(given)]
 
 
 def test_a_right_answer_does_not_give_itself_away_by_its_place() -> None:

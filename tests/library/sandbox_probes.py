@@ -98,6 +98,7 @@ links = []
 for number in range(256):
     try: links.append(os.readlink(f"/proc/self/fd/{number}"))
     except OSError: pass
+links = [link for link in links if "/libffi.so" not in link]  # which newer ones read their own code from
 held |= {"open": [link for link in links if link != "/dev/null" and not link.startswith(("pipe:", "anon_inode:"))]}
 held |= {"folder": os.getcwd()}
 raise RuntimeError(f"has {held}")

@@ -24,6 +24,13 @@ def test_without_keep_going_a_wrong_answer_stops_the_cell() -> None:
         checks.weighted_average(lambda weights, values: values)
 
 
+def test_who_grades_is_told_by_an_error_all_the_same() -> None:
+    checks.keep_going()
+    checks.weighted_average.require(lambda weights, values: weights @ values, seed="secret")
+    with pytest.raises(checks.CheckFailed, match="weighted_average"):
+        checks.weighted_average.require(lambda weights, values: values)
+
+
 def test_after_it_what_is_wrong_is_said_and_reported(capsys: pytest.CaptureFixture[str]) -> None:
     def unwritten(q, k):
         raise NotImplementedError

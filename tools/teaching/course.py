@@ -1,15 +1,17 @@
-"""Hand out the exercises where a course has a system for that: an nbgrader course, or links for a JupyterHub.
+"""Hand out the exercises where a course has a system for that: nbgrader, Otter-Grader, or links for a JupyterHub.
 
     python -m tools.teaching.course nbgrader --out FOLDER
+    python -m tools.teaching.course otter --out FOLDER
     python -m tools.teaching.course links https://hub.example.edu
 
-The course has the chapters' own exercises, an assignment for each chapter: solutions in nbgrader's regions, and behind
-each a locked cell with the points, which calls the same checker as the book does. So a student reads the name of the
-mistake in the notebook, and again in nbgrader's feedback. For grading, the cell calls it once more with the course's
-secret seed, in a region that students do not get.
+nbgrader's course has the chapters' own exercises, an assignment for each chapter: solutions in nbgrader's regions, and
+behind each a locked cell with the points, which calls the same checker as the book does. So a student reads the name of
+the mistake in the notebook, and again in nbgrader's feedback. For grading, the cell calls it once more with the
+course's secret seed, in a region that students do not get.
 
-nbgrader, and not Otter-Grader, for there a test is a file that compares what a cell prints, and the student calls
-`grader.check("q1")` instead of the checker: the message would be the difference of two texts.
+For Otter-Grader, an assignment is the students' own notebook, and beside it a test file for each exercise, of the kind
+that fails by an exception: it calls the checker, whose sentence is what Otter shows, and once more with the secret seed
+in a case that students are not shown.
 """
 
 from __future__ import annotations
@@ -32,7 +34,6 @@ from tools import ROOT
 from tools.notebooks import address, notebooks
 from tools.teaching import exercises
 
-FOLDER = ROOT / "nbgrader"
 SEED_FILE, SETTINGS_FILE = "seed.txt", "nbgrader_config.py"
 SETTINGS = '''"""nbgrader's settings of this course; yours to change, it is not written again."""
 
@@ -42,6 +43,23 @@ c.ClearSolutions.code_stub = {"python": "# your code here"}  # the rest of a stu
 c.OverwriteCells.add_missing_cells = True  # a check that a student has deleted comes back
 c.ExecutePreprocessor.timeout = 60
 '''
+OTTER_TEST = """from otter.test_files import test_case
+
+from mhalib_classroom import checks
+
+OK_FORMAT = False  # a case fails by raising
+name, points, all_or_nothing = "{name}", {points}, True
+
+
+@test_case()
+def as_in_the_notebook({name}):
+    checks.{name}.require({name})
+
+
+@test_case(hidden=True)
+def with_other_inputs({name}):
+    checks.{name}.require({name}, seed="{seed}")
+"""
 INTRODUCTION = (
     "# Exercises: {title}\n\n"
     "They belong to the chapter [{title}]({link}). Write your code where a cell says so, and run the cell and the one "
@@ -80,9 +98,15 @@ def solved_and_given(source: str, name: str) -> str:
 
 
 def test_source(name: str, seed: str) -> str:
-    """The cell that is graded: the check, and in a region that students do not get the same with other inputs."""
-    call = f"checks.{name}({name}"
-    return f'{call})\n### BEGIN HIDDEN TESTS\n{call}, seed="{seed}")\n### END HIDDEN TESTS'
+    """The cell that is graded: the check, and in a region that students do not get the same with other inputs, which
+    raises whatever a student has asked of the checks."""
+    hidden = f'checks.{name}.require({name}, seed="{seed}")'
+    return f"checks.{name}({name})\n### BEGIN HIDDEN TESTS\n{hidden}\n### END HIDDEN TESTS"
+
+
+def own_seed(seed: str, chapter: Path) -> str:
+    """A chapter's own secret seed, made from the course's."""
+    return hashlib.sha256(f"{seed}:{chapter.stem}".encode()).hexdigest()[:16]
 
 
 def _marked(cell: NotebookNode, grade_id: str, *, is_solution: bool = False, points: int | None = None) -> NotebookNode:
@@ -111,7 +135,7 @@ def course_notebook(chapter: Path, seed: str) -> NotebookNode | None:
         for cell in nbformat.read(chapter, as_version=4).cells
         if exercises.EXERCISE in cell.metadata.get("tags", [])
     }
-    own = hashlib.sha256(f"{seed}:{chapter.stem}".encode()).hexdigest()[:16]
+    own = own_seed(seed, chapter)
     own_cells = (exercises.KEEP_GOING, exercises.REPORT)  # nbgrader needs the error of each check
     cells = [cell for cell in plain.cells[2:] if cell.source not in own_cells]  # without introduction and launch links
     for number, cell in enumerate(cells):
@@ -130,9 +154,12 @@ def course_notebook(chapter: Path, seed: str) -> NotebookNode | None:
     return notebooks.normalise(nbformat.v4.new_notebook(cells=made))
 
 
-def write_course(folder: Path) -> int:
-    """Write a course, or write its notebooks anew; the seed and the settings that are there stay. Returns how many
-    assignments it has."""
+def course_seed(folder: Path) -> str:
+    """The secret seed of the course in a folder, drawn the first time.
+
+    Raises:
+        ValueError: what the folder holds cannot be a seed.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     kept = folder / SEED_FILE
     if not kept.exists():
@@ -141,6 +168,13 @@ def write_course(folder: Path) -> int:
     seed = kept.read_text(encoding="ascii").strip()
     if not re.fullmatch(r"[\w .,-]+", seed, re.ASCII):
         raise ValueError(f"{kept} holds {seed!r:.40}: write a line of letters and digits, or delete it")
+    return seed
+
+
+def write_course(folder: Path) -> int:
+    """Write a course for nbgrader, or write its notebooks anew; the seed and the settings that are there stay. Returns
+    how many assignments it has."""
+    seed = course_seed(folder)
     if not (folder / SETTINGS_FILE).exists():
         write_whole(folder / SETTINGS_FILE, SETTINGS)
     count = 0
@@ -151,6 +185,27 @@ def write_course(folder: Path) -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, nbformat.writes(notebook).rstrip("\n") + "\n")
             count += 1
+    return count
+
+
+def write_otter(folder: Path) -> int:
+    """Write assignments for Otter-Grader, a folder for each chapter, in which `otter generate` makes the autograder.
+    What it installs stands in requirements.txt, where the book has an address. Returns how many there are."""
+    seed, now, count = course_seed(folder), address.here(), 0
+    for chapter in sorted(notebooks.CHAPTERS.glob("[0-9]*.ipynb")):
+        notebook = exercises.student_notebook(chapter)
+        if notebook is None:
+            continue
+        tests = folder / chapter.stem / "tests"
+        tests.mkdir(parents=True, exist_ok=True)
+        write_whole(tests.parent / chapter.name, nbformat.writes(notebook).rstrip("\n") + "\n")
+        for name in re.findall(r"^checks\.(\w+)\(\1\)$", "\n".join(cell.source for cell in notebook.cells), re.M):
+            points = checks.EXERCISES[name].points
+            test = OTTER_TEST.format(name=name, points=points, seed=own_seed(seed, chapter))
+            write_whole(tests / f"{name}.py", test)
+        if now is not None:
+            write_whole(tests.parent / "requirements.txt", f"{now.package}\n")
+        count += 1
     return count
 
 
@@ -174,14 +229,17 @@ def hub_link(hub: str, path: str) -> str:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     chosen = parser.add_subparsers(dest="kind", required=True)
-    course = chosen.add_parser("nbgrader", help="write an nbgrader course")
-    course.add_argument("--out", type=Path, default=FOLDER, help=f"default: {FOLDER.name}/")
+    for kind in ("nbgrader", "otter"):
+        made = chosen.add_parser(kind, help=f"write a course for {kind}")
+        made.add_argument("--out", type=Path, default=ROOT / kind, help=f"default: {kind}/")
     chosen.add_parser("links", help="print nbgitpuller's links").add_argument("hub", help="https://hub.example.edu")
     given = parser.parse_args(arguments)
     try:
         if given.kind == "links":
             for path in sorted(exercises.FOLDER.glob("*.ipynb")):
                 print(hub_link(given.hub, f"exercises/{path.name}"))
+        elif given.kind == "otter":
+            print(f"{write_otter(given.out)} assignments in {given.out}")
         else:
             print(f"{write_course(given.out)} assignments in {given.out}/source")
     except ValueError as error:
