@@ -88,18 +88,20 @@ class Blurred(nn.Module):
         self.convolution = nn.Conv1d(num_hiddens, num_hiddens, 4, groups=num_hiddens)
 
     def forward(self, *told: Any) -> Tensor:
-        x = self.tokens(*told)
-        return x + self.convolution(F.pad(x.mT, (3, 0))).mT
+        x: Tensor = self.tokens(*told)
+        mixed: Tensor = self.convolution(F.pad(x.mT, (3, 0)))
+        return x + mixed.mT
 
 
 def new_model(name: str, width: int, seed: int = 0) -> GPT:
     """A GPT of one such layer."""
     heads, attention, window = LAYERS[CONTROL if name in CHECKS else name]
     torch.manual_seed(seed + 1000 * (name == AGAIN))
-    sizes = {"num_hiddens": 64, "num_heads": heads, "num_layers": 1, "ffn_num_hiddens": width}
-    model = GPT(NUM_KEYS + NUM_VALUES + NUM_OTHERS, **sizes, attention=attention, window=window, positions="rotary")
+    options: dict[str, Any] = {"num_heads": heads, "attention": attention, "window": window, "positions": "rotary"}
+    vocab_size = NUM_KEYS + NUM_VALUES + NUM_OTHERS
+    model = GPT(vocab_size, num_hiddens=64, num_layers=1, ffn_num_hiddens=width, **options)
     if name != BARE:
-        model.tokens = Blurred(model.tokens, 64)
+        model.tokens = Blurred(model.tokens, 64)  # type: ignore[assignment]
     return model
 
 
