@@ -1,6 +1,6 @@
 """A race with many keys: recall of pairs from 512 tokens, at equal weights, equal operations and equal bytes.
 
-    OMP_NUM_THREADS=1 python -m tools.evidence.many_keys --folder RUNS [--seeds 12] [--store]
+    OMP_NUM_THREADS=1 python -m tools.evidence.many_keys --folder RUNS [--seeds 24] [--layers NAME ...] [--store]
 
 A text is 64 pairs of a key and a value among other tokens, then its keys again in another order, twice: after each, the
 model names the value (multi-query associative recall, after Arora et al. 2023, Zoology). Each model is a GPT of one
@@ -29,18 +29,24 @@ The analysis, written down before a fresh seed was run:
 
 from __future__ import annotations
 
+import argparse
 import json
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from mhalib.models import GPT
 from tools.evidence import results
+from tools.evidence.race import p_values
 
 NUM_KEYS, NUM_VALUES, NUM_OTHERS = 64, 16, 16
 CONTROL, AGAIN, BARE, WIDE = "multi-head", "the same again", "no convolution", "wide state"
@@ -125,6 +131,11 @@ def recall(model: GPT, num_tokens: int, num_texts: int = 8) -> float:
     return float((named == targets[asked]).double().mean())
 
 
+def loss_of(model: GPT, tokens: Tensor, targets: Tensor) -> Tensor:
+    asked = targets >= 0
+    return F.cross_entropy(model(tokens)[0][asked][:, NUM_KEYS : NUM_KEYS + NUM_VALUES], targets[asked])
+
+
 def trained(name: str, rate: float, seed: int) -> dict[str, Any]:
     """The curve of a training, and recall at its end in texts of `TESTED` lengths."""
     model, rng = new_model(name, width_for(name), seed), torch.Generator().manual_seed(seed)
@@ -133,10 +144,9 @@ def trained(name: str, rate: float, seed: int) -> dict[str, Any]:
         model.train()
         optimizer.param_groups[0]["lr"] = rate * min(1.0, step / 20)
         tokens, targets = texts(TOKENS // length_at(step), length_at(step), rng)
-        asked = targets >= 0
-        logits = model(tokens)[0][asked][:, NUM_KEYS : NUM_KEYS + NUM_VALUES]
+        loss = loss_of(model, tokens, targets)
         optimizer.zero_grad()
-        F.cross_entropy(logits, targets[asked]).backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         if step % EVERY == 0:
@@ -166,3 +176,102 @@ def rate_for(folder: Path, name: str) -> float:
         if best == edge:
             means[next_one] = worth(next_one)
     return max(means, key=means.__getitem__)
+
+
+@cache
+def bytes_kept(name: str, num_tokens: int = 512) -> int:
+    """What the attention keeps of a text, in float32."""
+    model = new_model(name, width_for(name)).eval()
+    caches = model.new_caches()
+    with torch.no_grad():
+        model(torch.zeros(1, num_tokens, dtype=torch.long), caches=caches)
+    return sum(one.num_bytes for one in caches)
+
+
+@cache
+def operations(name: str) -> tuple[float, ...]:
+    """Of a training until each measurement, in products of matrices."""
+    model = new_model(name, width_for(name))
+    of_length: dict[int, int] = {}
+    for length in LENGTHS.values():
+        with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+            loss_of(model, *texts(1, length, torch.Generator().manual_seed(0))).backward()  # type: ignore[no-untyped-call]
+        of_length[length] = counter.get_total_flops() * (TOKENS // length)
+    total = np.cumsum([of_length[length_at(step)] for step in range(1, STEPS + 1)])
+    return tuple(total[EVERY - 1 :: EVERY].tolist())
+
+
+def at_equal_operations(name: str, curve: Sequence[float]) -> list[float]:
+    """The curve where multi-head attention's training had taken as many operations, after 20, 40, up to 200 steps."""
+    goals, spent = operations(CONTROL)[:COUNTED], operations(name)
+    if goals[-1] > spent[-1]:
+        raise ValueError(f"{name} has taken {spent[-1]:.3g} operations, and {goals[-1]:.3g} are to be compared")
+    found: list[float] = np.interp(goals, [0, *spent], [1 / NUM_VALUES, *curve]).tolist()
+    return found
+
+
+def questions(curves: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, dict[str, list[float]]]:
+    """By question and comparison, the difference in each seed."""
+    mean = {name: np.array(each)[:, :COUNTED].mean(1) for name, each in curves.items()}
+    end = {name: np.array(each)[:, -1] for name, each in curves.items()}
+    spent = {name: np.mean([at_equal_operations(name, one) for one in each], 1) for name, each in curves.items()}
+    rivals, kept = [name for name in LAYERS if name != CONTROL], EQUAL_BYTES[1:]
+    asked: dict[str, list[tuple[Mapping[str, Any], Sequence[str], str]]] = {
+        "equal weights": [(mean, rivals, CONTROL)],
+        "equal operations": [(spent, rivals, CONTROL)],
+        "equal bytes": [(mean, kept, WIDE)],
+        "at the end": [(end, rivals, CONTROL), (end, kept, WIDE)],
+    }
+    return {
+        question: {
+            f"{name} - {other}": (numbers[name] - numbers[other]).tolist()
+            for numbers, names, other in each
+            for name in names
+        }
+        for question, each in asked.items()
+    }
+
+
+def lines(curves: Mapping[str, Sequence[Sequence[float]]]) -> list[str]:
+    """What came out: a line for each comparison of each question."""
+    said = []
+    for question, differences in questions(curves).items():
+        said.append(question)
+        for name, p in p_values(differences).items():
+            one = np.array(differences[name])
+            half = 1.96 * one.std(ddof=1) / np.sqrt(len(one))
+            said.append(f"  {name:28} {one.mean():+.3f} ± {half:.3f}  p {p:.4f}")
+    return said
+
+
+def main() -> None:
+    names = [*LAYERS, *CHECKS]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, required=True, help="where a file for each run goes")
+    parser.add_argument("--seeds", type=int, default=24, help="fresh seeds, 100 and on")
+    parser.add_argument("--layers", nargs="+", choices=names, default=names, help="run these, and say nothing yet")
+    parser.add_argument("--store", action="store_true", help="write mhalib/results/many_keys.json")
+    arguments = parser.parse_args()
+    seeds = range(100, 100 + arguments.seeds)
+    rates = {name: rate_for(arguments.folder, CONTROL if name in CHECKS else name) for name in arguments.layers}
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in arguments.layers}
+    for seed in seeds:  # a seed of all layers first, so that what is there can be compared
+        for name, each in runs.items():
+            each.append(run(arguments.folder, name, rates[name], seed))
+    if arguments.layers != names:
+        return
+    curves = {name: [one["curve"] for one in each] for name, each in runs.items()}
+    print(*lines(curves), sep="\n")
+    values: dict[str, list[float]] = {}
+    for name, each in runs.items():
+        print(f"{name:16} rate {rates[name]}, {bytes_kept(name):,} bytes")
+        values |= {f"{name}/rate": [rates[name]], f"{name}/bytes": [bytes_kept(name)]}
+        values |= {f"{name}/operations": list(operations(name))}
+        values |= {f"{name}/{n}": list(told) for n, told in enumerate(zip(*curves[name], strict=True), 1)}
+        values |= {f"{name}/{length} tokens": [one["ends"][str(length)] for one in each] for length in TESTED}
+    if arguments.store:
+        results.store("many_keys", seeds, values, 3, made_by="python -m tools.evidence.many_keys")
+
+
+if __name__ == "__main__":
+    main()
