@@ -266,9 +266,10 @@ def main() -> None:
     for name, each in runs.items():
         print(f"{name:16} rate {rates[name]}, {bytes_kept(name):,} bytes")
         values |= {f"{name}/rate": [rates[name]], f"{name}/bytes": [bytes_kept(name)]}
-        values |= {f"{name}/operations": list(operations(name))}
         values |= {f"{name}/{n}": list(told) for n, told in enumerate(zip(*curves[name], strict=True), 1)}
         values |= {f"{name}/{length} tokens": [one["ends"][str(length)] for one in each] for length in TESTED}
+    for question, differences in questions(curves).items():
+        values |= {f"{question}/{name}": each for name, each in differences.items()}
     if arguments.store:
         results.store("many_keys", seeds, values, 3, made_by="python -m tools.evidence.many_keys")
 
