@@ -280,7 +280,8 @@ def _latent(layer: variants.LatentAttention) -> Parts:
 
 def _talking(layer: variants.TalkingHeads) -> Parts:
     plain, between = _multi_head(layer), 2 * layer.num_heads**2
-    return plain._replace(others=between, each_pair=plain.each_pair + between)
+    biases = 0 if layer.mix_bias is None else layer.num_heads
+    return plain._replace(others=between + biases, each_pair=plain.each_pair + between)
 
 
 def _collaborative(layer: variants.CollaborativeAttention) -> Parts:
@@ -296,16 +297,20 @@ def _overlapping(layer: variants.OverlappingAttention) -> Parts:
 def _mixture(layer: variants.MixtureOfHeads) -> Parts:
     both = 0 < layer.num_shared < layer.num_heads
     plain, routers = _multi_head(layer), layer.num_hiddens * (layer.num_heads + 2 * both)
+    if layer.router == "query norm":  # queries are made once more
+        again = layer.num_hiddens * layer.num_heads * layer.head_dim * (layer.num_shared < layer.num_heads)
+        return plain._replace(each_token=plain.each_token + again, others=-again)
     return plain._replace(each_token=plain.each_token + routers)
 
 
 def _composed(layer: variants.ComposedAttention) -> Parts:
     D, h, hidden = layer.num_hiddens, layer.num_heads, 2 * layer.rank * layer.num_heads
     plain, places = _multi_head(layer), 4 if layer.by_keys else 2
+    static = 0 if layer.S_before is None else 2 * h**2
     return Parts(
         plain.each_token + places * (D * hidden + hidden**2 + D * h),
-        0,
-        plain.each_pair + places * hidden,
+        static,
+        plain.each_pair + places * hidden + static,
         plain.cached + (2 * (hidden + h) if layer.by_keys else 0),
     )
 

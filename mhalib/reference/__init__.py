@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .convert import from_arrays, from_d2l, from_harvard, from_torch, to_arrays, to_d2l, to_harvard, to_torch
     from .layers import D2LMultiHeadAttention, HarvardMultiHeadAttention
     from .loops import attend_loops, multi_head_attention_loops
-    from .stored import deviations, times
+    from .stored import deviations, kinds, times
 
 _HOMES = {  # torch is imported with the first name that needs it: MXNet's environment has none
     "Arrays": "arrays",
@@ -32,7 +32,7 @@ _HOMES = {  # torch is imported with the first name that needs it: MXNet's envir
     **dict.fromkeys(("to_arrays", "to_d2l", "to_harvard", "to_torch"), "convert"),
     **dict.fromkeys(("D2LMultiHeadAttention", "HarvardMultiHeadAttention"), "layers"),
     **dict.fromkeys(("attend_loops", "multi_head_attention_loops"), "loops"),
-    **dict.fromkeys(("deviations", "times"), "stored"),
+    **dict.fromkeys(("deviations", "kinds", "times"), "stored"),
 }
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "from_d2l",
     "from_harvard",
     "from_torch",
+    "kinds",
     "multi_head_attention_loops",
     "times",
     "to_arrays",

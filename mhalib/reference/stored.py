@@ -1,4 +1,5 @@
-"""What `make frameworks` measured: how far the layers of all frameworks are from loops, and how long ours take."""
+"""What `make frameworks` measured: how far the layers of all frameworks are from loops, and how long ours take. And
+whose programs our kinds of attention were held against."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any
 
 FILE = Path(__file__).with_name("deviations.json")
 TIMES = Path(__file__).with_name("times.json")
+KINDS = Path(__file__).with_name("kinds.json")
 
 
 def deviations() -> dict[str, dict[str, dict[str, float | str]]]:
@@ -29,3 +31,14 @@ def times() -> dict[str, dict[str, Any]]:
         such as `"TensorFlow, eager"` -> ratio, with two digits.
     """
     return json.loads(TIMES.read_text(encoding="utf-8"))
+
+
+def kinds() -> dict[str, dict[str, Any]]:
+    """Whose program each kind of attention was held against, and which models have it; kinds without an entry were held
+    against loops alone, and we know no such model.
+
+    Returns:
+        kind -> `program`, where it is `from`, the `test` that compares, `to` which largest deviation; and `shipped in`,
+        by model the place in the library transformers that shows it, as "folder.class: word".
+    """
+    return json.loads(KINDS.read_text(encoding="utf-8"))

@@ -59,12 +59,14 @@ class ComposedAttention(MultiHeadAttention):
 
     where each side and each of the two places has a `Composition` of its own. Scores are composed before the mask.
     Composed weights are neither normalised nor all positive. With every W_2 and W_gate 0, the layer is multi-head
-    attention. It has 20hD + 64h² weights more, with rank 2.
+    attention. It has 20hD + 64h² weights more, with rank 2. `static` adds sum_n a[n] S[n, m] in both places, with
+    matrices S that are the same for all tokens and begin at 0.
 
     Args:
         num_hiddens, num_heads, dropout, bias: as in `MultiHeadAttention`, like all others.
         rank: R of the compositions.
         by_keys: whether keys have a say, or only queries.
+        static: whether there are matrices S.
 
     Raises:
         TypeError, ValueError: an argument is not of this kind.
@@ -84,15 +86,20 @@ class ComposedAttention(MultiHeadAttention):
         *,
         rank: int = 2,
         by_keys: bool = True,
+        static: bool = False,
         **settings: Any,
     ) -> None:
         super().__init__(num_hiddens, num_heads, dropout, bias, **settings)
         require_count("rank", rank)
         require_flag("by_keys", by_keys)
+        require_flag("static", static)
         self.rank, self.by_keys = int(rank), bool(by_keys)
         sides = {"query": self.query_size, **({"key": self.key_size} if by_keys else {})}
         self.before = nn.ModuleDict({side: Composition(size, self.num_heads, rank) for side, size in sides.items()})
         self.after = nn.ModuleDict({side: Composition(size, self.num_heads, rank) for side, size in sides.items()})
+
+        h = self.num_heads
+        self.S_before, self.S_after = (nn.Parameter(torch.zeros(h, h)) if static else None for _ in range(2))
 
     def note_keys(self, keys: Tensor, cache: Cache | None) -> Tensor:
         """What keys say of both places, (B, K, 2, 2R + 1, h); with a cache, of the keys in it, too."""
@@ -106,15 +113,17 @@ class ComposedAttention(MultiHeadAttention):
 
     def mix_scores(self, scores: Tensor, queries: Tensor, keys: Tensor, *, mask: Tensor | None = None) -> Tensor:
         """(B, h, Q, K) -> (B, h, Q, K)."""
-        return self._composed(scores, self.before["query"](queries), keys[:, :, 0] if self.by_keys else None)
+        of_keys = keys[:, :, 0] if self.by_keys else None
+        return self._composed(scores, self.S_before, self.before["query"](queries), of_keys)
 
     def mix_weights(self, weights: Tensor, queries: Tensor, keys: Tensor, *, mask: Tensor | None = None) -> Tensor:
         """(B, h, Q, K) -> (B, h, Q, K)."""
-        return self._composed(weights, self.after["query"](queries), keys[:, :, 1] if self.by_keys else None)
+        of_keys = keys[:, :, 1] if self.by_keys else None
+        return self._composed(weights, self.S_after, self.after["query"](queries), of_keys)
 
-    def _composed(self, a: Tensor, of_queries: Tensor, of_keys: Tensor | None) -> Tensor:
-        """(B, h, Q, K), with (B, Q, 2R + 1, h) and (B, K, 2R + 1, h)."""
-        result = a
+    def _composed(self, a: Tensor, static: Tensor | None, of_queries: Tensor, of_keys: Tensor | None) -> Tensor:
+        """(B, h, Q, K), with (h, h), (B, Q, 2R + 1, h) and (B, K, 2R + 1, h)."""
+        result = a if static is None else a + torch.einsum("bnqk,nm->bmqk", a, static)
         for said, token in ((of_queries, "q"), (of_keys, "k")):
             if said is None:
                 continue

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._validate import require_count, require_flag
+from .._validate import require_choice, require_count, require_flag
 from ..attention import Cache, MultiHeadAttention, register
 from ..attention.masks import Mask
 
@@ -33,12 +33,15 @@ class MixtureOfHeads(MultiHeadAttention):
             gates are then 1, and the layer is multi-head attention. `balance_loss` follows: sum_i P_i f_i over the
             routed heads in the paper, times their number in the code, where P_i is head i's mean gate before the choice
             and f_i the share of tokens that choose it. Tokens that no query may see are padding, and do not count.
+        router: "learned", as above, or "query norm", which has no weights: a token chooses the routed heads in which
+            its query, before positions, is longest, and all heads that are on have gate 1. P_i is then a softmax of the
+            lengths, divided by their standard deviation over the routed heads.
 
     Raises:
         TypeError, ValueError: an argument is not of this kind, or there are not so many heads.
 
     Source: Jin et al. 2024, MoH: multi-head attention as mixture-of-head attention, section 3.2, and the authors'
-    program for vision transformers.
+    programs, for vision transformers and, by the norm, for LLaMA-3.
     """
 
     balance_loss: Tensor
@@ -55,6 +58,7 @@ class MixtureOfHeads(MultiHeadAttention):
         num_shared: int = 1,
         num_chosen: int | None = None,
         paper_scaling: bool = False,
+        router: str = "learned",
         **settings: Any,
     ) -> None:
         super().__init__(num_hiddens, num_heads, dropout, bias, **settings)
@@ -67,10 +71,12 @@ class MixtureOfHeads(MultiHeadAttention):
         if num_chosen > num_routed:
             raise ValueError(f"num_chosen={num_chosen}, but only {num_routed} heads are left to choose from")
         require_flag("paper_scaling", paper_scaling)
+        require_choice("router", router, ("learned", "query norm"))
         self.num_shared, self.num_chosen, self.paper_scaling = int(num_shared), int(num_chosen), bool(paper_scaling)
-        self.W_shared = nn.Linear(self.query_size, self.num_shared, bias=False) if num_shared else None
-        self.W_routed = nn.Linear(self.query_size, num_routed, bias=False) if num_routed else None
-        self.W_kinds = nn.Linear(self.query_size, 2, bias=False) if num_shared and num_routed else None
+        self.router, learned = router, router == "learned"
+        self.W_shared = nn.Linear(self.query_size, self.num_shared, bias=False) if learned and num_shared else None
+        self.W_routed = nn.Linear(self.query_size, num_routed, bias=False) if learned and num_routed else None
+        self.W_kinds = nn.Linear(self.query_size, 2, bias=False) if learned and num_shared and num_routed else None
 
     def forward(
         self,
@@ -93,6 +99,8 @@ class MixtureOfHeads(MultiHeadAttention):
     def route(self, queries: Tensor, is_real: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The layer's input (B, Q, query_size) -> gates (B, Q, h), and the loss that balances the routed heads, over
         the tokens that are real: `is_real` (B, Q) or `None`, which is all."""
+        if self.router == "query norm":
+            return self._by_norm(queries, is_real)
         kinds = queries.new_ones(*queries.shape[:2], 2)
         if self.W_kinds is not None:
             kinds = self.W_kinds(queries).softmax(-1) * (1 if self.paper_scaling else 2)
@@ -102,15 +110,31 @@ class MixtureOfHeads(MultiHeadAttention):
             parts.append(shared * kinds[..., :1])
         if self.W_routed is not None:
             routed = self.W_routed(queries).softmax(-1)
-            chosen = torch.zeros_like(routed).scatter(-1, routed.topk(self.num_chosen).indices, 1.0)
-            loss = (_mean(routed, is_real) * _mean(chosen, is_real)).sum()
+            chosen, loss = self._chosen(routed, is_real)
             gates = routed * chosen
             if not self.paper_scaling:
-                loss = loss * routed.shape[-1]
                 total = gates.sum(-1, keepdim=True).clamp_min(torch.finfo(gates.dtype).eps)
                 gates = gates / total * self.num_chosen
             parts.append(gates * kinds[..., 1:])
         return torch.cat(parts, -1), loss
+
+    def _by_norm(self, queries: Tensor, is_real: Tensor | None) -> tuple[Tensor, Tensor]:
+        """As `route`, by the lengths of the heads' queries."""
+        if self.is_split or self.num_heads != self.num_heads_made:
+            raise ValueError("router='query norm' compares the queries of all heads, and some are not here")
+        on = queries.new_ones(*queries.shape[:2], self.num_heads)
+        if self.num_shared == self.num_heads:
+            return on, queries.new_zeros(())
+        lengths = self.W_q(queries).unflatten(-1, (self.num_heads, self.head_dim)).norm(dim=-1)[..., self.num_shared :]
+        spread = lengths.std(-1, keepdim=True) if lengths.shape[-1] > 1 else 1.0
+        chosen, loss = self._chosen((lengths / spread).softmax(-1), is_real)
+        return torch.cat([on[..., : self.num_shared], chosen], -1), loss
+
+    def _chosen(self, routed: Tensor, is_real: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Shares of the routed heads (B, Q, n) -> 1 for those that are chosen and 0 for others, and the loss."""
+        chosen = torch.zeros_like(routed).scatter(-1, routed.topk(self.num_chosen).indices, 1.0)
+        loss = (_mean(routed, is_real) * _mean(chosen, is_real)).sum()
+        return chosen, loss if self.paper_scaling else loss * routed.shape[-1]
 
     def gate(self, outputs: Tensor, queries: Tensor) -> Tensor:
         """(B, h, Q, value_dim) -> (B, h, Q, value_dim)."""

@@ -20,8 +20,9 @@ class OverlappingAttention(MultiHeadAttention):
 
     Args:
         num_hiddens, num_heads, dropout, bias: as in `MultiHeadAttention`.
-        overlap: o, channels on either side, at most d; with 0 the layer is multi-head attention. `None` means the
-            layer's number in its model, counted from 0, as the authors propose, and 1 outside a model.
+        overlap: o, channels on either side; with 0 the layer is multi-head attention, and beyond d a head reaches past
+            its neighbours. `None` means the layer's number in its model, counted from 0, as the authors propose, but
+            at most d, and 1 outside a model.
         layer_number: given by models.
         settings: as in `MultiHeadAttention`, but for `num_kv_heads` and `value_dim`.
 
@@ -51,8 +52,6 @@ class OverlappingAttention(MultiHeadAttention):
         require_count("layer_number", layer_number, minimum=0)
         overlap = min(layer_number, self.head_dim) if overlap is None else overlap
         require_count("overlap", overlap, minimum=0)
-        if overlap > self.head_dim:
-            raise ValueError(f"overlap={overlap} reaches beyond the next head: head_dim={self.head_dim}")
         self.overlap = int(overlap)
         self._scale_given = self.scale
         self.value_dim = self.head_dim + 2 * self.overlap

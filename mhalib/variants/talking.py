@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._validate import require_choice
+from .._validate import require_choice, require_flag
 from ..attention import MultiHeadAttention, register
 
 
@@ -21,11 +21,14 @@ class TalkingHeads(MultiHeadAttention):
     Args:
         num_hiddens, num_heads, dropout, bias: as in `MultiHeadAttention`, like all of its others.
         init: "identity", where the layer begins as multi-head attention, or "normal", with deviation 1/√h.
+        mix_bias: whether a number of each head is added to its mixed weights, of the keys that it may see; it begins at
+            0. One added to scores would change nothing, since a softmax takes it out again.
 
     Raises:
         TypeError, ValueError: an argument is not of this kind.
 
-    Source: Shazeer et al. 2020, Talking-heads attention, section 4; as many heads of keys and of values as of scores.
+    Sources: Shazeer et al. 2020, Talking-heads attention, section 4; as many heads of keys and of values as of scores.
+    Touvron et al. 2021, Going deeper with image transformers, for `mix_bias`.
     """
 
     rows_sum_to_one = False
@@ -38,13 +41,16 @@ class TalkingHeads(MultiHeadAttention):
         bias: bool = False,
         *,
         init: str = "identity",
+        mix_bias: bool = False,
         **settings: Any,
     ) -> None:
         super().__init__(num_hiddens, num_heads, dropout, bias, **settings)
         require_choice("init", init, ("identity", "normal"))
+        require_flag("mix_bias", mix_bias)
         h = self.num_heads
         start = torch.eye if init == "identity" else lambda n: torch.randn(n, n) * n**-0.5
         self.P_scores, self.P_weights = nn.Parameter(start(h)), nn.Parameter(start(h))
+        self.mix_bias = nn.Parameter(torch.zeros(h)) if mix_bias else None
 
     def mix_scores(self, scores: Tensor, queries: Tensor, keys: Tensor, *, mask: Tensor | None = None) -> Tensor:
         """(B, h, Q, K) -> (B, h, Q, K)."""
@@ -52,4 +58,8 @@ class TalkingHeads(MultiHeadAttention):
 
     def mix_weights(self, weights: Tensor, queries: Tensor, keys: Tensor, *, mask: Tensor | None = None) -> Tensor:
         """(B, h, Q, K) -> (B, h, Q, K)."""
-        return torch.einsum("bnqk,nm->bmqk", weights, self.P_weights)
+        mixed = torch.einsum("bnqk,nm->bmqk", weights, self.P_weights)
+        if self.mix_bias is None:
+            return mixed
+        bias = self.mix_bias[:, None, None]
+        return mixed + (bias if mask is None else bias * mask)

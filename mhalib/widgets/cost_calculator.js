@@ -120,7 +120,6 @@ export function CostCalculator({ model, el, tell }) {
     if ((!compares || variant === "grouped") && heads % kvHeads) return `h = ${heads} is not divisible by g = ${kvHeads}: some heads would have no keys.`;
     if (variant === "differential" && width % (2 * heads)) return `D = ${width} is not divisible by 2 h = ${2 * heads}: each head needs two queries.`;
     if (variant === "latent" && number("rotary_size") % 2) return `r = ${number("rotary_size")} is odd: rotary positions turn pairs.`;
-    if (variant === "overlapping" && number("overlap") > width / heads) return `o = ${number("overlap")} reaches beyond the next head: d = ${width / heads}.`;
     const routed = heads - number("num_shared");
     if (variant === "mixture" && routed < 0) return `s = ${number("num_shared")} heads are always on, but there are h = ${heads}.`;
     if (variant === "mixture" && (number("num_chosen") > routed || (routed && !number("num_chosen"))))

@@ -196,7 +196,6 @@ def test_counts_of_a_variant_stay_exact_beyond_doubles(show: Callable) -> None:
     [
         ("grouped", {"num_kv_heads": 5}, "h = 12 is not divisible by g = 5: some heads would have no keys."),
         ("latent", {"rotary_size": 3}, "r = 3 is odd: rotary positions turn pairs."),
-        ("overlapping", {"overlap": 9}, "o = 9 reaches beyond the next head: d = 8."),
         ("mixture", {"num_shared": 13}, "s = 13 heads are always on, but there are h = 12."),
         ("mixture", {"num_chosen": 12}, "k = 12 cannot be chosen of h − s = 11 heads: take 1 or more of them."),
         ("mixture", {"num_chosen": 0}, "k = 0 cannot be chosen of h − s = 11 heads: take 1 or more of them."),

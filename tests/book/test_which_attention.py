@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
 from typing import Any
 
 import nbformat
 import pytest
 
+from mhalib import reference
 from mhalib.attention import KINDS
 from tools.notebooks import notebooks
 
@@ -42,12 +45,35 @@ def test_every_kind_is_in_the_zoo() -> None:
     assert {settings.get("name", name) for name, (settings, *_) in facts.items()} == set(KINDS)
 
 
-def test_a_layer_was_held_against_the_program_that_the_zoo_names() -> None:
-    """Our tests name each library's layer that the table names."""
-    folder = notebooks.CHAPTERS.parent / "tests/library"
-    tests = "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("test_variants*.py")))
-    for kind, program in table("PROGRAMS").items():
-        assert program in tests, f"{kind}: no test names {program}"
+def test_whose_program_a_kind_was_held_against_is_what_our_tests_say() -> None:
+    """The test is there, in a file that names the program, of the pinned version or the commit that was run."""
+    folder, known = notebooks.CHAPTERS.parent, table("FACTS")
+    pinned = (folder / "requirements.txt").read_text("utf-8")
+    programs = (folder / "tests/library/made_by_authors.py").read_text("utf-8")
+    for kind, told in reference.kinds().items():
+        assert kind in known, f"{kind} is no row of the zoo"
+        if "program" not in told:
+            continue
+        file, _, test = told["test"].partition(": ")
+        tests = (folder / "tests/library" / file).read_text("utf-8")
+        assert f"def {test}(" in tests, f"{kind}: {file} has no {test}"
+        source, version = told["from"].split()
+        if "/" in source:
+            assert f'"{source}", "{version}"' in re.sub(r"\s+", " ", programs), f"{kind}: {told['from']} was not run"
+        else:
+            assert f"{source}=={version}\n" in pinned, f"{kind}: {told['from']} is not what is pinned"
+            names = [source] if source == "x-transformers" else [told["program"], told["program"].partition("Att")[0]]
+            assert any(name in tests for name in names), f"{kind}: {file} does not name {told['program']}"
+
+
+def test_a_model_that_has_a_kind_says_so_in_its_program() -> None:
+    pytest.importorskip("transformers")
+    for kind, told in reference.kinds().items():
+        for model, where in told.get("shipped in", {}).items():
+            folder, name, word = re.fullmatch(r"(\w+)\.(\w+): (\w+)", where).groups()  # type: ignore[union-attr]
+            part = "configuration" if name.endswith("Config") else "modeling"
+            program = importlib.import_module(f"transformers.models.{folder}.{part}_{folder}")
+            assert word in inspect.getsource(getattr(program, name)), f"{kind}: {model} has no {where}"
 
 
 @pytest.mark.parametrize("family", CLASSES)

@@ -1158,7 +1158,7 @@ HARMLESS = {
     **dict.fromkeys(
         ("Digits", "Meetings", "Pairs", "Repeats", "Sentences", "Sums", "Translations", "NumberTable"), "a record"
     ),
-    **dict.fromkeys(("names", "deviations", "times"), "a function without arguments"),
+    **dict.fromkeys(("names", "deviations", "kinds", "times"), "a function without arguments"),
     **dict.fromkeys(("History", "StepCost", "Chip", "LanguageModel", "Precision", "ServingCosts"), "a record"),
     "VariantError": "an error",
 }

@@ -129,8 +129,9 @@ def _with_weights_of(kind, plain, **settings):
 
 
 @MASKS
-def test_talking_heads_are_the_loop(kind):
-    layer = _shaken(variants.TalkingHeads(D, H, bias=True, init="normal"))
+@pytest.mark.parametrize("mix_bias", [False, True])
+def test_talking_heads_are_the_loop(kind, mix_bias):
+    layer = _shaken(variants.TalkingHeads(D, H, bias=True, init="normal", mix_bias=mix_bias))
 
     def loop(x, y, mask):
         scores, values = _scores_and_values(layer, x, y)
@@ -143,6 +144,8 @@ def test_talking_heads_are_the_loop(kind):
         for m in range(H):
             for n in range(H):
                 mixed[m] += layer.P_weights[n, m] * weights[n]
+            if mix_bias:
+                mixed[m] += layer.mix_bias[m] * mask[m]
         return _output(layer, mixed, values), mixed
 
     _holds(layer, loop, kind)
@@ -218,7 +221,7 @@ def test_what_a_few_shared_channels_can_say_is_found_by_compression():
 
 
 @MASKS
-@pytest.mark.parametrize("overlap", [1, 4])
+@pytest.mark.parametrize("overlap", [1, 4, 9])  # d is 6: the last reaches past the neighbours
 def test_overlapping_heads_are_the_loop(kind, overlap):
     layer = _shaken(variants.OverlappingAttention(D, H, bias=True, overlap=overlap))
 
@@ -284,6 +287,27 @@ def test_a_mixture_of_heads_is_the_loop(kind, paper_scaling, shared, chosen):
     _holds(layer, loop, kind)
 
 
+@MASKS
+@pytest.mark.parametrize(("shared", "chosen"), [(2, 1), (0, 2), (1, 3), (4, 0)])
+def test_a_mixture_by_the_norm_of_the_query_is_the_loop(kind, shared, chosen):
+    settings = {"num_shared": shared, "num_chosen": chosen, "router": "query norm"}
+    layer = _shaken(variants.MixtureOfHeads(D, H, bias=True, **settings))
+
+    def loop(x, y, mask):
+        scores, values = _scores_and_values(layer, x, y)
+        weights = _rows(scores, mask)
+        output = torch.zeros(Q, D)
+        for t in range(Q):
+            lengths = [_of_head(layer.W_q, i, d, x)[t].pow(2).sum() for i in range(shared, H)]
+            best = sorted(range(shared, H), key=lambda i: -lengths[i - shared])[:chosen]
+            for i in [*range(shared), *best]:
+                output[t] += layer.W_o.weight[:, i * d : (i + 1) * d] @ (weights[i, t] @ values[i])
+        return output + layer.W_o.bias, weights
+
+    _holds(layer, loop, kind)
+    assert layer.last_gates.sum(-1).eq(shared + chosen).all()
+
+
 def test_a_mixture_whose_routers_say_nothing_is_multi_head_attention_in_the_codes_scaling_only():
     plain = _plain()
     for shared in (0, 1, 4):
@@ -322,9 +346,9 @@ def test_the_balance_loss_is_least_where_heads_are_chosen_alike():
 
 
 @MASKS
-@pytest.mark.parametrize("by_keys", [True, False])
-def test_composed_heads_are_the_loop(kind, by_keys):
-    layer = _shaken(variants.ComposedAttention(D, H, bias=True, by_keys=by_keys))
+@pytest.mark.parametrize(("by_keys", "static"), [(True, False), (False, False), (True, True)])
+def test_composed_heads_are_the_loop(kind, by_keys, static):
+    layer = _shaken(variants.ComposedAttention(D, H, bias=True, by_keys=by_keys, static=static))
 
     def said(composition, token):
         hidden = torch.nn.functional.gelu(token @ composition.W_1)
@@ -333,13 +357,13 @@ def test_composed_heads_are_the_loop(kind, by_keys):
         w1 = w1 / (w1.pow(2).mean(-1, keepdim=True) + 1e-6).sqrt()
         return w1, w2, (token @ composition.W_gate).tanh()
 
-    def composed(a, compositions, x, y):
+    def composed(a, S, compositions, x, y):
         """Also the second of the authors' ways: a matrix for each pair of tokens, times the heads."""
         result = torch.zeros_like(a)
         for t in range(Q):
             for s in range(K):
                 tokens = {"query": x[t], "key": y[s]}
-                matrix = torch.eye(H)
+                matrix = torch.eye(H) + (S if static else 0)
                 for side, composition in compositions.items():
                     w1, w2, gate = said(composition, tokens[side])
                     matrix = matrix + sum(torch.outer(w1[r], w2[r]) for r in range(layer.rank)) + torch.diag(gate)
@@ -348,7 +372,8 @@ def test_composed_heads_are_the_loop(kind, by_keys):
 
     def loop(x, y, mask):
         scores, values = _scores_and_values(layer, x, y)
-        weights = composed(_rows(composed(scores, layer.before, x, y), mask), layer.after, x, y)
+        weights = _rows(composed(scores, layer.S_before, layer.before, x, y), mask)
+        weights = composed(weights, layer.S_after, layer.after, x, y)
         return _output(layer, weights, values), weights
 
     _holds(layer, loop, kind, atol=1e-9, rtol=1e-9)
@@ -778,7 +803,8 @@ def test_pairs_are_exchanged_in_a_layer_that_lost_heads():
             lambda: variants.compress(variants.CollaborativeAttention(D, H, shared_size=4, positions="rotary"), 2),
             "rotary positions",
         ),
-        (lambda: variants.OverlappingAttention(D, H, overlap=7), "overlap=7 reaches beyond"),
+        (lambda: variants.OverlappingAttention(D, H, overlap=-1), "overlap=-1"),
+        (lambda: variants.MixtureOfHeads(D, H, router="norm"), "router='norm' must be one of"),
         (lambda: variants.OverlappingAttention(D, H, value_dim=3), "value_dim=3 cannot be"),
         (lambda: variants.MixtureOfHeads(D, H, num_shared=5), "num_shared=5, but there are num_heads=4"),
         (lambda: variants.MixtureOfHeads(D, H, num_shared=2, num_chosen=3), "only 2 heads are left"),

@@ -150,7 +150,6 @@ def test_what_is_not_said_of_a_variant_is_filled_in(sizes, kv_heads, chosen):
         ({"variant": "latent", "latent_size": 0}, ValueError, "latent_size=0 must be at least 1"),
         ({"variant": "latent", "absorbed": 1}, TypeError, "absorbed must be True or False"),
         ({"variant": "collaborative", "shared_size": 2.5}, TypeError, "shared_size must be an integer"),
-        ({"variant": "overlapping", "overlap": 65}, ValueError, "overlap=65 reaches beyond the next head: head_dim=64"),
         ({"variant": "mixture", "num_shared": 13, "num_chosen": 0}, ValueError, "num_shared=13, but there are"),
         ({"variant": "mixture", "num_chosen": 12}, ValueError, "num_chosen=12, but only 11 heads are left"),
         ({"variant": "composed", "rank": 65}, ValueError, "rank=65 must be at most 64"),
@@ -172,9 +171,7 @@ def test_a_variant_set_later_is_checked_too():
         with pytest.raises(ValueError, match=f"{name}="):
             setattr(calculator, name, value)
     calculator.variant = "overlapping"
-    calculator.overlap = 100  # on the way to wider heads
-    assert "overlap=100 reaches beyond the next head" in calculator.table()[0]
-    calculator.num_heads = 6
+    calculator.overlap = 100  # beyond the next head
     assert len(calculator.table()[2]) == 3
     with pytest.raises(ValueError, match="variant='gated' comes too late"):
         CostCalculator().variant = "gated"

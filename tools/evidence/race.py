@@ -120,7 +120,7 @@ def p_values(differences: Mapping[str, Sequence[float]]) -> dict[str, float]:
     means = signs @ table.T / seeds  # (flips, comparisons)
     spread = np.sqrt(np.maximum((table**2).mean(1) - means**2, 1e-30) / (seeds - 1))
     largest = np.abs(means / spread).max(1)
-    own = table.mean(1) / (table.std(1) / np.sqrt(seeds - 1))
+    own = table.mean(1) / np.maximum(table.std(1) / np.sqrt(seeds - 1), 1e-15)
     return {name: float((largest >= abs(one) - 1e-9).mean()) for name, one in zip(differences, own, strict=True)}
 
 
