@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import inspect
 import itertools
@@ -21,10 +22,12 @@ NAMESPACE = {"torch": torch, "math": math, "nn": nn, "F": nn.functional, "mhalib
 
 
 def written_out(page: str, name: str) -> Callable[..., Any]:
-    """The function `name` as the page defines it."""
+    """The function `name` as the page defines it. What its cell runs needs the rest of the page, and is left out."""
     (cell,) = (code for code in book_text.PAGES[page].code if f"def {name}(" in code and "# BEGIN SOLUTION" not in code)
     namespace = dict(NAMESPACE)
-    exec(cell, namespace)
+    defines = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+    parts = [part for part in ast.parse(cell).body if isinstance(part, defines)]
+    exec(compile(ast.Module(parts, []), page, "exec"), namespace)
     return namespace[name]
 
 

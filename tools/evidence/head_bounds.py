@@ -346,7 +346,7 @@ def know_symbols(model: GPT, seed: int) -> tuple[dict[str, float], dict[str, Tru
     alone = torch.stack([table[2**i] for i in range(HEADS)])
     known = {"right": float(table[-1].mean()), "most alone": float(alone.mean(1).max())}
     known["mastered"] = float((alone > MASTERED).any(0).sum())
-    truth = {}
+    truth: dict[str, Truth] = {}
     for symbol in range(32):
         masters = (alone[:, symbol] > MASTERED).nonzero()[:, 0].tolist()
         if 0 < len(masters) < HEADS and len(truth) < ASKED:
