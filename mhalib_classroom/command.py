@@ -1,7 +1,6 @@
 """The command `mhalib`: opens the book, hands out its exercises, grades them, and draws a checkpoint's heads.
 
-It is thin: each command calls what a chapter or the teacher's page calls. Errors are one line, with the exit code 2.
-"""
+It is thin: each command calls what a chapter or the teacher's page calls. Errors are one line, with the exit code 2."""
 
 from __future__ import annotations
 

@@ -72,6 +72,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "05_mathematics": "multi_head_attention_loops",
         "08_three_uses": "HarvardMultiHeadAttention to_harvard from_harvard=to_harvard",
         "notation": "to_arrays from_arrays Arrays=arrays deviations times",
+        "which_attention": "kinds",
     },
     "mhalib.models": {
         "06_per_head_heatmaps": "SentenceReader=Reader",
@@ -140,9 +141,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "10_all_targets_at_once": "heads_of",
         "11_translator": "Head gated maximum_at",
         "12_small_gpt": "attention_to induction_score",
-        "16_what_heads_look_at": (
-            "real_cells head_roles HeadRole=role confidence=head_roles induction_targets rarest_tokens"
-        ),
+        "16_what_heads_look_at": ("real_cells head_roles HeadRole=role confidence=head_roles rarest_tokens"),
         "17_are_heads_different": "head_map head_similarity js_distance diagonal_dominance",
         "18_which_heads_matter": (
             "head_importance head_means HardConcreteGate layers_of=heads_of prune_heads removed_heads=removed "
@@ -150,6 +149,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
             "without_positions=switched_off"
         ),
         "19_which_measure_is_right": "head_card HeadCard=card stored_card",
+        "32_open_a_model_you_know": "induction_targets",
     },
     "mhalib.plots": {
         "03_why_more_than_one_head": "head_heatmap",
