@@ -392,11 +392,8 @@ def test_gates_of_chapter_21_are_the_library_s(num_chosen: int, paper: bool) -> 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_holm_s_correction_of_chapter_23_is_that_of_chapter_16(seed: int) -> None:
-    (cell,) = (code for code in book_text.PAGES["24_bake_off"].code if "def remain(" in code)
-    namespace = dict(NAMESPACE)
-    exec(cell.partition("def remain(")[1] + cell.partition("def remain(")[2].partition("\n\n\n")[0], namespace)
     p_values = torch.rand(13, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) ** 6
-    passed = namespace["remain"]({name: float(p) for name, p in enumerate(p_values)})
+    passed = written_out("24_bake_off", "remain")({name: float(p) for name, p in enumerate(p_values)})
     expected = written_out("16_what_heads_look_at", "holm")(p_values)
     assert passed == set(expected.nonzero()[:, 0].tolist())
 
