@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from . import style
 from ._arrays import Array, real_array
 from ._validate import as_list, require_at_most, require_count, require_flag
+from .attention import MultiHeadAttention, kind_of
+from .variants import SparseAttention
 
-__all__ = ["PARTS", "layer_drawing"]
+__all__ = ["PARTS", "changed_steps", "layer_drawing"]
 
 PARTS = ("project", "split", "scores", "mask", "softmax", "average", "merge", "output")
 """The parts that can be lit, in the order in which `MultiHeadAttention` computes them."""
@@ -29,6 +31,18 @@ STEPS = {  # part: what is beside it, its sizes, and its height in the drawing
     "average": ("weights times values", "(h, N, d)", 6.2),
     "merge": ("side by side again", "(N, D)", 7.15),
     "output": ("a last matrix mixes\nthe heads", "(N, D)", 8.15),
+}
+STEPS_OF = {  # step of the pass: the part of the drawing in which it is
+    "project": "project",
+    "project_with_cache": "project",
+    "score": "scores",
+    "added": "scores",
+    "mix_scores": "scores",
+    "softmax": "softmax",
+    "mix_weights": "softmax",
+    "average": "average",
+    "gate": "average",
+    "merge": "merge",
 }
 PALE = 0.22
 LEFT, RIGHT = 0.0, 6.0
@@ -84,6 +98,39 @@ def layer_drawing(
     ax.set(xlim=(-0.1, 10.4), ylim=(-0.25, 8.75))
     ax.set_axis_off()
     return ax
+
+
+def changed_steps(choice: str | Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The steps in which a kind of attention differs from multi-head attention, by the part of the drawing that they
+    are in.
+
+    They are read off the class: methods that it replaces; `num_kv_heads`, where heads share keys; `pattern`, where a
+    kind has a mask of its own; `forward`, where a state stands in for all between projections and merge.
+
+    Args:
+        choice: a name in `mhalib.attention.KINDS`, or a mapping with that "name" and settings, as in `make_attention`.
+
+    Returns:
+        By part of `PARTS`, in their order, the names of the steps. A part without a name belongs to the one before it.
+
+    Raises:
+        TypeError, ValueError: there is no such kind.
+
+    >>> changed_steps("talking")
+    {'scores': ('mix_scores',), 'softmax': ('mix_weights',)}
+    """
+    kind, plain = kind_of(choice), MultiHeadAttention
+    found: dict[str, tuple[str, ...]] = {}
+    for step, part in STEPS_OF.items():
+        if getattr(kind, step) is not getattr(plain, step):
+            found[part] = (*found.get(part, ()), step)
+    if isinstance(choice, Mapping) and choice.get("num_kv_heads") is not None:
+        found["project"] = (*found.get("project", ()), "num_kv_heads")
+    if issubclass(kind, SparseAttention):
+        found["mask"] = ("pattern",)
+    if kind.keeps_state:
+        found |= {"scores": ("forward",), "mask": (), "softmax": (), "average": found.get("average", ())}
+    return {part: found[part] for part in PARTS if part in found}
 
 
 def _box(ax: Axes, corner: tuple[float, float], size: tuple[float, float], colour: str, *, is_lit: bool) -> None:

@@ -25,6 +25,7 @@ from matplotlib.path import Path
 from matplotlib.transforms import Affine2D
 from numpy.typing import NDArray
 
+from ._colours import EVEN, colours_of, light_of, light_of_lab, luminance
 from ._validate import require_count
 
 if TYPE_CHECKING:
@@ -61,9 +62,9 @@ MUTED = "#5b6675"
 LINE, FRAME = "#d5dbe3", "#97a1ae"
 """Lines of a grid, and the frame of a picture."""
 ON_PALE, ON_DARK = "#020202", "#fefefe"
-"""Letters on a pale and on a dark cell of a heat map. On a dark page they stay as they are, as the cell does."""
+"""Letters on a pale and on a dark cell of a heat map. On a dark page they change places, as pale and dark cells do."""
 HIDDEN, HATCH = "#eceef1", "#8b95a3"
-"""A cell of a heat map that a mask hides, and the lines on it. They stay, too: the whole map is a plate of paper."""
+"""A cell of a heat map that a mask hides, and the lines on it."""
 HEADS = ("#1f6fb5", "#b86a00", "#1d8059", "#8a4fa3", "#b8413a", "#0e7c86", "#a8437c", "#6b6a1f")
 """The colours of head 0, head 1, ..., kept through the whole book. Head 8 begins anew."""
 TINTS = ("#d3e4f4", "#f3ddbd", "#cde8db", "#e6d7ee", "#f4d5d2", "#cce6e9", "#f0d3e1", "#e3e2c4")
@@ -125,8 +126,7 @@ def head_map(head: int) -> Colormap:
 
 def letters_on(colour: Any) -> str:
     """Of the two colours for letters on a cell the one that can be read better on this colour, by WCAG's contrast."""
-    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour))
-    return ON_PALE if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 else ON_DARK
+    return ON_PALE if luminance(light_of(to_rgb(colour))) > EVEN else ON_DARK
 
 
 def stops(name: str, count: int = 33) -> list[str]:
@@ -267,19 +267,7 @@ def _shades(hue: float, colourful: float) -> Colormap:
 def _srgb(lightness: NDArray[Any], chroma: NDArray[Any], hue: float) -> NDArray[Any]:
     """Colours (N, 3) from OKLCH; what no screen shows is cut to what it shows."""
     a, b = chroma * np.cos(hue), chroma * np.sin(hue)
-    to_cones = np.array(
-        [[1, 0.3963377774, 0.2158037573], [1, -0.1055613458, -0.0638541728], [1, -0.0894841775, -1.2914855480]]
-    )
-    cones = (np.stack([lightness, a, b], -1) @ to_cones.T) ** 3
-    to_light = np.array(
-        [
-            [4.0767416621, -3.3077115913, 0.2309699292],
-            [-1.2684380046, 2.6097574011, -0.3413193965],
-            [-0.0041960863, -0.7034186147, 1.7076147010],
-        ]
-    )
-    light = np.clip(cones @ to_light.T, 0.0, 1.0)
-    return np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
+    return colours_of(light_of_lab(np.stack([lightness, a, b], -1)))
 
 
 def _register() -> None:

@@ -1,22 +1,17 @@
 """The command `mhalib`: opens the book, hands out its exercises, grades them, and draws a checkpoint's heads.
 
-It is thin: each command calls what a chapter or the teacher's page calls. Errors are one line, with the exit code 2."""
+It is thin: each command calls what a chapter or the teacher's page calls. Errors are one line, with the exit code 2.
+"""
 
 from __future__ import annotations
 
 import argparse
-import functools
-import http.server
-import importlib.util
+import importlib
 import inspect
 import json
-import shutil
-import signal
-import subprocess
 import sys
 import threading
 import time
-import webbrowser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +21,7 @@ import mhalib
 from mhalib._write import write_whole
 
 from ._hand_out import handed_out
+from ._open import chapter_file, found_book, open_book
 
 INSTRUMENTS = {  # name: class, and what it takes where nothing is said
     "cost": ("CostCalculator", {"num_hiddens": 512, "num_heads": 8}),
@@ -34,7 +30,6 @@ INSTRUMENTS = {  # name: class, and what it takes where nothing is said
     "roofline": ("Roofline", {"num_hiddens": 4096, "num_heads": 32}),
 }
 SENTENCE = "The fox did not cross the road, because it was too tired."
-CLONE = "the book is not here: run this in the folder of its repository, or name that with --book"
 PATIENCE = 2.0  # seconds until somebody who waits is told for what
 
 
@@ -73,7 +68,9 @@ def parser() -> Parser:
     one = add("look", "draw all heads of a checkpoint into one HTML file")
     one.add_argument("model", help="a folder, a .gguf file, minilm, smollm2-135m, or owner/name on the hub")
     one.add_argument("--text", default=SENTENCE, help=f"what it reads; default: {SENTENCE}")
-    one.add_argument("--html", type=Path, default=Path("heads.html"), metavar="FILE", help="default: heads.html")
+    one.add_argument(
+        "--html", "--out", type=Path, default=Path("heads.html"), metavar="FILE", help="default: heads.html"
+    )
     one.add_argument(
         "--revision", metavar="COMMIT", help="of a name on the hub: its page has them under Files, History"
     )
@@ -81,7 +78,7 @@ def parser() -> Parser:
 
     one = add("instrument", "write an instrument as one HTML file")
     one.add_argument("name", choices=INSTRUMENTS)
-    one.add_argument("--html", type=Path, metavar="FILE", help="default: NAME.html")
+    one.add_argument("--html", "--out", type=Path, metavar="FILE", help="default: NAME.html")
     one.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="num_heads=12, say; may be repeated"
     )
@@ -111,61 +108,6 @@ def waiting(what: str) -> Iterator[None]:
         teller.join()
 
 
-def found_book(named: Path | None) -> Path:
-    """The one that is named, or this installation's clone, or one above where we are, or the wheel mhalib_book;
-    `ValueError` if it is none."""
-    wheel = importlib.util.find_spec("mhalib_book")
-    packed = [Path(str(wheel.origin)).parent] if wheel else []
-    places = [named] if named else [Path(__file__).resolve().parents[1], Path.cwd(), *Path.cwd().parents, *packed]
-    for place in places:
-        if (place / "_toc.yml").is_file() and (place / "chapters").is_dir():
-            return place.resolve()
-    raise ValueError(f"{named} is not the folder of the book's repository" if named else CLONE)
-
-
-def chapter_file(book: Path, chapter: str) -> Path:
-    """The notebook of a chapter, by its number; `ValueError` if there is none."""
-    numbers = {int(path.name[:2]): path for path in sorted((book / "chapters").glob("[0-9][0-9]_*.ipynb"))}
-    if not chapter.isdecimal() or int(chapter) not in numbers:
-        raise ValueError(f"there is no chapter {chapter}: the book has {min(numbers)} to {max(numbers)}")
-    return numbers[int(chapter)]
-
-
-def open_book(given: argparse.Namespace) -> None:
-    book = found_book(given.book)
-    notebook = chapter_file(book, given.chapter) if given.chapter else book / "chapters"
-    html = book / "_build/html"
-    page = html / "chapters" / f"{notebook.stem if given.chapter else 'index'}.html"
-    if given.lab or not page.is_file():
-        if importlib.util.find_spec("jupyterlab") is None:
-            raise ValueError(
-                "no pages are built, and JupyterLab is not installed:  make book  does both in a clone, and "
-                "pip install jupyterlab  the second anywhere"
-            )
-        if book.name == "mhalib_book":  # what is installed is nobody's to write into
-            if not given.chapter:
-                raise ValueError("name a chapter, as in  mhalib open 0 : without a clone there is no start page")
-            notebook = Path(notebook.name) if Path(notebook.name).exists() else Path(shutil.copy2(notebook, "."))
-        options = ["--no-browser"] if given.no_browser else []
-        if subprocess.run([sys.executable, "-m", "jupyterlab", str(notebook), *options], check=False).returncode:
-            raise ValueError("JupyterLab stopped with an error: its last lines above say which")
-        return
-    handler = functools.partial(Quiet, directory=str(html))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", given.port), handler) as server:
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background, a shell has it ignored
-        address = f"http://127.0.0.1:{server.server_port}/{page.relative_to(html).as_posix()}"
-        print(f"{address}   (stop with Ctrl-C)", flush=True)
-        if not given.no_browser:
-            webbrowser.open(address)
-        server.serve_forever()
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    """Serves files, and prints nothing for each."""
-
-    def log_message(self, *_: Any) -> None: ...
-
-
 def write_exercises(given: argparse.Namespace) -> None:
     """Copies of the book's own; a file that is there stays, for it may be somebody's work."""
     book = found_book(given.book)
@@ -184,7 +126,8 @@ def write_exercises(given: argparse.Namespace) -> None:
 
 
 def look(given: argparse.Namespace) -> None:
-    if given.model.startswith((".", "/", "~")) and not Path(given.model).exists():  # no name on the hub begins so
+    is_path = given.model.startswith((".", "/", "~")) or given.model.endswith(".gguf")  # no name on the hub is such
+    if is_path and not Path(given.model).exists():
         raise ValueError(f"there is no {given.model}: name a folder, a .gguf file, or owner/name on the hub")
     with waiting(f"reading {given.model}"):
         from mhalib import measures, pretrained

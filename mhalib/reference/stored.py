@@ -34,11 +34,12 @@ def times() -> dict[str, dict[str, Any]]:
 
 
 def kinds() -> dict[str, dict[str, Any]]:
-    """Whose program each kind of attention was held against, and which models have it; kinds without an entry were held
-    against loops alone, and we know no such model.
+    """What each kind of attention was held against, how near it was, and which models have it.
 
     Returns:
-        kind -> `program`, where it is `from`, the `test` that compares, `to` which largest deviation; and `shipped in`,
-        by model the place in the library transformers that shows it, as "folder.class: word".
+        kind -> up to three comparisons in float64, "loop", "identity", which is multi-head attention in the one case
+        `where` the two are equal, and "program", which has a `name` and where it is `from`; each with the `test` that
+        compares, and `to`, the largest deviation. And "shipped in", by model the place in the library transformers that
+        shows it, as "folder.class: word".
     """
     return json.loads(KINDS.read_text(encoding="utf-8"))

@@ -106,6 +106,11 @@ NO_VERB = (
 """What the reader answers without heads 1 and 2, word by word: previous word, next word, subject and verb."""
 ONLY_VERB = " ".join(["sees sees tall sees"] * 6 + ["sees sees this sees", "sees sees tall sees"])
 """What it answers with head 2 alone."""
+TOO_FAR = (
+    "the clever fox sees the fox fox sees clever sees fox sees fox my fox sees "
+    "sees hungry fox sees my young fox sees hungry bear fox sees hungry bear fox sees"
+)
+"""What it should, but for the previous word of the last, which is the word before that."""
 
 
 def silent_cells(num_heads: int) -> dict[str, int]:
@@ -156,12 +161,12 @@ QUESTS = {
         goal={"says": ONLY_VERB, "least_off": 3, "most_rows": 0},
         solution={f"encoder self 0 {head}": {"off": True} for head in (0, 1, 3)},
     ),
-    "two with one click": Quest(
-        text="Change two answers with one click on a large map.",
+    "one word too far": Quest(
+        text="With one click, make “bear” say that its previous word is “hungry”. (Which head looks one word back?)",
         model="reader",
         input=FOX,
-        goal={"wrong_at_least": 2, "most_off": 0, "most_rows": 1},
-        solution={"encoder self 0 0": {"rows": {"3": [0, 0, 0, 0, 0, 0, 0, 1]}}},
+        goal={"says": TOO_FAR, "most_off": 0, "most_rows": 1},
+        solution={"encoder self 0 3": {"rows": {"7": [0, 0, 0, 0, 0, 1, 0, 0]}}},
     ),
     "one layer is silent": Quest(
         text="Stop the talking in one of the two layers, so that all 9 right symbols become wrong.",

@@ -107,6 +107,15 @@ export function planeOf({ title, css, count, bound, moved }) {
       return place ? [text] : [svg("line", { x1: x(a), y1: y(b), x2: end[0], y2: end[1], class: css("leader") }), text];
     });
   }
+  /** The query's line, and where each key meets it at a right angle: how far along it a key reaches is their dot product. */
+  function reaches(/** @type {number[]} */ [a, b]) {
+    const keys = points.filter(({ kind }) => kind === "k").map(({ at }) => at);
+    const along = keys.map(([c, d]) => (a * c + b * d) / (a * a + b * b));
+    if (!a && !b) return []; // it asks nothing
+    const line = (/** @type {number[]} */ [x1, y1, x2, y2], /** @type {string} */ name) => svg("line", { x1: x(x1), y1: y(y1), x2: x(x2), y2: y(y2), class: css(name) });
+    const [low, high] = [Math.min(0, ...along), Math.max(1, ...along)];
+    return [line([low * a, low * b, high * a, high * b], "ray"), ...keys.map(([c, d], j) => line([c, d, along[j] * a, along[j] * b], "stem"))];
+  }
   function arrow(/** @type {number[]} */ [a, b]) {
     const [dx, dy] = [x(a) - x(0), y(b) - y(0)];
     const length = Math.hypot(dx, dy) || 1;
@@ -125,7 +134,7 @@ export function planeOf({ title, css, count, bound, moved }) {
     const discs = points.filter(({ size }) => size).map(({ at: [a, b], size }) => svg("circle", { cx: x(a), cy: y(b), r: size, class: css("disc") }));
     below.replaceChildren(
       svg("polygon", { points: hull.map(([a, b]) => `${x(a)},${y(b)}`).join(" "), class: css("hull") }),
-      ...points.filter(({ kind }) => kind === "k").map(({ at: [a, b] }) => svg("line", { x1: x(0), y1: y(0), x2: x(a), y2: y(b), class: css("stem") })),
+      ...points.filter(({ kind }) => kind === "q").flatMap(({ at }) => reaches(at)),
       ...discs,
       ...points.filter(({ kind }) => kind === "q").flatMap(({ at }) => arrow(at)),
     );

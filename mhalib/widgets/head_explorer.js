@@ -107,8 +107,10 @@ export function HeadExplorer({ model, el }) {
   const hasGates = Boolean(model.get("gates")?.length);
   /** What else is known of a head, each with a comma in front. @type {T.About} */
   const about = (head, q) => [hasGates ? `, gate ${written(gate(head, q))}` : "", sharing(head) && `, ${sharing(head)}`].join("");
+  const [word = "layer", ...names] = model.get("layer_names") ?? [];
+  const named = (/** @type {number} */ layer) => names[layer] ?? `layer ${layer}`;
   const place = () =>
-    [L > 1 && `layer ${model.get("layer")}`, `head ${model.get("head")}`, B > 1 && `example ${model.get("example")}`].filter(Boolean).join(", ");
+    [L > 1 && named(model.get("layer")), `head ${model.get("head")}`, B > 1 && `example ${model.get("example")}`].filter(Boolean).join(", ");
 
   const put = writer(model);
   const rows = () => view(model.get("query"), Q);
@@ -470,7 +472,7 @@ export function HeadExplorer({ model, el }) {
   const start = (/** @type {T.Trait} */ name) => Math.floor(model.get(name) / WINDOW) * WINDOW;
   /** @type {T.Offered[]} */
   const offers = [
-    ["layer", "layer", L > 1 && options("layer", L)],
+    ["layer", word, L > 1 && range(0, L).map((i) => [i, named(i)])],
     ["example", "example", B > 1 && options("example", B)],
     ["head", "large head", options("head", H)],
     ["query", "queries shown", Q > WINDOW && windows(Q), start],

@@ -11,8 +11,9 @@ import traitlets
 from numpy.typing import NDArray
 
 from .. import style
-from .._arrays import Array, Mask, real_array, seen_cells
-from .._validate import require_count, require_flag
+from .._arrays import Array, Mask, real_array, require_length, seen_cells
+from .._tokens import shown
+from .._validate import as_list, require_count, require_flag, require_text
 from . import _codes
 from ._codes import LEVELS, MIXED, ORDINARY, as_base64, written
 from ._head_facts import all_sharing, checked_gates, checked_groups, gate_of, sharing
@@ -48,6 +49,8 @@ class HeadExplorer(Instrument):
         pictures: (height, width), or one for each example (B, height, width); 0 is paper, the largest number black.
         patch_size: side of the patches of `pictures`; they are the last keys, row by row.
         layer, head, example: which to show large.
+        layers: where `weights` holds no layers but models, moments or the like: a word for one of them, and the name of
+            each. `None` numbers layers.
         mixed: whether the scale has two sides; `None` looks for a weight below 0 or above 1. `True` for a layer whose
             `rows_sum_to_one` is `False`; with `False`, such weights are signs.
         groups: the key of each head, h integers, such as a layer's `kv_head_of`; or a list with that or `None` for each
@@ -62,8 +65,8 @@ class HeadExplorer(Instrument):
     Raises:
         TypeError: weights are no array of real numbers, the mask is not boolean, tokens are one string.
         ValueError: wrong rank, layers of different shapes, wrong number of tokens, a mask that does not fit, a choice
-            outside the weights, pictures whose patches are not the last keys, groups or gates that do not fit, or more
-            than 4,000,000 weights.
+            outside the weights, pictures whose patches are not the last keys, groups, gates or names of layers that do
+            not fit, or more than 4,000,000 weights.
     """
 
     script = "HeadExplorer"
@@ -83,6 +86,7 @@ class HeadExplorer(Instrument):
     groups = traitlets.List(traitlets.List(traitlets.Int())).tag(sync=True)  # the key of each head, of one layer or all
     gates = traitlets.List(traitlets.Int()).tag(sync=True)  # thousandths of layer or all, example, head, query
     gate_sizes = traitlets.List(traitlets.Int()).tag(sync=True)  # how many examples and queries these tell apart
+    layer_names = traitlets.List(traitlets.Unicode()).tag(sync=True)  # a word for a layer, then the name of each
 
     layer = traitlets.Int(0).tag(sync=True)
     head = traitlets.Int(0).tag(sync=True)
@@ -116,6 +120,7 @@ class HeadExplorer(Instrument):
         layer: int = 0,
         head: int = 0,
         example: int = 0,
+        layers: tuple[str, Sequence[str]] | None = None,
         mixed: bool | None = None,
         groups: Sequence[Any] | None = None,
         gates: Array | Sequence[Any] | None = None,
@@ -158,6 +163,7 @@ class HeadExplorer(Instrument):
             groups=key_groups,
             gates=gate_codes,
             gate_sizes=gate_sizes,
+            layer_names=_names_of_layers(layers, L),
             layer=layer,
             head=head,
             example=example,
@@ -181,8 +187,9 @@ class HeadExplorer(Instrument):
         return value
 
     def state(self) -> dict[str, Any]:
-        """The traits of its own; nothing is said of pictures, groups, gates and mixed weights where there are none."""
-        some = {"pictures", "picture_size", "groups", "gates", "gate_sizes", "span"}
+        """The traits of its own; nothing is said of pictures, groups, gates, names and mixed weights where there are
+        none."""
+        some = {"pictures", "picture_size", "groups", "gates", "gate_sizes", "layer_names", "span"}
         return {name: value for name, value in super().state().items() if value or name not in some}
 
     def table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
@@ -196,7 +203,8 @@ class HeadExplorer(Instrument):
         if self._gates_differ:
             after = [[*one, self._gate(head, query)] for query, one in enumerate(after)]
             last = ["sum", "gate"]
-        place = f"head {head} of layer {layer}, example {example}, to 3 digits{self._facts()}"
+        name = self.layer_names[layer + 1] if self.layer_names else f"layer {layer}"
+        place = f"head {head} of {name}, example {example}, to 3 digits{self._facts()}"
         if len(keys) <= WIDE_TABLE:
             cells = [[self._text(c, s) for c, s in zip(*pair, strict=True)] for pair in zip(codes, seen, strict=True)]
             rows = [[q, *row, *ends] for q, row, ends in zip(queries, cells, after, strict=True)]
@@ -236,6 +244,20 @@ class HeadExplorer(Instrument):
         if self.gates and not self._gates_differ:
             found.append(f"gates {', '.join(self._gate(one, 0) for one in range(self.sizes[2]))}")
         return "".join(f"; {one}" for one in found)
+
+
+def _names_of_layers(given: Any, count: int) -> list[str]:
+    """A word for a layer and the name of each; nothing where they are numbered."""
+    if given is None:
+        return []
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        raise TypeError(f"layers must be a word and the names of the layers, got {given!r:.80}")
+    require_text("the word of layers", given[0])
+    names = as_list("the names of layers", given[1])
+    require_length("the names of layers", names, count)
+    for name in names:
+        require_text("each of the names of layers", name)
+    return [shown(one) for one in (given[0], *names)]
 
 
 def _stacked(weights: Array | Sequence[Array]) -> tuple[NDArray[np.float64], tuple[int, ...]]:

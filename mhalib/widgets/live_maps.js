@@ -5,6 +5,7 @@
 import { arrows, choice, classes, freshId, labelled, legible, make, penOf, rampOf, range, region } from "./shared.js";
 
 const ofLive = classes("live-model");
+const WOULD = "off: what it would look at";
 const FULL_COST = 6; // nats at which the bar of a head is full, unless another costs more
 
 /** A head's number in its layer. @type {(head: string) => number} */
@@ -61,9 +62,9 @@ export function palette(el, ramps) {
  * All heads as small maps, by layer. One of the maps is chosen, arrow keys lead to the others; so they do among switches.
  * @param {T.Task} task
  * @param {T.Palette} colours
- * @param {{ choose: (head: string) => void, flip: (head: string) => void }} acts
+ * @param {{ choose: (head: string) => void, flip: (head: string) => void, flipAll?: (layer: string[]) => void }} acts
  */
-export function boardOf(task, colours, { choose, flip }) {
+export function boardOf(task, colours, { choose, flip, flipAll }) {
   const { heads, settings } = task.engine;
   const css = ofLive;
   const tiles = new Map(heads.map((head) => [head, tileOf(head)]));
@@ -75,20 +76,27 @@ export function boardOf(task, colours, { choose, flip }) {
     const button = make("button", { type: "button", role: "radio", class: css("choose"), "data-head": head, "aria-label": headName(task, head), onclick: () => choose(head) }, canvas);
     const bar = make("span", { class: css("cost"), role: "img", "aria-label": "its cost is being counted" });
     const label = `${headName(task, head)} is on`;
-    const power = make("button", { type: "button", role: "switch", class: css("switch"), "data-switch": head, "aria-label": label, onclick: () => flip(head) }, make("span", { class: css("knob") }));
+    const power = switchOf("", label, { "data-switch": head, onclick: () => flip(head) });
     const foot = make("span", { class: css("foot") }, make("span", { "aria-hidden": "true", text: String(numberOf(head)) }), power);
     return { canvas, button, bar, power, whole: make("div", { class: css("tile"), role: "presentation" }, button, bar, foot) };
   }
-  const groups = range(0, heads.length / settings.num_heads).map((i) => {
-    const own = heads.slice(i * settings.num_heads, (i + 1) * settings.num_heads);
+  /** @param {string} more @param {string} label @param {Record<string, unknown>} rest */
+  function switchOf(more, label, rest) {
+    return make("button", { type: "button", role: "switch", class: `${css("switch")} ${more}`, "aria-label": label, ...rest }, make("span", { class: css("knob") }));
+  }
+  const layers = range(0, heads.length / settings.num_heads).map((i) => heads.slice(i * settings.num_heads, (i + 1) * settings.num_heads));
+  const few = layers.length <= 2;
+  /** One for all heads of a layer, where layers are many. */
+  const layerSwitches = few || !flipAll ? [] : layers.map((own) => switchOf(css("all"), `${layerName(task, own[0])}: all heads`, { "data-layer": layerName(task, own[0]), onclick: () => flipAll(own) }));
+  const groups = layers.map((own, i) => {
     const way = task.facts.ways?.[own[0].replace(/ \d+ \d+$/, "")] ?? "";
-    const name = make("span", { class: css("layer") }, make("strong", { text: layerName(task, own[0]) }), make("span", { class: css("way"), text: way }));
+    const name = make("span", { class: css("layer") }, make("strong", { text: layerName(task, own[0]) }), make("span", { class: css("way"), text: way }), ...layerSwitches.slice(i, i + 1));
     return make("div", { class: css("group"), role: "presentation" }, name, make("div", { class: css("tiles"), role: "presentation" }, ...own.map((head) => tile(head).whole)));
   });
   const board = make("div", { class: css("board"), role: "radiogroup", "aria-label": "all heads: arrow keys choose one" }, ...groups);
   board.style.setProperty("--layers", String(task.engine.numLayers));
   board.style.setProperty("--heads", String(settings.num_heads));
-  board.classList.toggle(css("few"), heads.length <= 2 * settings.num_heads);
+  board.classList.toggle(css("few"), few);
   board.classList.toggle(css("wide"), settings.num_heads > 4);
   board.addEventListener("keydown", (event) => {
     const target = /** @type {HTMLElement} */ (event.target);
@@ -113,13 +121,16 @@ export function boardOf(task, colours, { choose, flip }) {
     board,
     /** @param {Record<string, HeadRecord>} log @param {T.LiveDeeds} deeds @param {string} chosen */
     draw(log, deeds, chosen) {
+      const deedOf = (/** @type {string} */ name) => /** @type {T.LiveDeed} */ (deeds[name] ?? {});
+      layerSwitches.forEach((power, i) => power.setAttribute("aria-checked", String(layers[i].some((name) => !deedOf(name).off))));
       for (const [name, { canvas, button, power, whole }] of tiles) {
-        const deed = /** @type {T.LiveDeed} */ (deeds[name] ?? {});
+        const deed = deedOf(name);
         paintMap(canvas, colours, name, log[name]);
         whole.style.setProperty("--hue", colours.hue(name));
         whole.classList.toggle(css("is-off"), Boolean(deed.off));
         whole.classList.toggle(css("is-changed"), Boolean(deed.rows || deed.frozen || deed.patch));
         button.setAttribute("aria-checked", String(name === chosen));
+        button.title = deed.off ? WOULD : "";
         power.setAttribute("aria-checked", String(!deed.off));
       }
       if (!board.contains(document.activeElement)) walkTo(chosen || heads[0]);
@@ -165,6 +176,7 @@ function paintMap(canvas, colours, head, { nq, nk, weights }) {
 export function largeOf(task, colours, acts) {
   const css = ofLive;
   const title = make("p", { class: css("title") });
+  const would = make("span", { class: css("would") });
   const cost = make("p", { class: css("note") });
   /** @type {[string, string][]} */
   const powers = [["on", "on"], ["off", "off: gives nothing"], ["mean", "off: gives its average"]];
@@ -277,13 +289,15 @@ export function largeOf(task, colours, acts) {
       if (document.activeElement !== input || Math.abs(input.valueAsNumber - weights[k]) > 0.02) input.value = String(weights[k]);
       number.textContent = weights[k].toFixed(2);
     });
-    barsTitle.textContent = `“${legible(query)}” looks at`;
+    barsTitle.textContent = `“${legible(query)}” ${deed.off ? "would look at" : "looks at"}`;
     release.hidden = deed.rows?.[row] === undefined;
   }
   /** @param {string} head @param {T.LiveDeed} deed */
   function drawControls(head, deed) {
     title.textContent = headName(task, head);
     title.style.setProperty("--hue", colours.hue(head));
+    would.textContent = deed.off ? WOULD : "";
+    whole.classList.toggle(css("is-off"), Boolean(deed.off));
     power.value = deed.off === true ? "off" : (deed.off ?? "on");
     if (deed.patch && !others.some(([text]) => text === deed.patch)) patch.append(make("option", { value: deed.patch, text: deed.patch }));
     patch.value = deed.patch ?? "";
@@ -291,7 +305,7 @@ export function largeOf(task, colours, acts) {
     freeze.setAttribute("aria-pressed", String(deed.frozen !== undefined));
     frozenNote.textContent = deed.frozen === undefined ? "" : `It looks where it looked in “${deed.frozen}”.`;
   }
-  const controls = make("div", { class: "mhalib-row" }, title, labelled("this head is", power), freeze, labelled("it gives what it found in", patch));
+  const controls = make("div", { class: "mhalib-row" }, title, would, labelled("this head is", power), freeze, labelled("it gives what it found in", patch));
   const panels = make("div", { class: css("panels") }, region("weights of the large head", grid), make("div", { class: css("beside") }, make("div", { class: css("row-head") }, barsTitle, release), bars));
   const hint = make("p", { class: css("note"), text: "Each row looks at the columns. Click a cell, and its row looks only there. Click again to undo." });
   const whole = make("section", { class: css("large"), "aria-label": "one head" }, controls, frozenNote, echo, panels, hint, cost);

@@ -80,7 +80,13 @@ function started(model, el, carried) {
     const isOff = Boolean(deedOf(head).off);
     actOn(head, (deed) => ({ ...deed, off: isOff ? undefined : true }), "", `${headName(task, head)} is ${isOff ? "on" : "off"}.`);
   }
-  const board = boardOf(task, colours, { choose: (head) => put({ head }), flip });
+  /** All heads of a layer off, or, where none is on, all of them on. */
+  function flipAll(/** @type {string[]} */ layer) {
+    const off = layer.some((head) => !deedOf(head).off) || undefined;
+    const deeds = layer.reduce((before, head) => withDeed(before, head, (deed) => ({ ...deed, off })), model.get("deeds"));
+    act({ deeds }, "", `${layerName(task, layer[0])} is ${off ? "off" : "on"}.`);
+  }
+  const board = boardOf(task, colours, { choose: (head) => put({ head }), flip, flipAll: model.get("compact") ? flipAll : undefined });
   /** The row of a query with one weight set, and the rest shared out as it was. @type {(q: number, k: number, weight: number) => number[]} */
   function rowWith(q, k, weight) {
     const { nk, weights } = now.log[shownHead()];

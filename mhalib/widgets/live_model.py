@@ -45,7 +45,8 @@ class LiveModel(Instrument):
         quests: names of `QUESTS`, shown beside the model until they are met.
         moment: which of its moments a model is at, counted from 0; `None` takes the last. Models without have one.
         compact: whether the large map stays away until a reader chooses a head. What is beside it, what heads cost and
-            *it knows the order* are then not shown at all, but the latter is where `deeds` begin without positions.
+            *it knows the order* are then not shown at all, but the latter is where `deeds` begin without positions. Of
+            more than two layers, each has one switch for all its heads.
 
     Raises:
         TypeError, ValueError: there is no such model, head or quest, or the model cannot read the input.

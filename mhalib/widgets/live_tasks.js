@@ -29,7 +29,7 @@ function reading(facts) {
     const found = split(text);
     const at = found.findIndex((unit) => !known.has(unit));
     const { what, longest } = facts;
-    if (at >= 0) throw new Unread(`“${[...found[at]].slice(0, 30).join("")}” is none of the ${known.size} ${what} that this model knows`, at);
+    if (at >= 0) throw new Unread(`“${[...found[at]].slice(0, 30).join("")}” is not one of the ${known.size} ${what} that this model knows`, at);
     if (!found.length || found.length > longest) throw new Unread(`${found.length} ${what}, but it reads 1 to ${longest}`, -1);
     return found;
   }

@@ -38,8 +38,9 @@ export function inputOf(task, { take, menu, replace }) {
   }
   function refuse(/** @type {import("./live_tasks.js").Unread} */ { message, at }) {
     field.setAttribute("aria-invalid", "true");
-    const may = isOfWords ? menu(shown, Math.min(Math.max(at, 0), shown.length - 1)).slice(0, 12).join(", ") : "a to z and 0 to 5";
-    refused.textContent = at < 0 ? `${message}.` : `${message}. Here may stand: ${may}.`;
+    const other = field.value.toLowerCase().match(/[^\s.]+/g)?.filter((unit, i) => unit !== shown[i]);
+    const may = isOfWords ? other?.length === 1 && at < shown.length && menu(shown, at).slice(0, 12).join(", ") : "a to z and 0 to 5";
+    refused.textContent = at < 0 ? `${message}.` : may ? `${message}. What fits here: ${may}.` : `${message}. Choose from the menus.`;
   }
   field.addEventListener("input", () => tried(false));
   field.addEventListener("change", () => tried(true));
@@ -156,7 +157,7 @@ export function answerOf(task, others) {
     /** What is said of a run that is not as trained. @type {(now: T.Now) => string} */
     inWords(now) {
       const wrong = task.numWrong(now.units, now.answer, now.plain);
-      if (says === "answers") return `${wrong || "None"} of ${now.plain.length} answers changed.`;
+      if (says === "answers") return `${wrong} of ${now.plain.length} answers changed.`;
       return `It says: ${task.joined(now.answer)}${wrong ? "" : ", as trained"}.`;
     },
     whole: make("div", { class: css("said") }, words, make("div", { class: css("sure") }, meter, certain, others)),
@@ -167,7 +168,7 @@ export function answerOf(task, others) {
       const numMistaken = right?.filter((word, i) => word !== now.answer[i]).length ?? 0;
       const total = task.counted(now.units, now.plain).length;
       const kept = total - task.numWrong(now.units, now.answer, now.plain);
-      const sure = says === "sentence" ? `chance of the trained answer ${chance(now.logP)}` : `${kept} of ${total}${says === "answers" ? " answers unchanged" : " as trained"}${numMistaken ? `, ${numMistaken} wrong` : ""}`;
+      const sure = says === "sentence" ? `chance of the trained answer ${chance(now.logP)}` : `${kept} of ${total}${says === "answers" ? " answers are as before" : " as trained"}${numMistaken ? `; ${numMistaken} are wrong` : ""}`;
       meter.style.setProperty("--share", String(says === "sentence" ? probability(now.logP) : kept / total));
       certain.textContent = `${sure}${off ? ` · ${off} of ${all} heads off` : ""}`;
     },

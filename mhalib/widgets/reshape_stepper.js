@@ -14,7 +14,10 @@ export function ReshapeStepper({ model, el }) {
     ["num_hiddens", "width D", 12],
     ["num_heads", "heads h", 4],
   ];
-  const LAST = 6;
+  const compact = model.get("compact"); // without the fold, strides and memory, and with one example
+  const LAST = compact ? 4 : 6;
+  /** What the compact form leaves out. @type {<P>(...parts: P[]) => P[]} */
+  const full = (...parts) => (compact ? [] : parts);
   const product = (/** @type {T.Ints} */ sizes) => sizes.reduce((all, size) => all * size, 1);
   const tuple = (/** @type {T.Ints} */ values) => `(${values.join(", ")})`;
 
@@ -68,7 +71,7 @@ export function ReshapeStepper({ model, el }) {
     const split = swap(cut, [B, h, N, d]);
     const folded = reshape(split, [B * h, N, d]);
     const heads = reshape(folded, [B, h, N, d]);
-    const rows = swap(heads, [B, N, h, d]);
+    const rows = swap(compact ? split : heads, [B, N, h, d]);
     /** @type {[string, string, string, T.Strided][]} */
     const named = [
       ["x", "x = W_q(tokens)", "B, N, D", x],
@@ -76,10 +79,10 @@ export function ReshapeStepper({ model, el }) {
       ["split", `split = cut.${call("B, h, N, d")}`, "B, h, N, d", split],
       ["folded", "folded = split.reshape(B * h, N, d)", "B·h, N, d", folded],
       ["heads", "heads = folded.view(B, h, N, d)", "B, h, N, d", heads],
-      ["rows", `rows = heads.${call("B, N, h, d")}`, "B, N, h, d", rows],
+      ["rows", `rows = ${compact ? "split" : "heads"}.${call("B, N, h, d")}`, "B, N, h, d", rows],
       ["back", "back = rows.reshape(B, N, D)", "B, N, D", reshape(rows, [B, N, D])],
     ];
-    return named.map(([name, code, axes, array]) => ({ name, code, axes, ...array }));
+    return named.filter((_, i) => !compact || (i !== 3 && i !== 4)).map(([name, code, axes, array]) => ({ name, code, axes, ...array }));
   }
 
   /** Which outputs change with a token, if row r of a head attends to its rows 0 to r. A cell stands for its token. @type {T.Reached} */
@@ -97,7 +100,7 @@ export function ReshapeStepper({ model, el }) {
   function sizes() {
     const [B, N, D, h] = SIZES.map(([name]) => model.get(name));
     const cell = Math.min(model.get("cell"), B * N * D - 1);
-    return { B, N, D, h, d: D / h, skip: model.get("skip_permute"), cell, step: model.get("step") };
+    return { B, N, D, h, d: D / h, skip: model.get("skip_permute"), cell, step: Math.min(model.get("step"), LAST) };
   }
 
   function born(/** @type {number} */ cell, /** @type {T.Sizes} */ { N, D, d }) {
@@ -148,7 +151,8 @@ export function ReshapeStepper({ model, el }) {
     const byHead = name === "split" || name === "heads";
     const outer = byHead ? 2 : 1;
     const width = shape.length - outer === 3 ? now.d : 0; // where a row has gaps
-    return places(shape.slice(0, outer)).map((first) => {
+    const { b } = born(now.cell, now);
+    return places(shape.slice(0, outer)).filter(([example]) => !compact || example === b).map((first) => {
       const rows = range(0, shape[outer]).map((row) => {
         const cells = places(shape.slice(outer + 1)).map((rest, i) => {
           const index = [...first, row, ...rest];
@@ -186,26 +190,27 @@ export function ReshapeStepper({ model, el }) {
 
   /** @type {T.Why} */
   function why(stage, now) {
-    const { B, N, D, h, d, skip, step } = now;
+    const { B, N, D, h, d, skip } = now;
     const fold = stage.copied
       ? `To fold B and h, one stride would have to serve both axes: ${h} heads further is ${h}·${d} = ${D} positions, the next example ${N * D}. No stride does both, so reshape copies.`
       : B === 1
         ? "With one example, B = 1, there is nothing to fold over: the same line makes a view."
         : "Here one stride serves both axes, so the same line makes a view.";
     const same = h === 1 || N === 1;
-    return [
-      "Tokens after the projection: in memory, the channels of a token are side by side.",
-      `The last axis is cut into ${h} × ${d}. The same strip, one stride more.`,
-      skip
+    const steps = {
+      x: `One row for each token: ${d} channels for each of ${h} heads.`,
+      cut: `The last axis is cut into ${h} × ${d}. No number moves.`,
+      split: skip
         ? `The shape is right, but view keeps the order in memory: a new row every ${d} numbers, a new head every ${N * d}.${same ? " With one head or one token, that is the right split." : ""}`
-        : "Heads and tokens change places: two strides are exchanged, the strip stays.",
-      skip ? "Nothing has to move, because nothing changed places." : fold,
-      "The way back: the first axis is cut into B and h again.",
-      skip ? "Skipped here too: the tokens are cut out of the strip as they come." : "Tokens and heads change places again: two strides are exchanged.",
-      skip
+        : "Heads and tokens change places, so that each head is a matrix of its own.",
+      folded: skip ? "Nothing has to move, because nothing changed places." : fold,
+      heads: "The way back: the first axis is cut into B and h again.",
+      rows: skip ? "Skipped here too: the tokens are cut out as they come." : "The way back: tokens and heads change places again.",
+      back: skip
         ? `The way back gives x again${same ? "." : ", though the heads held the wrong numbers: a round trip proves nothing."}`
-        : `The heads of a token are side by side again: ${stage.copied ? "that needs a second copy" : "they already are in memory, so this is a view"}. It equals x.`,
-    ][step];
+        : `The heads of a token are side by side again${stage.copied ? ", which needs a second copy" : ""}. It equals x.`,
+    };
+    return steps[/** @type {keyof typeof steps} */ (stage.name)];
   }
 
   function lengths(/** @type {T.Sizes} */ { B, N, h }) {
@@ -319,7 +324,7 @@ export function ReshapeStepper({ model, el }) {
     const broken = now.D % now.h !== 0;
     for (const part of [facts, board, below, quiz, steps]) part.hidden = broken;
     if (broken) {
-      slider.setAttribute("aria-valuetext", `step ${now.step}`);
+      slider.setAttribute("aria-valuetext", `step ${now.step + 1}`);
       said.textContent = `D = ${now.D} is not divisible by h = ${now.h}: x.view(B, N, ${now.h}, ${(now.D / now.h).toFixed(2)}) does not exist. Choose D = ${now.h * Math.max(1, Math.floor(now.D / now.h))}, or other heads.`;
       return;
     }
@@ -329,8 +334,8 @@ export function ReshapeStepper({ model, el }) {
     const how = (each, i) => (i === 0 ? "the first array" : each.copied ? "copy" : "view: nothing moves");
     const found = all.map(({ shape, strides, memory: held }) => places(shape).find((index) => held[offset(index, strides)] === now.cell) ?? []);
     const at = (/** @type {number} */ i) => offset(found[i], all[i].strides);
-    slider.setAttribute("aria-valuetext", `step ${now.step} of ${LAST}: ${stage.code}`);
-    const terms = [["shape", `(${stage.axes}) = ${tuple(stage.shape)}`], ["strides", tuple(stage.strides)], ["memory", how(stage, now.step)]];
+    slider.setAttribute("aria-valuetext", `step ${now.step + 1} of ${LAST + 1}: ${stage.code}`);
+    const terms = [["shape", `(${stage.axes}) = ${tuple(stage.shape)}`], ...full(["strides", tuple(stage.strides)], ["memory", how(stage, now.step)])];
     facts.replaceChildren(
       make("code", { text: stage.code }),
       make("dl", {}, ...terms.map(([term, text]) => make("div", {}, make("dt", { text: term }), make("dd", { text, "data-fact": term })))),
@@ -339,17 +344,18 @@ export function ReshapeStepper({ model, el }) {
     refill(picture, ...matrices(stage, now));
     const strips = [strip(stage.copied ? "memory after: a new strip, in a new order" : "memory: one flat strip", stage.memory, now)];
     if (stage.copied) strips.unshift(strip("memory before", all[now.step - 1].memory, now));
-    refill(memory, ...strips);
+    refill(memory, ...full(...strips));
     board.classList.toggle(`${CSS}-tall`, product(stage.shape) > 64); // a long strip goes below the array
-    const extra = [...(now.step === 3 ? [lengths(now)] : []), ...(now.skip ? [damage(now)] : [])];
+    const extra = full(...(now.step === 3 ? [lengths(now)] : []), ...(now.skip ? [damage(now)] : []));
     below.replaceChildren(...extra);
     below.hidden = extra.length === 0;
     const { b, n, c, head, word } = born(now.cell, now);
-    const rows = all.map((each, i) => [i, each.code, tuple(each.shape), tuple(each.strides), how(each, i), `${each.name}[${found[i].join(", ")}]`, at(i)]);
+    const rows = all.map((each, i) => [i + 1, each.code, tuple(each.shape), tuple(each.strides), how(each, i), `${each.name}[${found[i].join(", ")}]`, at(i)]);
     const current = (/** @type {number} */ i) => ({ "data-stage": all[i].name, "aria-current": i === now.step ? "step" : null });
     ledger.replaceChildren(sheet(`All steps, and where ${word} is`, ["step", "line of code", "shape", "strides", "memory", word, "position"], rows, current));
     const sum = found[now.step].map((i, axis) => `${i}·${stage.strides[axis]}`).join(" + ");
-    said.textContent = `Step ${now.step} of ${LAST}, ${how(stage, now.step)}. ${word} (example ${b}, token ${n}, channel ${c}, head ${head}) is ${stage.name}[${found[now.step].join(", ")}], position ${sum} = ${at(now.step)}.`;
+    const place = full(`, position ${sum} = ${at(now.step)}`).join("");
+    said.textContent = `Step ${now.step + 1} of ${LAST + 1}, ${how(stage, now.step)}. ${word} (example ${b}, token ${n}, channel ${c}, head ${head}) is ${stage.name}[${found[now.step].join(", ")}]${place}.`;
     const [askedB, askedHead] = question(now);
     const text = `Predict: which row of folded holds example b = ${askedB}, head ${askedHead}?`;
     if (asked.textContent !== text) feedback.textContent = ""; // it answers another question
@@ -357,17 +363,15 @@ export function ReshapeStepper({ model, el }) {
   }
 
   const stop = listen(model, [...SIZES.map(([name]) => name), "step", "skip_permute", "cell"], draw);
-  /** What the compact form leaves out. */
-  const full = (/** @type {Element[]} */ ...parts) => (model.get("compact") ? [] : parts);
   settle(
     el,
     "reshape-stepper",
     ...full(make("div", { class: "mhalib-controls", role: "group", "aria-label": "sizes" }, ...fields.map(({ row }) => row))),
     make("div", { class: `mhalib-row ${CSS}-steps`, role: "group", "aria-label": "steps" }, previous, slider, next, make("label", { class: "mhalib-check" }, skip, "skip the permute")),
+    said,
     facts,
     board,
-    said,
-    make("p", { class: `${CSS}-legend`, text: "A number is its example, its token and its channel, which has two digits; h1 = owned by head 1. Choose a number to follow it." }),
+    make("p", { class: `${CSS}-legend`, text: `A number is its example, its token and its channel, which has two digits; h1 = owned by head 1. Choose a number to follow it.${full(" The stride of an axis: how far its next number is in memory.").join("")}` }),
     below,
     ...full(quiz, steps),
   );

@@ -39,10 +39,12 @@ class ReshapeStepper(Instrument):
         num_tokens: N, 1 to 5.
         num_hiddens: D, 1 to 12.
         num_heads: h, 1 to 4, divides D.
-        step: 0 to 6: x (B, N, D), cut (B, N, h, d), split (B, h, N, d), folded (B*h, N, d), and back again.
+        step: 0 to 6: x (B, N, D), cut (B, N, h, d), split (B, h, N, d), folded (B*h, N, d), and back again. In the
+            compact form 0 to 4, since two steps are left out.
         skip_permute: make the split's shape without the permute, so that heads get the wrong numbers.
         cell: the chosen number: its position in the memory of x, `(b*N + n)*D + c`.
-        compact: leave out the fields for sizes, the question about the fold and the list of all steps.
+        compact: only the split and the way back, without the fold, of the chosen number's example; strides, memory,
+            fields for sizes, the question about the fold and the list of all steps are left out.
 
     Raises:
         TypeError, ValueError: a size or step is no integer or out of its bounds, h does not divide D, there is no such
@@ -80,7 +82,7 @@ class ReshapeStepper(Instrument):
             require_at_most(name, size, BOUNDS[name])
         require_divisible("num_hiddens", num_hiddens, num_heads)
         require_count("step", step, minimum=0)
-        require_at_most("step", step, LAST_STEP)
+        require_at_most("step", step, LAST_STEP - 2 if compact is True else LAST_STEP)
         require_count("cell", cell, minimum=0)
         require_at_most("cell", cell, batch_size * num_tokens * num_hiddens - 1)
         for name, flag in (("skip_permute", skip_permute), ("compact", compact)):
@@ -89,7 +91,7 @@ class ReshapeStepper(Instrument):
         super().__init__(**sizes, step=step, skip_permute=skip_permute, cell=cell, compact=compact, **kwargs)
 
     def stages(self) -> list[Stage]:
-        """The seven arrays, made by torch, of numbers 1000 b + 100 n + c.
+        """The seven arrays, in the compact form five, made by torch, of numbers 1000 b + 100 n + c.
 
         Raises:
             ValueError: h does not divide D, which the sizes can come to when they are changed one by one.
@@ -103,7 +105,9 @@ class ReshapeStepper(Instrument):
         split = cut.view(B, h, N, d) if self.skip_permute else cut.permute(0, 2, 1, 3)
         folded = split.reshape(B * h, N, d)
         heads = folded.view(B, h, N, d)
-        tokens = heads.view(B, N, h, d) if self.skip_permute else heads.permute(0, 2, 1, 3)
+        merged = "split" if self.compact else "heads"
+        before_swap = split if self.compact else heads
+        tokens = before_swap.view(B, N, h, d) if self.skip_permute else before_swap.permute(0, 2, 1, 3)
         back = tokens.reshape(B, N, D)
         swap = "permute(0, 2, 1, 3)"
         named = [
@@ -112,9 +116,11 @@ class ReshapeStepper(Instrument):
             ("split", f"split = cut.{'view(B, h, N, d)' if self.skip_permute else swap}", "B, h, N, d", split),
             ("folded", "folded = split.reshape(B * h, N, d)", "B·h, N, d", folded),
             ("heads", "heads = folded.view(B, h, N, d)", "B, h, N, d", heads),
-            ("rows", f"rows = heads.{'view(B, N, h, d)' if self.skip_permute else swap}", "B, N, h, d", tokens),
+            ("rows", f"rows = {merged}.{'view(B, N, h, d)' if self.skip_permute else swap}", "B, N, h, d", tokens),
             ("back", "back = rows.reshape(B, N, D)", "B, N, D", back),
         ]
+        if self.compact:
+            named = [one for one in named if one[0] not in ("folded", "heads")]
         arrays = [x, *(array for *_, array in named)]
         return [
             Stage(name, code, axes, array, copied=array.data_ptr() != before.data_ptr())
@@ -138,9 +144,9 @@ class ReshapeStepper(Instrument):
                 stage.code,
                 f"({stage.axes}) = {tuple(stage.array.shape)}",
                 str(tuple(stage.array.stride())),
-                "the first array" if number == 0 else "copy" if stage.copied else "view: nothing moves",
+                "the first array" if number == 1 else "copy" if stage.copied else "view: nothing moves",
                 " ".join(f"{value:04d}" for value in stage.array.as_strided((B * N * D,), (1,)).tolist()),
             )
-            for number, stage in enumerate(self.stages())
+            for number, stage in enumerate(self.stages(), 1)
         ]
         return caption, header, rows

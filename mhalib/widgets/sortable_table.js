@@ -1,7 +1,7 @@
 // @ts-check
 /* A table that is sorted by the column of one's choice, with a bar behind each number, and one row in full. */
 
-import { arrows, classes, listen, make, range, region, settle, sheet, voice, writer } from "./shared.js";
+import { arrows, classes, listen, make, range, region, settle, sheet, svg, voice, writer } from "./shared.js";
 
 /** @import * as T from "./types" */
 /** @param {T.Place<T.Sortable>} place */
@@ -70,6 +70,21 @@ export function SortableTable({ model, el }) {
     said.textContent = sort ? `Sorted by ${sort}, ${falling ? "largest" : "smallest"} first${about ? `: ${about}` : "."}` : "Press a column's name to sort by it.";
   }
 
+  /** The layer, with what is lit in the chosen row. @type {(lit: Record<string, string[]>) => SVGElement} */
+  function layer(lit) {
+    const { size, beside, paths, letters } = /** @type {T.DrawnLayer} */ (model.get("drawing"));
+    const isLit = (/** @type {string[]} */ parts) => parts.some((part) => part in lit);
+    const coloured = (/** @type {string} */ colour) => (colour === "ink" ? "currentColor" : colour ? `color-mix(in srgb, ${colour} 75%, currentColor)` : "none");
+    const words = Object.entries(lit).flatMap(([part, steps]) => steps.map((step) => [part, step]));
+    return svg(
+      "svg",
+      { viewBox: `0 0 ${size.join(" ")}`, class: css("layer"), role: "img", "aria-label": `The drawing of the layer. Lit: ${words.map((each) => each.join(": ")).join(", ") || "nothing"}.` },
+      ...paths.map(([parts, d, fill, stroke]) => svg("path", { d, fill: coloured(fill), stroke: coloured(stroke), class: isLit(parts) ? null : css("pale") })),
+      ...letters.map(([parts, text, x, y]) => svg("text", { x, y, text, class: isLit(parts) ? css("on") : null })),
+      ...words.map(([part, text], i) => svg("text", { x: beside[part][0], y: beside[part][1] + 40 * words.slice(0, i).filter(([other]) => beside[other][1] === beside[part][1]).length, text, class: css("beside") })),
+    );
+  }
+
   function drawCard() {
     const r = chosen();
     keys.forEach((key, i) => {
@@ -84,7 +99,7 @@ export function SortableTable({ model, el }) {
       return [name, written(values[c][r]), ...beside.map(([, of]) => written(of[name]?.[r] ?? null)), rank];
     });
     const title = `${model.get("first")} ${rows[r]}`;
-    card.replaceChildren(region(title, sheet(title, ["column", "here", ...beside.map(([label]) => label), "rank"], told)));
+    card.replaceChildren(...(model.get("lit") ?? []).slice(r, r + 1).map(layer), region(title, sheet(title, ["column", "here", ...beside.map(([label]) => label), "rank"], told)));
   }
 
   const stops = [listen(model, ["sort", "falling"], drawOrder), listen(model, ["row"], drawCard)];

@@ -12,7 +12,9 @@ import traitlets
 
 from .._tokens import shown
 from .._validate import as_list, require_choice, require_flag, require_kind, require_text
+from ..drawings import PARTS
 from ..measures.card import HeadCard
+from ._drawn_layer import drawn_layer
 from ._instrument import Instrument
 
 MOST_ROWS, MOST_COLUMNS = 1000, 40
@@ -35,13 +37,15 @@ class SortableTable(Instrument):
         about: by column, a sentence that says what it holds.
         caption: of the table.
         first: what the rows are, the header above their names.
+        lit: for each row, the parts of `mhalib.drawings.PARTS` that are lit in the drawing of the layer below the
+            table, each with the words beside it, as `mhalib.drawings.changed_steps` gives them. `None` draws nothing.
         sort, falling: the column to begin with, and whether its largest number, or last text, comes first.
         row: the one to begin with; `None` is the first as sorted.
 
     Raises:
         TypeError: a name is no string, a value neither a number nor a string.
-        ValueError: rows or columns are none, too many or the same; a column has another length; `beside`, `about`,
-            `sort` or `row` name what is not there.
+        ValueError: rows or columns are none, too many or the same; a column or `lit` has another length; `beside`,
+            `about`, `lit`, `sort` or `row` name what is not there.
 
     >>> table = SortableTable(["a", "b"], {"score": [0.25, 0.5]}, sort="score")
     >>> table.row
@@ -57,6 +61,8 @@ class SortableTable(Instrument):
     values: traitlets.List[Any] = traitlets.List().tag(sync=True)  # by column, then row: number, text or None
     beside: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)  # by name, by column
     about = traitlets.Dict().tag(sync=True)
+    lit: traitlets.List[Any] = traitlets.List().tag(sync=True)  # by row, part -> the words beside it
+    drawing: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)  # of the layer; empty where nothing is lit
 
     sort = traitlets.Unicode("").tag(sync=True)
     falling = traitlets.Bool(True).tag(sync=True)
@@ -69,6 +75,7 @@ class SortableTable(Instrument):
         *,
         beside: Mapping[str, Mapping[str, Sequence[float | None]]] | None = None,
         about: Mapping[str, str] | None = None,
+        lit: Sequence[Mapping[str, Sequence[str]]] | None = None,
         caption: str = "",
         first: str = "row",
         sort: str = "",
@@ -101,6 +108,8 @@ class SortableTable(Instrument):
             values=[_column(f"columns[{name!r}]", given, len(names)) for name, given in columns.items()],
             beside=more,
             about=told,
+            lit=[] if lit is None else _lit(lit, len(names)),
+            drawing={} if lit is None else drawn_layer(),
             sort=sort,
             falling=falling,
             row="",
@@ -135,6 +144,10 @@ class SortableTable(Instrument):
         if value:
             require_choice(name, value, tuple(self.names if name == "sort" else self.rows))
         return value
+
+    def state(self) -> dict[str, Any]:
+        """The traits of its own; nothing is said of a drawing where nothing is lit."""
+        return {name: value for name, value in super().state().items() if value or name not in {"lit", "drawing"}}
 
     def order(self) -> list[int]:
         """The rows' numbers as they stand now; rows of equal values keep their order."""
@@ -180,6 +193,22 @@ def _known(name: str, given: Any, headers: Sequence[str] | None) -> dict[str, An
         if headers is not None:
             require_choice(f"a key of {name}", shown(key), headers)
     return {shown(key): value for key, value in given.items()}
+
+
+def _lit(given: Any, length: int) -> list[dict[str, list[str]]]:
+    """For each row, part of the drawing -> the words beside it."""
+    found = as_list("lit", given)
+    if len(found) != length:
+        raise ValueError(f"lit has {len(found)} entries, but there are {length} rows")
+    parts = [_known(f"lit[{r}]", of, PARTS) for r, of in enumerate(found)]
+    return [{part: _texts(part, words) for part, words in of.items()} for of in parts]
+
+
+def _texts(part: str, given: Any) -> list[str]:
+    words = as_list(f"words beside {part!r}", given)
+    for one in words:
+        require_text(f"each of the words beside {part!r}", one)
+    return [shown(one) for one in words]
 
 
 def _column(name: str, given: Any, length: int) -> list[float | str | None]:

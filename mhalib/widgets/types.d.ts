@@ -108,6 +108,8 @@ export interface Worked {
   v: number[][];
   scale: boolean;
   seen: boolean[];
+  second: [number[], number[][], number[][]] | null;
+  W_o: number[][] | null;
   step: number;
   choices: string[];
 }
@@ -161,6 +163,13 @@ export interface Served {
   num_tokens_2: number;
 }
 
+/** The drawing of the layer: parts that light each path or letters. */
+export interface DrawnLayer {
+  size: number[];
+  beside: Record<string, number[]>;
+  paths: [string[], string, string, string][];
+  letters: [string[], string, number, number][];
+}
 /** A cell of a table that can be sorted. */
 export type Value = number | string | null;
 export interface Sortable {
@@ -171,6 +180,8 @@ export interface Sortable {
   values: Value[][]; // by column, then row
   beside: Record<string, Record<string, Value[]>>;
   about: Record<string, string>;
+  lit?: Record<string, string[]>[];
+  drawing?: DrawnLayer;
   sort: string;
   falling: boolean;
   row: string;
@@ -249,6 +260,7 @@ export interface Explorer {
   groups?: number[][];
   gates?: number[];
   gate_sizes?: number[];
+  layer_names?: string[];
   query_tokens: string[][];
   key_tokens: string[][];
   layer: number;

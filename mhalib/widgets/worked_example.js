@@ -7,13 +7,17 @@ import { classes, inSentence, legible, listen, make, numberInput, range, settle,
 
 /** @param {T.Place<T.Worked>} place */
 export function WorkedExample({ model, el, tell }) {
-  const [WIDTH, HEIGHT, LAST, BOUND, PAUSE] = [420, 330, 5, 100, 2200];
+  const [WIDTH, HEIGHT, SUM, BOUND, PAUSE] = [420, 330, 5, 100, 2200];
+  const second = model.get("second");
+  const LAST = second ? SUM + 2 : SUM;
+  const W_o = () => model.get("W_o") ?? [];
   const css = classes("worked-example");
+  const own = ["", css("second")];
   const put = writer(model);
   const said = voice();
   const [words, asking] = [model.get("words").map((word) => legible(word, 10)), legible(model.get("asking"), 10)];
   const middle = (/** @type {number} */ j) => (WIDTH * (2 * j + 1)) / (2 * words.length);
-  const start = { q: model.get("q"), k: model.get("k"), v: model.get("v"), scale: model.get("scale"), seen: model.get("seen") };
+  const start = { q: model.get("q"), k: model.get("k"), v: model.get("v"), scale: model.get("scale"), seen: model.get("seen"), W_o: model.get("W_o") };
   const still = matchMedia("(prefers-reduced-motion: reduce)");
   let [shown, timer] = [model.get("step"), 0];
 
@@ -22,9 +26,10 @@ export function WorkedExample({ model, el, tell }) {
   const digits = (/** @type {number} */ x) => (Math.abs(x) >= 1e5 ? x.toExponential(1) : x.toFixed(Math.abs(x) >= 100 ? 0 : 2)).replace("-", Number(x.toFixed(2)) ? "−" : "");
   const vector = (/** @type {number[]} */ row, as = brief) => `(${row.map(as).join(", ")})`;
 
-  /** Every number of the six pictures. */
-  function attended() {
-    const [q, k, v, seen] = [model.get("q"), model.get("k"), model.get("v"), model.get("seen")];
+  /** @typedef {ReturnType<typeof attended>} Found */
+  /** @param {number[]} q @param {number[][]} k @param {number[][]} v */
+  function attended(q, k, v) {
+    const seen = model.get("seen");
     const scores = k.map((key) => (key[0] * q[0] + key[1] * q[1]) / (model.get("scale") ? Math.SQRT2 : 1));
     const highest = Math.max(...scores.filter((_, j) => seen[j]));
     const shifted = scores.map((score, j) => (seen[j] ? Math.exp(score - highest) : 0)); // nothing can overflow
@@ -35,11 +40,11 @@ export function WorkedExample({ model, el, tell }) {
     return { q, k, v, seen, scores, powers, weights, output };
   }
 
-  /** What each picture says, in a sentence. @type {(found: ReturnType<typeof attended>) => string[]} */
+  /** What each picture says, in a sentence. @type {(found: Found) => string[]} */
   function sentences({ q, seen, scores, powers, weights, output }) {
     const each = (/** @type {number[]} */ row, as = digits) => row.map((x, j) => `${inSentence(words[j])} ${seen[j] ? as(x) : "hidden"}`).join(", ");
     const sum = powers.reduce((all, x) => all + x, 0);
-    if (!seen.some(Boolean)) return range(0, LAST + 1).map(() => "Every word is hidden: weights and output are 0.");
+    if (!seen.some(Boolean)) return Array(LAST + 1).fill("Every word is hidden: weights and output are 0.");
     return [
       `${inSentence(asking)} asks ${vector(q)}. Each word has a key, by which it is found, and a value, which it hands over.`,
       `Compare: query times key, number by number, added up${model.get("scale") ? ", and divided by √2" : ""}. The scores: ${each(scores, brief)}.`,
@@ -50,6 +55,18 @@ export function WorkedExample({ model, el, tell }) {
     ];
   }
 
+  /** The same of two heads, and of W_o. @type {(found: Found[], joined: number[], output: number[]) => string[]} */
+  const saidOfTwo = (found, joined, output) => [
+    `Two heads look from ${inSentence(asking)}, each with a query of its own.`,
+    "Query times key: the scores.",
+    "Raise e to each score.",
+    "Divide by their sum: the weights.",
+    "Multiply each value by its weight.",
+    `Add up, in each head apart: ${found.map((head) => vector(head.output, digits)).join(" and ")}.`,
+    `Side by side: ${vector(joined, digits)}.`,
+    `Each row of W_o multiplies these four numbers and adds up: ${output.map((x, r) => `${inSentence(given[r])} ${digits(x)}`).join(", ")}.`,
+  ];
+
   const text = (/** @type {string} */ kind, /** @type {number} */ x, /** @type {number} */ y, /** @type {string} */ label) => svg("text", { x, y, class: css(kind), text: label });
   /** A name and two numbers in a frame. @type {(kind: string, x: number, y: number, label: string) => SVGElement} */
   const chip = (kind, x, y, label) => {
@@ -57,7 +74,7 @@ export function WorkedExample({ model, el, tell }) {
     return svg("g", { class: css(kind), "data-kind": kind }, svg("rect", { x: x - width / 2, y: y - 15, width, height: 22, rx: 4 }), svg("text", { x, y, text: label }));
   };
 
-  /** What stands in the column of word j at a step. @type {(found: ReturnType<typeof attended>, j: number, step: number) => SVGElement[]} */
+  /** What stands in the column of word j at a step. @type {(found: Found, j: number, step: number) => SVGElement[]} */
   function column({ q, k, v, seen, scores, powers, weights }, j, step) {
     const x = middle(j);
     const [highest, hidden] = [Math.max(...powers), !seen[j]];
@@ -75,38 +92,52 @@ export function WorkedExample({ model, el, tell }) {
     return parts;
   }
 
-  const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" });
-  /** @type {(found: ReturnType<typeof attended>, step: number, says: string) => void} */
-  function paint(found, step, says) {
+  const drawings = own.slice(0, second ? 2 : 1).map((name) => svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", class: name }));
+  /** @type {(drawing: SVGElement, found: Found, step: number, says: string) => void} */
+  function paint(drawing, found, step, says) {
     const home = [WIDTH / 2, 294];
     const streams = range(0, words.length).map((j) => {
       const path = `M${middle(j)},228 C${middle(j)},256 ${home[0]},244 ${home[0]},${home[1] - 18}`;
       return svg("path", { d: path, class: css("stream"), "stroke-width": step >= 3 ? 14 * found.weights[j] : 0 });
     });
-    const own = [chip("q", home[0], home[1], `q ${vector(found.q)}`), text("word", home[0] - (step === LAST ? 62 : 0), 324, asking)];
-    if (step === LAST) own.push(chip("v", home[0] + 48, 323, vector(found.output, digits)));
-    drawing.replaceChildren(...streams, ...range(0, words.length).flatMap((j) => column(found, j, step)), ...own);
+    const query = [chip("q", home[0], home[1], `q ${vector(found.q)}`), text("word", home[0] - (step === SUM ? 62 : 0), 324, asking)];
+    if (step === SUM) query.push(chip("v", home[0] + 48, 323, vector(found.output, digits)));
+    drawing.replaceChildren(...streams, ...range(0, words.length).flatMap((j) => column(found, j, step)), ...query);
     drawing.setAttribute("aria-label", says);
     drawing.dataset.step = String(step);
+  }
+
+  const under = svg("svg", { viewBox: `0 0 ${WIDTH} 148`, role: "img" });
+  /** Both lists side by side, and W_o. @type {(joined: number[], output: number[], step: number, says: string) => void} */
+  function paintJoined(joined, output, step, says) {
+    const [done, at] = [step === LAST, (/** @type {number} */ c) => 92 + 70 * c];
+    const marks = own.map((name, i) => svg("rect", { x: at(2 * i) - 32, y: 34, width: 134, height: 5, class: `${css("bar")} ${name}` }));
+    const rows = W_o().flatMap((row, r) => {
+      const y = 86 + 42 * r;
+      const parts = row.map((w, c) => text("score", at(c), y, done ? `${c ? (w < 0 ? "− " : "+ ") : ""}${brief(c ? Math.abs(w) : w)}·${digits(joined[c])}` : brief(w)));
+      return [text("word", 32, y, given[r]), ...parts, ...(done ? [chip("v", 386, y, `= ${digits(output[r])}`)] : [])];
+    });
+    under.replaceChildren(...marks, text("word", 32, 56, "W_o"), ...(step > SUM ? joined.map((x, c) => chip("v", at(c), 24, digits(x))) : []), ...rows);
+    under.setAttribute("aria-label", says);
   }
 
   /** A copy of a chip flies. @type {(from: SVGElement, by: number[]) => void} */
   function fly(from, by) {
     const copy = /** @type {SVGElement} */ (from.cloneNode(true));
-    drawing.append(copy);
+    from.parentNode?.append(copy);
     const ways = [{ transform: "none" }, { transform: `translate(${by[0]}px, ${by[1]}px)`, opacity: 0.4 }];
     copy.animate(ways, { duration: 1100, easing: "ease-in-out" }).onfinish = () => copy.remove();
   }
-  /** What moves on the way to a step. @type {(step: number) => void} */
-  function film(step) {
+  /** What moves in a drawing on the way to a step. @type {(drawing: SVGElement, step: number) => void} */
+  function film(drawing, step) {
     const all = (/** @type {string} */ kind) => /** @type {SVGElement[]} */ ([...drawing.querySelectorAll(`[data-kind="${kind}"]`)]);
     if (step === 1) for (const j of range(0, words.length)) fly(all("q")[0], [middle(j) - WIDTH / 2, -226]);
-    if (step === LAST) for (const [j, each] of all("v").entries()) if (model.get("seen")[j]) fly(each, [WIDTH / 2 - middle(j), 122]);
+    if (step === SUM) for (const [j, each] of all("v").entries()) if (model.get("seen")[j]) fly(each, [WIDTH / 2 - middle(j), 122]);
     const fresh = step === 2 || step === 3 ? `.${css("bar")}` : `.${css("sum")}, .${css("score")}`;
     for (const each of drawing.querySelectorAll(fresh)) each.animate([{ opacity: 0 }, { opacity: 1 }], { duration: 900, delay: step === 1 ? 700 : 0, fill: "backwards" });
   }
 
-  const lines = range(0, LAST + 1).map(() => make("li"));
+  const lines = range(1, LAST + 2).map((value) => make("li", { value }));
   const list = make("ol", { class: css("lines") }, ...lines);
   const go = (/** @type {number} */ step) => {
     if (step >= 0 && step <= LAST) put({ step });
@@ -134,9 +165,8 @@ export function WorkedExample({ model, el, tell }) {
     timer = setTimeout(turn, 400);
     namePlay();
   }
-  /** What the button does now. */
   function namePlay() {
-    play.textContent = timer ? "❚❚ stop" : model.get("step") === LAST ? "▶ again" : "▶ play";
+    play.textContent = timer ? "❚❚ stop" : "▶ play";
   }
 
   /** @type {(() => void)[]} */
@@ -148,7 +178,7 @@ export function WorkedExample({ model, el, tell }) {
     fields.push(() => show(read()[c]));
     return make("td", {}, input);
   }
-  /** The fields of a vector, with its name in front. @type {(name: string, of: string, parts: string[], read: () => number[], write: (row: number[]) => void) => HTMLElement[]} */
+  /** @type {(name: string, of: string, parts: string[], read: () => number[], write: (row: number[]) => void) => HTMLElement[]} */
   const vectorFields = (name, of, parts, read, write) => parts.map((part, c) => field(`${name} of ${of}, ${part}`, read, write, c));
   const replaced = (/** @type {"k" | "v"} */ name, /** @type {number} */ j, /** @type {number[]} */ row) => put({ [name]: model.get(name).map((old, i) => (i === j ? row : old)) });
 
@@ -157,7 +187,7 @@ export function WorkedExample({ model, el, tell }) {
   const masked = model.get("choices").includes("mask");
   const seenCell = (/** @type {Node[]} */ ...inside) => (masked ? [make("td", {}, ...inside)] : []);
   const heading = (/** @type {string} */ name, /** @type {string} */ kind) => make("th", { scope: "col", class: css(kind), text: name });
-  const heads = make("tr", {}, make("td"), ...asked.map((name) => heading(name, "k")), ...given.map((name) => heading(name, "v")), ...(masked ? [make("th", { scope: "col", text: "seen" })] : []));
+  const titles = make("tr", {}, make("td"), ...asked.map((name) => heading(name, "k")), ...given.map((name) => heading(name, "v")), ...(masked ? [make("th", { scope: "col", text: "seen" })] : []));
   const group = (/** @type {string} */ name, /** @type {string} */ kind) => make("th", { scope: "colgroup", colspan: 2, class: css(kind), text: name });
   const top = make("tr", {}, make("td"), group("query, keys", "k"), group("values", "v"), ...seenCell());
   const ownRow = make("tr", { class: css("own") }, make("th", { scope: "row", text: `${asking} asks` }), ...vectorFields("query", asking, asked, () => model.get("q"), (row) => put({ q: row })), make("td", { colspan: 2 }), ...seenCell());
@@ -166,20 +196,31 @@ export function WorkedExample({ model, el, tell }) {
       ...vectorFields("key", word, asked, () => model.get("k")[j], (row) => replaced("k", j, row)),
       ...vectorFields("value", word, given, () => model.get("v")[j], (row) => replaced("v", j, row)), ...seenCell(mask[j])),
   );
-  const table = make("table", { class: css("numbers") }, make("thead", {}, top, heads), make("tbody", {}, ownRow, ...rows));
+  function mixing() {
+    const four = [0, 1].flatMap((i) => given.map((name) => `head ${i}, ${name}`));
+    const named = make("tr", {}, make("td"), group("head 0", "v"), group("head 1", "v"));
+    const rows = given.map((name, r) => vectorFields("W_o", name, four, () => W_o()[r], (row) => put({ W_o: W_o().map((old, i) => (i === r ? row : old)) })));
+    return [named, ...rows.map((row, r) => make("tr", {}, make("th", { scope: "row", text: `W_o, ${given[r]}` }), ...row))];
+  }
+  const inside = second ? mixing() : [make("thead", {}, top, titles), make("tbody", {}, ownRow, ...rows)];
+  const table = make("table", { class: css("numbers") }, ...inside);
   const scale = make("input", { type: "checkbox", onchange: () => put({ scale: scale.checked }) });
   const scaled = model.get("choices").includes("scale") ? [make("label", { class: "mhalib-check" }, scale, "divide by √2")] : [];
 
   function draw() {
-    const found = attended();
+    const found = [attended(model.get("q"), model.get("k"), model.get("v")), ...(second ? [attended(...second)] : [])];
     const step = model.get("step");
-    const texts = sentences(found);
-    paint(found, step, texts[step]);
-    if (step === shown + 1 && !still.matches) film(step);
+    const joined = found.flatMap((head) => head.output);
+    const output = second ? W_o().map((row) => row.reduce((sum, w, c) => sum + w * joined[c], 0)) : joined;
+    const texts = second ? saidOfTwo(found, joined, output) : sentences(found[0]);
+    const here = Math.min(step, SUM);
+    for (const [i, drawing] of drawings.entries()) paint(drawing, found[i], here, sentences(found[i])[here]);
+    paintJoined(joined, output, step, texts[step]);
+    if (step === shown + 1 && !still.matches) for (const drawing of step > SUM ? [under] : drawings) film(drawing, step);
     shown = step;
     for (const refresh of fields) refresh();
     scale.checked = model.get("scale");
-    for (const [j, box] of mask.entries()) box.checked = found.seen[j];
+    for (const [j, box] of mask.entries()) box.checked = found[0].seen[j];
     for (const [i, sentence] of texts.entries()) {
       lines[i].textContent = i <= step ? sentence : "";
       lines[i].hidden = i > step;
@@ -189,12 +230,13 @@ export function WorkedExample({ model, el, tell }) {
     back.setAttribute("aria-disabled", String(step === 0)); // not disabled: that would lose the focus
     next.setAttribute("aria-disabled", String(step === LAST));
     said.textContent = "";
-    tell?.({ "largest weight": digits(Math.max(...found.weights)), output: vector(found.output, digits) });
+    tell?.({ "largest weight": digits(Math.max(...found[0].weights)), output: vector(output, digits) });
   }
 
-  const stop = listen(model, ["q", "k", "v", "scale", "seen", "step"], draw);
+  const figures = (second ? [...drawings, under] : drawings).map((drawing, i) => make("figure", {}, ...(second && i < 2 ? [make("figcaption", { text: `head ${i}` })] : []), drawing));
+  const stop = listen(model, ["q", "k", "v", "scale", "seen", "W_o", "step"], draw);
   const buttons = make("div", { class: "mhalib-row", role: "group", "aria-label": "steps" }, play, back, next, ...scaled, reset);
-  settle(el, "worked-example", make("div", { class: css("scene") }, make("figure", {}, drawing), list), buttons, make("div", { class: "mhalib-frame" }, table), said);
+  settle(el, "worked-example", buttons, make("div", { class: css("scene") }, ...figures, list), make("div", { class: "mhalib-frame" }, table), said);
   draw();
   return () => {
     clearTimeout(timer);

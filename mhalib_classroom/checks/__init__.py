@@ -18,12 +18,13 @@ from .counting import (
     product_intensity,
     utilisation,
 )
+from .each_word_chooses_its_heads import balance_loss, head_loads, mended_router, weighted_heads
 from .few_keys import chosen_blocks, index_scores, kept_keys, numbers_read
 from .four_frameworks import mended_kernels, mended_rows, named_bug, ported_layer
 from .heads_composed_anew import composed_scores, composed_weights, differential_weights, gated_output, second_weight
-from .heads_that_are_chosen import balance_loss, mended_router, span_shares, sparsemax_gradient, window_mask
 from .heads_that_talk import output_matrices, shared_scores, talk, talked_weights, widened
 from .induction_circuit import copying_table, estimated_effects, logit_attribution, patched_key
+from .looking_at_fewer_words import heard_of, span_shares, sparsemax_gradient, window_mask
 from .many_devices import (
     added_vectors,
     all_reduce_bytes,
@@ -142,6 +143,8 @@ __all__ = [
     "head_cosines",
     "head_entropy",
     "head_importance",
+    "head_loads",
+    "heard_of",
     "holm",
     "hybrid_bytes",
     "idle_share",
@@ -252,6 +255,7 @@ __all__ = [
     "weight_on_the_left",
     "weight_on_the_symbol",
     "weighted_average",
+    "weighted_heads",
     "widened",
     "window_mask",
     "with_z_loss",

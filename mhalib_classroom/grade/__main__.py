@@ -25,6 +25,7 @@ DESCRIPTION = """Grade a folder of notebooks: one row per student and exercise, 
 
 An interrupted run goes on where it stopped, and a notebook that has not changed is not graded twice."""
 
+MOST_NAMES = 20  # of exercises, in one line
 LAUNCHERS = {one.__name__: one for one in (bubblewrap, runc, crun)}
 UBUNTU = (
     "Ubuntu 24.04 forbids users to make one, until: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 . "
@@ -152,7 +153,8 @@ def main(arguments: list[str] | None = None, prog: str = "python -m mhalib_class
     for student, points, out_of in sums:
         name = harmless(student).replace("\n", " ")
         print(f"{points:4g} of {out_of:3d}  {name}")
-    print(f"Exercises: {', '.join(dict.fromkeys(row.exercise for row in rows if row.exercise))}")
+    names = list(dict.fromkeys(row.exercise for row in rows if row.exercise))
+    print(f"Exercises: {len(names)}" if len(names) > MOST_NAMES else f"Exercises: {', '.join(names)}")
     print(f"{len(rows)} rows in {given.out}, the gradebook in {given.out}.students.csv")
     return 0
 

@@ -98,8 +98,9 @@ def grade_class(
     submissions, others = _submissions.find(folder, pattern)
     if not submissions:
         raise ValueError(f"there is no notebook below folder={str(folder)!r}")
+    times = _late.Times(folder, noted)
     if last:
-        submissions.sort(key=lambda one: (one.student, _late.order(one, folder, noted), one.notebook))
+        submissions.sort(key=lambda one: (one.student, times.order(one), one.notebook))
     tasks = [task_of(one, chapters) for one in submissions]
     if not any(task.exercises for task in tasks):
         raise ValueError("no checker is called in these notebooks; name the chapters")
@@ -127,7 +128,7 @@ def grade_class(
         ordered = [_weighed(row, points or {}) for one in submissions for row in rows[one.path]]
         told: list[str] = []
         if deadlines is not None:
-            ordered, told = _late.judged(ordered, submissions, folder, deadlines, noted)
+            ordered, told = _late.judged(ordered, submissions, times, deadlines)
         told += _doubts(submissions, folder) if pattern is None else _unnamed(submissions, folder, pattern)
         told += alike(one.student for one in submissions)
         out_of = asked(chapters, points or {})

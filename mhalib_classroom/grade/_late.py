@@ -16,15 +16,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import re
-import subprocess
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path, PurePath
 
+from ._commits import Commits, is_repository
 from ._files import start_of
 from ._roster import plain
 from ._students import DOWNLOADS, text_of
@@ -33,7 +31,6 @@ from ._table import Row
 
 ONE_DOWNLOAD = timedelta(minutes=5)
 NOTED, LONGEST_NOTE = "timestamp.txt", 64
-_GIT_SECONDS = 20
 
 
 @dataclass(frozen=True)
@@ -158,122 +155,69 @@ def is_of_nbgrader(path: Path, folder: Path) -> bool:
     return len(parts) == 4 and parts[0] == "submitted"
 
 
-def handed_in(one: Submission, folder: Path, noted: bool = False) -> Handed:
-    """What the download says of when a notebook was handed in.
+class Times:
+    """When notebooks were handed in, as the download says; of each, that is asked once.
 
     Args:
-        one: the notebook.
         folder: with all submissions; nothing above it is looked at.
         noted: whether nbgrader has collected them, and its notes of the time are believed.
     """
-    if one.unread:
-        return Handed(None, "file")
-    written = DOWNLOADS[one.system].fullmatch(text_of(PurePath(one.path.name))) if one.system else None
-    if written is not None and one.system == "Canvas":
-        return Handed(None, "Canvas", written["late"] is not None)
-    if written is not None and one.system == "Blackboard":
-        with contextlib.suppress(OverflowError, ValueError):  # the 31st of February
-            return Handed(datetime.strptime(written["when"], "%Y-%m-%d-%H-%M-%S").astimezone(), "Blackboard")
-    if noted and is_of_nbgrader(one.path, folder):
-        with contextlib.suppress(OSError, ValueError):
-            text = start_of(one.path.with_name(NOTED), LONGEST_NOTE).decode("ascii").strip()
-            return Handed(_moment(text.removesuffix(" UTC") + "+00:00" * text.endswith(" UTC"), ""), "nbgrader")
-    top = next((place for place in one.path.parents if _is_repository(place) and place.is_relative_to(folder)), None)
-    if top is not None:
-        return Handed(_committed(top, one.path.relative_to(top)), "commit")
-    try:
-        return Handed(datetime.fromtimestamp(one.path.lstat().st_mtime).astimezone(), "file")
-    except (OSError, OverflowError, ValueError):
-        return Handed(None, "file")
 
+    def __init__(self, folder: Path, noted: bool = False) -> None:
+        self.folder, self.noted = folder, noted
+        self._commits = Commits()
+        self._known: dict[Path, Handed] = {}
 
-def order(one: Submission, folder: Path, noted: bool = False) -> tuple[float, int]:
-    """What sorts a student's attempts by time: when they were handed in, or where that is not known, their files."""
-    written = 0 if one.unread else one.path.lstat().st_mtime_ns
-    when = handed_in(one, folder, noted).when
-    return (written / 1e9 if when is None else when.timestamp()), written
+    def of(self, one: Submission) -> Handed:
+        """When this one was."""
+        if one.path not in self._known:
+            self._known[one.path] = self._of(one)
+        return self._known[one.path]
 
+    def order(self, one: Submission) -> tuple[float, int]:
+        """What sorts a student's attempts: when they were handed in, or where that is not known, their files' time."""
+        written = 0 if one.unread else one.path.lstat().st_mtime_ns
+        when = self.of(one).when
+        return (written / 1e9 if when is None else when.timestamp()), written
 
-def _is_repository(folder: Path) -> bool:
-    git = folder / ".git"
-    return git.is_dir() and not git.is_symlink()
+    def doubts(self) -> list[str]:
+        """What the teacher should know of how the times were found."""
+        return self._commits.doubts()
 
-
-def _committed(top: Path, path: Path) -> datetime | None:
-    """When the last commit that changed a file was made; if history does not say, when the last commit was made.
-
-    A repository that somebody hands in has settings that make git start programs. So git is given a repository of our
-    own, which borrows the student's objects, and nothing else of theirs is read.
-    """
-    try:
-        head, objects = _head(top / ".git"), str((top / ".git" / "objects").absolute())
-        if head is None or "\n" in objects:
-            return None
-        with tempfile.TemporaryDirectory() as own:
-            for name in ("objects/info", "refs"):
-                Path(own, name).mkdir(parents=True)
-            Path(own, "HEAD").write_text("ref: refs/heads/none\n", encoding="ascii")
-            Path(own, "objects/info/alternates").write_bytes(os.fsencode(objects) + b"\n")
-            for asked in ([head, "--", os.fsencode(path)], ["--no-walk", head]):
-                seconds = _git(own, ["log", "-1", "--format=%ct", *asked])
-                if seconds.isdecimal():
-                    return datetime.fromtimestamp(int(seconds)).astimezone()
-    except (OSError, OverflowError, ValueError, subprocess.SubprocessError):
-        pass
-    return None
-
-
-def _head(git: Path) -> str | None:
-    """The commit that is checked out, read without git."""
-    text = _start_of(git / "HEAD")
-    name = text.removeprefix("ref:").strip()
-    if text.startswith("ref:"):
-        if not re.fullmatch(r"refs/[\w.+-]+(/[\w.+-]+)*", name) or ".." in name:
-            return None
-        text = _start_of(git / name)
-        packed = re.search(rf"^([0-9a-f]{{40,64}}) {re.escape(name)}$", _start_of(git / "packed-refs", 1 << 20), re.M)
-        text = text or (packed[1] if packed else "")
-    return text.strip() if re.fullmatch(r"[0-9a-f]{40,64}", text.strip()) else None
-
-
-def _start_of(path: Path, most: int = 1000) -> str:
-    try:
-        return start_of(path, most).decode("ascii", errors="replace")
-    except (OSError, ValueError):
-        return ""
-
-
-def _git(own: str, arguments: Sequence[str | bytes]) -> str:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    environment |= {
-        "HOME": own,
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_LITERAL_PATHSPECS": "1",
-        "GIT_NO_REPLACE_OBJECTS": "1",
-        "GIT_NO_LAZY_FETCH": "1",
-    }
-    ran = subprocess.run(
-        ["git", f"--git-dir={own}", *arguments],
-        capture_output=True,
-        cwd=own,
-        env=environment,
-        timeout=_GIT_SECONDS,
-        check=False,
-    )
-    return ran.stdout.decode("ascii", errors="replace").strip()
+    def _of(self, one: Submission) -> Handed:
+        if one.unread:
+            return Handed(None, "file")
+        written = DOWNLOADS[one.system].fullmatch(text_of(PurePath(one.path.name))) if one.system else None
+        if written is not None and one.system == "Canvas":
+            return Handed(None, "Canvas", written["late"] is not None)
+        if written is not None and one.system == "Blackboard":
+            with contextlib.suppress(OverflowError, ValueError):  # the 31st of February
+                return Handed(datetime.strptime(written["when"], "%Y-%m-%d-%H-%M-%S").astimezone(), "Blackboard")
+        if self.noted and is_of_nbgrader(one.path, self.folder):
+            with contextlib.suppress(OSError, ValueError):
+                text = start_of(one.path.with_name(NOTED), LONGEST_NOTE).decode("ascii").strip()
+                return Handed(_moment(text.removesuffix(" UTC") + "+00:00" * text.endswith(" UTC"), ""), "nbgrader")
+        above = (place for place in one.path.parents if place.is_relative_to(self.folder))
+        top = next((place for place in above if is_repository(place)), None)
+        if top is not None:
+            return Handed(self._commits.when(one.student, top, one.path.relative_to(top)), "commit")
+        try:
+            return Handed(datetime.fromtimestamp(one.path.lstat().st_mtime).astimezone(), "file")
+        except (OSError, OverflowError, ValueError):
+            return Handed(None, "file")
 
 
 def judged(
-    rows: Iterable[Row], submissions: Sequence[Submission], folder: Path, given: Deadlines, noted: bool = False
+    rows: Iterable[Row], submissions: Sequence[Submission], times: Times, given: Deadlines
 ) -> tuple[list[Row], list[str]]:
     """The rows, each with when its notebook was handed in and how late that is; and what the teacher should know.
 
     Where the files of three students or more are all of the same five minutes, that is when they were downloaded or
     unpacked, and says nothing: `late` is then "unknown".
     """
-    of = {one.notebook: handed_in(one, folder, noted) for one in submissions}
+    of = {one.notebook: times.of(one) for one in submissions}
     students = {one.notebook: one.student for one in submissions}
-    told = []
+    told = times.doubts()
     alike = {name: one.when for name, one in of.items() if one.source == "file" and one.when is not None}
     if len({students[name] for name in alike}) > 2 and max(alike.values()) - min(alike.values()) < ONE_DOWNLOAD:
         told.append(

@@ -53,6 +53,7 @@ FIRST = f"""\
 <div class="cell tag_set-up tag_hide-input"><details class="admonition hide above-input"><summary>Show how</summary>
 <div class="cell_input"><pre>install me</pre></div></details></div>
 <p>With <span class="math notranslate nohighlight">{mathml("d = D/h")}</span>, each head is narrow.</p>
+<nav class="next-on-way"><p data-way="weekend"><strong>A weekend, 1/3.</strong> Next: 2</p></nav>
 <section id="sums"><h2>Sums &amp; scores<a class="headerlink" href="#sums">#</a></h2>
 <div class="math notranslate nohighlight">
 {mathml(SUM, display=True)}</div>

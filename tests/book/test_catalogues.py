@@ -23,6 +23,10 @@ from tools.notebooks import notebooks
 from tools.pages import book_language, catalogues
 
 ALL = [(language, page) for language in catalogues.languages() for page in catalogues.begun(language)]
+LEFT_ALONE = re.compile(
+    r"`[^`]*`|\$[^$]+\$|\]\([^)]*\)|</?\w[^>]*>|\{[^}]*\}|:::.*|```.*?```", re.DOTALL
+)  # code, formulas, links
+PLAIN_SPACE = re.compile(r" [;:?!»]|« ")  # French sets these signs apart by a space where no line may break
 OLD = "An average of all values, weighted by $w$: see `attend`."
 NEW = "An average of all the values, weighted by $w$: see `attend`."
 OTHER = "Une moyenne de toutes les valeurs, pondérée par $w$ : voir `attend`."
@@ -51,6 +55,26 @@ def test_formulas_code_and_links_are_those_of_the_text(language: str, page: str)
     assert standing(language, page).unlike == []
 
 
+@pytest.mark.parametrize(("language", "page"), [one for one in ALL if one[0] == "fr"])
+def test_a_french_line_never_breaks_before_a_sign_that_stands_apart(language: str, page: str) -> None:
+    said = [message for message in catalogues.read(language, page) if message.id and not message.fuzzy]
+    texts = [LEFT_ALONE.sub("x", message.string) for message in said]
+    assert not [text for text in texts if PLAIN_SPACE.search(text)]
+
+
+@pytest.mark.parametrize(("language", "page"), ALL)
+def test_a_catalogue_keeps_nothing_that_its_page_says_no_more(language: str, page: str) -> None:
+    assert not catalogues.read(language, page).obsolete
+
+
+@pytest.mark.parametrize(
+    ("text", "broken"),
+    [("Pourquoi ?", True), ("Pourquoi\u00a0?", False), ("un « mot\u00a0»", True), ("voir `x[: 2]` et $a : b$", False)],
+)
+def test_a_plain_space_before_a_sign_is_seen(text: str, broken: bool) -> None:
+    assert bool(PLAIN_SPACE.search(LEFT_ALONE.sub("x", text))) == broken
+
+
 @pytest.mark.parametrize(("language", "page"), ALL)
 def test_a_translation_says_when_it_was_made_and_of_which_version(language: str, page: str) -> None:
     catalogue = catalogues.read(language, page)
@@ -71,7 +95,7 @@ def test_what_the_tools_write_is_translated(language: str) -> None:
         *page_head.PHRASES,
         *predict.PHRASES,
         *ways.said(),
-        "From this run. Yours will differ.",
+        "From one run of the code. If you run it, yours will differ.",
         "Another run may differ by ",
     ):
         assert say(phrase) != phrase

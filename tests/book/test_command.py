@@ -16,7 +16,7 @@ from test_open_a_model import PAIR, write
 
 from mhalib import widgets
 from mhalib.attention.registry import KINDS
-from mhalib_classroom import checks, command
+from mhalib_classroom import _open, checks, command
 from mhalib_classroom.grade import __main__ as grader
 from tools.editions import book_wheel
 from tools.notebooks import notebooks
@@ -33,7 +33,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_it_is_installed_by_its_name() -> None:
     project = tomllib.loads((notebooks.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["scripts"] == {"mhalib": "mhalib_classroom.command:main"}
-    assert len((notebooks.ROOT / "mhalib_classroom/command.py").read_text(encoding="utf-8").splitlines()) <= 250
+    assert len((notebooks.ROOT / "mhalib_classroom/command.py").read_text(encoding="utf-8").splitlines()) <= 200
 
 
 @pytest.mark.parametrize("asked", [[], *([name] for name in command.COMMANDS), ["grade"]])
@@ -57,8 +57,8 @@ def test_help_needs_neither_torch_nor_the_classroom() -> None:
     [
         ("", "mhalib: the following arguments are required: COMMAND"),
         ("opne 5", "mhalib: argument COMMAND: invalid choice: 'opne'"),
-        ("open 99", "mhalib open: there is no chapter 99: the book has 0 to 34"),
-        ("open five", "mhalib open: there is no chapter five: the book has 0 to 34"),
+        ("open 99", "mhalib open: there is no chapter 99: the book has 0 to 35"),
+        ("open five", "mhalib open: there is no chapter five: the book has 0 to 35"),
         ("open --book .", "mhalib open: . is not the folder of the book's repository"),
         ("exercises --chapter 0", "mhalib exercises: 00_take_a_model_apart has no exercises in code"),
         ("exercises --out /dev/null/a", "mhalib exercises: /dev/null/a: Not a directory"),
@@ -66,6 +66,7 @@ def test_help_needs_neither_torch_nor_the_classroom() -> None:
         ("exercises --install a$b", "mhalib exercises: --install='a$b' is no wheel and no address of one"),
         ("look nothing", "mhalib look: source='nothing' is neither a folder"),
         ("look ./nothing", "mhalib look: there is no ./nothing: name a folder"),
+        ("look nothing.gguf", "mhalib look: there is no nothing.gguf: name a folder"),
         ("instrument price", "mhalib instrument: argument name: invalid choice: 'price'"),
         ("instrument cost --set heads=3", "mhalib instrument: --set heads=3: write NAME=VALUE, with one of num_hidd"),
         ("instrument cost --set num_heads=7", "mhalib instrument: num_hiddens=512 is not divisible by num_heads=7"),
@@ -142,7 +143,7 @@ def test_an_instrument_is_one_file(name: str, words: str, elsewhere: Path) -> No
 
 
 def test_an_instrument_is_set(elsewhere: Path) -> None:
-    asked = ["instrument", "cost", "--html", "a.html", "--set", "num_heads=16", "--set", "variant=grouped"]
+    asked = ["instrument", "cost", "--out", "a.html", "--set", "num_heads=16", "--set", "variant=grouped"]
     assert command.main([*asked, "--set", "num_kv_heads=4"]) == 0
     page = (elsewhere / "a.html").read_text(encoding="utf-8")
     assert "num_heads=16" in page
@@ -204,7 +205,7 @@ def lab_is_played(monkeypatch: pytest.MonkeyPatch, code: int = 0) -> list[list[s
     """What is run in JupyterLab's place, which ends with this code."""
     ran: list[list[str]] = []
     played = lambda asked, check: ran.append(asked) or subprocess.CompletedProcess(asked, code)  # noqa: E731
-    monkeypatch.setattr(command.subprocess, "run", played)
+    monkeypatch.setattr(_open.subprocess, "run", played)
     return ran
 
 
@@ -226,19 +227,19 @@ def test_without_pages_it_is_the_notebook_in_jupyterlab(
     assert command.main(["open", "5", "--no-browser", "--book", str(book)]) == 0
     lab = [sys.executable, "-m", "jupyterlab", str(book / "chapters/05_a.ipynb")]
     assert ran == [lab, [*lab, "--no-browser"]]
-    monkeypatch.setattr(command.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(_open.importlib.util, "find_spec", lambda _: None)
     assert command.main(["open", "5", "--book", str(book)]) == 2
     assert "JupyterLab is not installed: make book does both" in capsys.readouterr().err
 
 
 def test_the_book_is_found_from_within_it_and_else_asked_for(book: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert command.found_book(None) == notebooks.ROOT
-    monkeypatch.setattr(command, "__file__", str(book.parent / "site-packages/mhalib_classroom/command.py"))
+    assert _open.found_book(None) == notebooks.ROOT
+    monkeypatch.setattr(_open, "__file__", str(book.parent / "site-packages/mhalib_classroom/_open.py"))
     monkeypatch.chdir(book / "chapters")
-    assert command.found_book(None) == book.resolve()
+    assert _open.found_book(None) == book.resolve()
     monkeypatch.chdir(book.parent)
     with pytest.raises(ValueError, match="the book is not here"):
-        command.found_book(None)
+        _open.found_book(None)
 
 
 @pytest.fixture(scope="module")
@@ -269,7 +270,7 @@ def test_a_wheel_of_the_book_is_found_where_there_is_no_clone(
     metadata = next(installed.glob("*.dist-info/METADATA")).read_text(encoding="utf-8")
     assert "Requires-Dist" not in metadata  # pip would look for mhalib by name
     monkeypatch.syspath_prepend(str(installed))
-    monkeypatch.setattr(command, "__file__", str(elsewhere / "mhalib_classroom/command.py"))
+    monkeypatch.setattr(_open, "__file__", str(elsewhere / "mhalib_classroom/_open.py"))
     assert command.main(["exercises", "--chapter", "4"]) == 0
     own = notebooks.ROOT / "exercises/04_reshape_trick.ipynb"
     assert nbformat.read(elsewhere / "exercises" / own.name, as_version=4) == nbformat.read(own, as_version=4)

@@ -98,6 +98,7 @@ def test_links_and_pictures_are_there(book: dict[str, bytes], trees: dict[str, E
     text = b"".join(body for name, body in book.items() if name.endswith(".xhtml")).decode()
     assert "genindex" not in text
     assert "install me" not in text
+    assert "A weekend" not in text  # a way through the pages on a screen
 
 
 def test_what_is_seen_has_words(trees: dict[str, ElementTree.Element]) -> None:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import colorsys
+import io
 import os
 import re
 from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
+import matplotlib as mpl
 import matplotlib.pyplot as plt
 import nbformat
 import numpy as np
 import pytest
 from bs4 import BeautifulSoup
 from docutils import nodes
+from matplotlib.colors import to_hex
+from numpy.typing import NDArray
 from PIL import Image
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
@@ -107,7 +112,8 @@ def test_both_files_hold_the_same_figure_but_for_its_colours(svg: str) -> None:
     dark = figures.darkened(svg)
     assert ours != dark
     same = re.sub(r'(?<=<svg) fill="#\w+"', "", dark)
-    assert COLOUR.sub("", same) == COLOUR.sub("", ours)
+    ours_bare, dark_bare = (figures.POINTS.sub("", COLOUR.sub("", one)) for one in (ours, same))
+    assert dark_bare == ours_bare
     for one in (ours, dark):
         names = {element.get("id") for element in ElementTree.fromstring(one).iter()}
         used = set(re.findall(r"url\(#([^)]+)\)", one)) | set(re.findall(r'href="#([^"]+)"', one))
@@ -116,17 +122,41 @@ def test_both_files_hold_the_same_figure_but_for_its_colours(svg: str) -> None:
         assert "DejaVu" not in " ".join(re.findall(r"font-family: ([^;]*)", one))
 
 
-def test_a_heat_map_and_the_letters_on_it_stay_as_they_are(svg: str) -> None:
-    light_page, dark_page = (ElementTree.fromstring(made(svg)) for made in (figures.lit, figures.darkened))
-    maps = [[image.get(HREF) for image in page.iter(f"{SVG}image")] for page in (light_page, dark_page)]
-    assert len(maps[0]) >= 1
-    assert maps[0] == maps[1]
-    before, after = letters(svg), letters(figures.darkened(svg))
+def cells(svg: str) -> list[NDArray[np.uint8]]:
+    """The points of each heat map, (rows, columns, 3)."""
+    hrefs = [image.get(HREF) for image in ElementTree.fromstring(svg).iter(f"{SVG}image")]
+    files = [io.BytesIO(base64.b64decode(href.partition("base64,")[2])) for href in hrefs if href]
+    return [np.asarray(Image.open(file).convert("RGB")) for file in files]
+
+
+def test_a_heat_map_is_turned_on_a_dark_page_and_so_are_the_letters_on_it(svg: str) -> None:
+    light_page, dark_page = figures.lit(svg), figures.darkened(svg)
+    for before, after in zip(cells(light_page), cells(dark_page), strict=True):
+        assert before.shape == after.shape
+        far = (255 - before.astype(int)).sum(-1)  # from paper
+        assert np.corrcoef(far.flatten(), after.astype(int).sum(-1).flatten())[0, 1] > 0.9
+    before, after = letters(svg), letters(dark_page)
     on_cells = {word for word in before if re.fullmatch(r"\d\.\d\d", word)}
     assert {before[word] for word in on_cells} == {style.ON_PALE, style.ON_DARK}
-    assert {word: after[word] for word in on_cells} == {word: before[word] for word in on_cells}
+    for word in on_cells:
+        assert after[word] == {style.ON_PALE: "#fefefe", style.ON_DARK: style.ON_PALE}[before[word]]
     assert after["on the paper"] != before["on the paper"] == style.MUTED
     assert after["query"] == figures.in_the_dark(style.INK)
+
+
+@pytest.mark.parametrize("name", [*(f"head {i}" for i in range(8)), "weights", "kept", "lost", "ink", "signed"])
+def test_letters_on_cells_are_read_on_both_grounds_and_zero_is_the_ground(name: str) -> None:
+    shades = mpl.colormaps[name](np.linspace(0, 1, 256))[:, :3]
+    made = figures.turned(np.round(255 * shades).astype(np.uint8))
+    for before, after in zip(shades, made, strict=True):
+        letter, dark = style.letters_on(before), to_hex(after / 255)
+        assert contrast(letter, to_hex(before)) >= 4.4
+        assert contrast(figures.in_the_dark(letter), dark) >= 4.4
+    if name != "signed":
+        assert to_hex(made[0] / 255) == figures.GROUND
+        brightness = [light(to_hex(one / 255)) for one in made]
+        assert min(np.diff(brightness)) > -0.005  # a greater weight is no darker
+        assert brightness[-1] > 0.4
 
 
 def test_the_bytes_of_a_picture_are_no_colours() -> None:

@@ -15,7 +15,7 @@ from bs4 import BeautifulSoup
 from docutils import nodes
 from matplotlib.figure import Figure
 
-from tools.notebooks import notebooks
+from tools.notebooks import core_words, notebooks
 from tools.pages import book_extension
 
 CHAPTERS = sorted(notebooks.CHAPTERS.glob("[0-9]*.ipynb"))
@@ -48,6 +48,29 @@ def test_every_figure_has_a_caption_and_the_numbers_count_up(path: Path) -> None
             assert said, f"{path.name}, {cell.id}: the next cell must begin '**Figure {int(path.stem[:2])}.k.** …'"
     numbers = figures_of(path)
     assert numbers == [f"{int(path.stem[:2])}.{k}" for k in range(1, len(numbers) + 1)]
+
+
+HEADING_OR_FIGURE = re.compile(
+    r"^(?P<level>#+) .+\n+(?P<first>.*)|^\*\*Figure \d+\.(?P<number>\d+)\.\*\*", re.MULTILINE
+)
+
+
+def figures_of_the_core(text: str) -> list[int]:
+    """The numbers of the figures of a chapter that are in no section marked deeper."""
+    numbers, is_deeper, level = [], False, 0
+    for one in HEADING_OR_FIGURE.finditer(text):
+        if one["level"] and (not is_deeper or len(one["level"]) <= level):
+            is_deeper, level = one["first"].startswith(core_words.MARK), len(one["level"])
+        elif one["number"] and not is_deeper:
+            numbers.append(int(one["number"]))
+    return numbers
+
+
+@pytest.mark.parametrize("path", CHAPTERS[:12], ids=lambda path: path.stem)
+def test_the_figures_of_the_core_are_numbered_without_a_hole(path: Path) -> None:
+    text = "\n\n".join(cell.source for cell in cells_of(path) if cell.cell_type == "markdown")
+    numbers = figures_of_the_core(text)
+    assert numbers == [*range(1, len(numbers) + 1)]
 
 
 SVG = "{http://www.w3.org/2000/svg}"

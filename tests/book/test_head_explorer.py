@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import re
 import xml.etree.ElementTree as ElementTree
@@ -16,10 +17,11 @@ import torch
 from accessibility import serious_findings
 from kernel import with_kernel
 from matplotlib.colors import to_rgb
+from PIL import Image
 from playwright.sync_api import Locator, Page, expect
 
 from mhalib import style
-from mhalib.widgets import HeadExplorer
+from mhalib.widgets import HeadExplorer, HeadWall
 
 pytestmark = [pytest.mark.browser, pytest.mark.instrument("mhalib/widgets/head_explorer", "mhalib/measures/")]
 
@@ -67,6 +69,16 @@ def test_layer_head_and_example_choose_what_is_said(show: Callable, layer: int, 
         pick(shown.page, name, str(value))
     expected = strongest(LAYERS[layer][example, head], 0)
     assert voice(shown.page) == f"layer {layer}, head {head}, example {example}: {expected}"
+    assert shown.errors == []
+
+
+def test_what_is_no_layer_is_chosen_by_its_name(show: Callable) -> None:
+    shown = show(explorer(layers=("model", ["with norms", "without"])))
+    menu = shown.page.get_by_label("model")
+    expect(menu.locator("option")).to_have_text(["with norms", "without"])
+    menu.select_option("1")
+    expect(shown.page.get_by_text("without, head 0").first).to_be_visible()
+    assert "layer" not in shown.page.locator(ROOT).inner_text()
     assert shown.errors == []
 
 
@@ -416,6 +428,19 @@ def test_fits_and_is_accessible(show: Callable, width: int, scheme: str) -> None
     assert serious_findings(shown.page) == []
     assert len(shown.hosts) == 1
     assert shown.errors == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_on_a_dark_page_a_map_is_dark_and_its_strong_cells_are_bright(show: Callable, scheme: str) -> None:
+    """As in the figures: where nothing is looked at, one sees the page's ground; the head's hue stays."""
+    shown = show(HeadExplorer(torch.eye(4)[None]), HeadWall(np.eye(4)[None, None]), color_scheme=scheme)
+    for root in (".mhalib-head-explorer-tile", ".mhalib-head-wall-picture"):
+        picture = Image.open(io.BytesIO(shown.page.locator(f"{root} canvas").first.screenshot())).convert("RGB")
+        width, height = picture.size
+        strong, empty = (np.array(picture.getpixel((round(x * width), height // 8))) for x in (1 / 8, 5 / 8))
+        assert (empty.mean() > strong.mean() + 60) == (scheme == "light")
+        assert abs(int(empty.mean()) - (255 if scheme == "light" else 0)) < 12
+        assert strong.argmax() == 2  # blue, in both
 
 
 class Clock:

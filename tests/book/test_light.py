@@ -281,7 +281,10 @@ def test_icons_are_pictures_and_signs_of_a_small_font(built: dict[str, str]) -> 
     faces = re.findall(r'@font-face \{\s*font-family: "(Font Awesome [^"]*)"', style)
     assert set(theme_words.ICON_FAMILY.findall(style)) == {name.split()[2] for name in faces}
     assert len(faces) == len(set(faces)) <= 2
-    assert len(style) < 511_000  # 13 kB of it are of live models, 2 of the stepper beside its strip and of clocks
+    coloured = re.compile(r'class="[^"]*-Color')  # by a terminal: its 528 rules are left out
+    assert not any(coloured.search(text) for text in built.values())
+    assert "-Color[" not in style
+    assert len(style) < 480_000
     with pytest.raises(ValueError, match="has no 'no-such'"):
         icons.drawn('<i class="fa-solid fa-no-such"></i>', HTML)
 

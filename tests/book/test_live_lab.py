@@ -156,7 +156,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
         yield _address(process, home / "runtime", log), work
     finally:
         process.terminate()  # ends its kernels, too
-        process.wait(timeout=PATIENCE)
+        try:
+            process.wait(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:  # a busy machine
+            process.kill()
+            process.wait()
 
 
 def _address(process: subprocess.Popen, runtime: Path, log: Path) -> str:
@@ -389,7 +393,7 @@ def test_a_page_opened_again_shows_what_was_chosen(lab: Lab) -> None:
         re.compile("head 2: the → .*; locked: cat, on$"), timeout=1000 * PATIENCE
     )
     expect(lab.instrument("second view").get_by_label("head 0 counts in the mean")).not_to_be_checked()
-    expect(lab.voice("stepper")).to_contain_text("Step 6 of 6")
+    expect(lab.voice("stepper")).to_contain_text("Step 7 of 7")
 
 
 def test_it_needs_no_other_host_and_raises_nothing(lab: Lab) -> None:

@@ -256,13 +256,17 @@ def test_words_are_changed_by_menu_and_by_typing_and_unknown_ones_are_refused(sh
     assert menus.all_inner_texts()[0].startswith("the\nan\n")
     menus.nth(1).select_option("new")
     expect(field).to_have_value("a new owl sleeps")
+    refused = page.locator(".mhalib-live-model-refused")
+    field.fill("the elephant sees a cow")  # the words that fit here are not those of the old sentence
+    field.press("Enter")
+    expect(refused).to_have_text("“elephant” is not one of the 152 words that this model knows. Choose from the menus.")
+    field.fill("a new owl sleeps elephant")  # behind the last word, nothing is told to fit
+    field.press("Enter")
+    expect(refused).to_contain_text("Choose from the menus.")
     field.fill("a new elephant sleeps")
     field.press("Enter")
     expect(field).to_have_attribute("aria-invalid", "true")
-    refused = page.locator(".mhalib-live-model-refused")
-    expect(refused).to_contain_text(
-        "“elephant” is none of the 152 words that this model knows. Here may stand: cat, dog"
-    )
+    expect(refused).to_contain_text("that this model knows. What fits here: cat, dog")
     assert said(settled(page)) == "un nouveau hibou dort"
     field.fill("the cow sleeps")
     expect(refused).to_be_hidden()
@@ -278,7 +282,7 @@ def test_hostile_words_stay_text(show: Callable, typed: str) -> None:
     page = settled(shown.page)
     page.get_by_label("or type:").fill(typed)
     page.get_by_label("or type:").press("Enter")
-    expect(page.locator(".mhalib-live-model-refused")).to_contain_text("is none of the")
+    expect(page.locator(".mhalib-live-model-refused")).to_contain_text("is not one of the")
     assert page.evaluate("window.PWN") is None
     assert page.locator("main img").count() == 0
     assert shown.errors == []
@@ -336,11 +340,41 @@ def test_the_box_of_the_order_stays_in_a_compact_model_that_begins_without_it_an
     expect(box).to_be_visible()
     expect(box).not_to_be_checked()
     box.check()
-    expect(asked.get_by_text("32 of 32 answers unchanged")).to_be_visible()
+    expect(asked.get_by_text("32 of 32 answers are as before")).to_be_visible()
     expect(other.get_by_label("it knows the order")).to_be_hidden()
     for told in page.locator(".mhalib-live-model-large > p:last-child").all():
         expect(told).to_contain_text("With this head off")
         expect(told).to_be_hidden()
+
+
+def test_of_many_heads_a_compact_model_has_a_switch_for_each_layer_and_says_what_an_off_head_would_look_at(
+    show: Callable,
+) -> None:
+    crosses = [f"cross {layer} {head}" for layer in (0, 1) for head in range(4)]
+    live = LiveModel("translator", deeds={name: {"off": True} for name in crosses}, compact=True)
+    page = settled(show(live).page)
+    expect(page.locator("[data-switch='cross 1 0']")).to_be_hidden()
+    layers = page.get_by_role("switch")
+    expect(layers).to_have_count(6)
+    assert [one.get_attribute("aria-checked") for one in layers.all()] == ["true"] * 4 + ["false"] * 2
+    page.locator("[data-head='cross 1 1']").click()
+    large = page.locator(".mhalib-live-model-large")
+    expect(large).to_contain_text("off: what it would look at")
+    expect(large.locator(".mhalib-live-model-row-title")).to_contain_text("would look at")
+    grey = "(one) => getComputedStyle(one).filter"
+    assert large.locator("[role=gridcell]").first.evaluate(grey) == "grayscale(1)"
+    page.get_by_role("switch", name="cross 1: all heads").click()
+    settled(page)
+    expect(page.get_by_text("4 of 24 heads off")).to_be_visible()
+    expect(page.locator(".mhalib-voice")).to_contain_text("cross 1 is on.")
+    expect(large).not_to_contain_text("would look at")
+    assert large.locator("[role=gridcell]").first.evaluate(grey) == "none"
+    page.locator("[data-layer='encoder 0']").click()
+    settled(page)
+    expect(page.get_by_text("8 of 24 heads off")).to_be_visible()
+    page.get_by_role("button", name="Undo").click()
+    settled(page)
+    expect(page.get_by_text("4 of 24 heads off")).to_be_visible()
 
 
 def test_what_the_reader_gets_wrong_is_marked_though_nothing_was_done_to_it(show: Callable) -> None:
@@ -354,7 +388,7 @@ def test_what_the_reader_gets_wrong_is_marked_though_nothing_was_done_to_it(show
     wrong = page.locator(".mhalib-live-model-mistaken")
     expect(wrong).to_have_count(num_wrong)
     assert wrong.first.get_attribute("title").startswith("right is “")
-    assert page.get_by_text(f"16 of 16 answers unchanged, {num_wrong} wrong").is_visible()
+    assert page.get_by_text(f"16 of 16 answers are as before; {num_wrong} are wrong").is_visible()
     expect(page.locator(".mhalib-live-model-large")).to_contain_text(re.compile(r"off, \d+ of 16 answers change\."))
     page.get_by_label("or type:").fill("the clever fox sees my hungry young bear")
     settled(page)
@@ -395,7 +429,7 @@ def test_the_repeater_by_mouse_and_by_keys(show: Callable) -> None:
     page.get_by_text("9 of 9 as trained").wait_for()
     assert page.locator(".mhalib-live-model-symbols s").count() == 0
     field = page.get_by_label("a list (a to z, 0 to 5):")
-    for typed, told in (("kwé", "“é” is none of the 32 symbols"), ("ab" * 25, "50 symbols, but it reads 1 to 48.")):
+    for typed, told in (("kwé", "“é” is not one of the 32 symbols"), ("ab" * 25, "50 symbols, but it reads 1 to 48.")):
         field.fill(typed)
         field.press("Enter")
         expect(page.locator(".mhalib-live-model-refused")).to_contain_text(told)

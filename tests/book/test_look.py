@@ -22,6 +22,7 @@ from tools.development import look_figures
 from tools.development.look_figures import Finding
 from tools.notebooks import notebooks
 from tools.pages import build
+from tools.pages.ways import ALL_OPEN
 
 pytestmark = pytest.mark.browser
 
@@ -52,7 +53,7 @@ def looked_at(browser: Browser, site: str) -> Callable[[str], list[Finding]]:
 
     @functools.cache
     def look(name: str) -> list[Finding]:
-        return look_figures.look_at(browser, f"{site}{name}.html?way=whole", name).findings
+        return look_figures.look_at(browser, f"{site}{name}.html{ALL_OPEN}", name).findings
 
     return look
 

@@ -110,6 +110,7 @@ def test_what_is_deleted_already_stops_nobody(house: Path) -> None:
         ("[2 · Two](../chapters/02_two.ipynb)", "[4 · Two](../chapters/04_two.ipynb)"),
         ("[2 ways](01_one.ipynb)", "[2 ways](01_one.ipynb)"),  # not a number of its own
         ("| [3](03_three.ipynb) |", "| [2](02_three.ipynb) |"),
+        ("[Chapters 1](01_one.ipynb) [to 3](03_three.ipynb)", "[Chapters 1](01_one.ipynb) [to 2](02_three.ipynb)"),
         ("chapters 1, 2 and 4", "chapters 1, 4 and 3"),
         ("Chapters 2, 3, and 4", "Chapters 4, 2, and 3"),
         ("the chapitre 2 et", "the chapitre 4 et"),

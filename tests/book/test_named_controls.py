@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tools.notebooks import notebooks
+from tools.pages.ways import ALL_OPEN
 
 pytestmark = pytest.mark.browser
 
@@ -52,14 +53,14 @@ def hidden(page: Page) -> set[str]:
 )
 def test_a_control_that_the_text_names_can_be_seen(browser: Browser, site: str, name: str) -> None:
     page = browser.new_page()
-    page.goto(f"{site}{name}.html?way=whole")
+    page.goto(f"{site}{name}.html{ALL_OPEN}")
     assert hidden(page) == set()
     page.close()
 
 
 def test_a_control_that_is_hidden_is_missed(browser: Browser, site: str) -> None:
     page = browser.new_page()
-    page.goto(f"{site}chapters/09_positions.html?way=whole")
+    page.goto(f"{site}chapters/09_positions.html{ALL_OPEN}")
     page.add_style_tag(content=".mhalib-live-model .mhalib-check { display: none }")
     assert hidden(page) == {"it knows the order"}
     page.close()

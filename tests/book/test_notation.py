@@ -44,10 +44,15 @@ def symbols(cell: str) -> list[str]:
     return [bold(symbol) for symbol in re.findall(r"\$([^$]+)\$", cell)]
 
 
+def pages_of(cell: str) -> list[str]:
+    """`[3](03_name.ipynb), …` -> the names of the files that are linked."""
+    return re.findall(r"\]\(([^)]+)\.(?:ipynb|md)\)", cell)
+
+
 def declared(page: str) -> set[str]:
     """Symbols and indices that `page` may use."""
     rows = [row for row in (*SIZES, *ARRAYS, *WEIGHTS, *VECTORS, *INDICES) if row[0] != "–"]
-    own = [row for row in LOCAL if page in row[1].split(", ")]
+    own = [row for row in LOCAL if page in pages_of(row[1])]
     return {symbol for row in (*rows, *own) for symbol in symbols(row[0])}
 
 
@@ -157,7 +162,7 @@ def test_no_symbol_and_no_name_has_two_meanings() -> None:
     [
         ("| $K$ | `num_kvpairs` |", "| $Q$ | `num_kvpairs` |", "Q"),
         ("| $w$ | `weights` |", "| $w$ | `scores` |", "scores"),
-        (r"| $\tau$ | 02_scale_masks_dropout |", "| $q$ | 02_scale_masks_dropout |", "q"),
+        (r"| $\tau$ | [2]", "| $q$ | [2]", "q"),
     ],
 )
 def test_a_second_meaning_is_found(right: str, wrong: str, twice: str) -> None:
@@ -170,7 +175,8 @@ def test_tables_of_names_fit_each_other() -> None:
     assert not ours & FORBIDDEN.keys()
     assert {name for names in FORBIDDEN.values() for name in names} <= ours  # each replaces a name of ours
     files = {path.stem for path in pages.CHAPTERS.iterdir()}
-    assert {page for row in LOCAL for page in row[1].split(", ")} <= files
+    assert {page for row in LOCAL for page in pages_of(row[1])} <= files
+    assert all(len(pages_of(row[1])) == row[1].count(",") + 1 for row in LOCAL)
 
 
 # Shapes

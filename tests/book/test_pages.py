@@ -24,6 +24,7 @@ from test_look import PAGES as CHOSEN
 
 from tools.notebooks import address, notebooks
 from tools.pages.book_extension import has_columns
+from tools.pages.ways import ALL_OPEN
 
 pytestmark = pytest.mark.browser
 
@@ -126,7 +127,7 @@ def opened(browser: Browser, site: str) -> Callable[[str], dict[tuple[str, int],
         page.set_viewport_size({"width": width, "height": 900})
         visit = Visit()
         watch(page, visit)
-        page.goto(f"{site}{name}.html?way=whole")
+        page.goto(f"{site}{name}.html{ALL_OPEN}")
         page.evaluate(DONE)
         look(page, visit)
         return visit
@@ -262,7 +263,7 @@ def test_columns_are_told_from_sentences(text: str, columns: bool) -> None:
 
 def test_on_a_phone_columns_scroll_and_sentences_wrap(browser: Browser, site: str) -> None:
     page = browser.new_page(viewport={"width": 390, "height": 900})
-    page.goto(f"{site}{HEATMAPS}.html?way=whole")
+    page.goto(f"{site}{HEATMAPS}.html{ALL_OPEN}")
     spaces = """(kind) => [...document.querySelectorAll(`.cell_output ${kind} pre`)].map(
         (text) => getComputedStyle(text).whiteSpace)"""
     assert set(page.evaluate(spaces, ".columns")) == {"pre"}
@@ -270,11 +271,26 @@ def test_on_a_phone_columns_scroll_and_sentences_wrap(browser: Browser, site: st
     page.close()
 
 
+@pytest.mark.parametrize("name", ["10_all_targets_at_once", "13_induction_circuit", "18_which_heads_matter"])
+def test_on_a_phone_a_printed_table_of_62_characters_is_seen_whole(browser: Browser, site: str, name: str) -> None:
+    page = browser.new_page(viewport={"width": 390, "height": 900})
+    page.goto(f"{site}chapters/{name}.html?way=whole")
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    widths = page.evaluate(
+        """() => [...document.querySelectorAll(".cell_output .columns pre")].filter((one) => one.checkVisibility()).map(
+            (one) => [Math.max(...one.textContent.split("\\n").map((line) => line.length)),
+                      one.scrollWidth - one.clientWidth])"""
+    )
+    page.close()
+    assert any(49 < characters <= 62 for characters, _ in widths)
+    assert not [one for one in widths if one[0] <= 62 and one[1] > 0]
+
+
 def test_on_a_phone_no_figure_scrolls(browser: Browser, site: str) -> None:
     page = browser.new_page(viewport={"width": 390, "height": 900})
     fits = {}
-    for name in ("chapters/23_heads_composed_anew", HEATMAPS):
-        page.goto(f"{site}{name}.html?way=whole")
+    for name in ("chapters/24_heads_composed_anew", HEATMAPS):
+        page.goto(f"{site}{name}.html{ALL_OPEN}")
         page.evaluate(NEAR)
         page.wait_for_function(
             "() => [...document.querySelectorAll('.figure-frame img')].every((one) => one.naturalWidth)"
@@ -285,7 +301,7 @@ def test_on_a_phone_no_figure_scrolls(browser: Browser, site: str) -> None:
                     && image.getBoundingClientRect().width <= image.parentElement.clientWidth)"""
         )
     page.close()
-    assert len(fits["chapters/23_heads_composed_anew"]) >= 3
+    assert len(fits["chapters/24_heads_composed_anew"]) >= 3
     assert all(map(all, fits.values())), fits
 
 

@@ -156,7 +156,11 @@ def test_the_imprint_says_version_day_licences_and_how_to_cite(
         ):
             assert words in said
         assert not re.search(r"ISBN|doi", said, re.IGNORECASE)
-        assert "CC BY 4.0" in volume.xmp_metadata.dc_rights["x-default"]
+        about = volume.xmp_metadata
+        assert "CC BY 4.0" in about.dc_rights["x-default"]
+        assert about.dc_title["x-default"] == volume.metadata.title
+        assert volume.metadata.title.startswith("Attention, Head by Head")
+        assert about.dc_creator == [volume.metadata.author] == [single_page.settings()["author"]]
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1796000000")
     assert "made on 30 November 2026" in single_page.imprint()
     monkeypatch.setenv("BOOK_REPOSITORY", "")
@@ -177,6 +181,10 @@ def test_code_is_of_eight_and_a_half_points_and_longer_lines_are_smaller(pdf: py
         page.extract_text(visitor_text=note)
     assert sizes["solve_it"] == pytest.approx(8.5, abs=0.1)
     assert 0.75 * paper.LEAST - 0.1 <= sizes["number_3"] < 8.4
+
+
+def test_the_ways_through_the_pages_stay_on_the_screen(pdf: pypdf.PdfReader) -> None:
+    assert "A weekend" not in "".join(map(text_of, pdf.pages))
 
 
 def test_links_lead_somewhere(pdf: pypdf.PdfReader) -> None:

@@ -199,6 +199,25 @@ def test_the_star_is_where_the_output_is_within_the_values(show: Callable) -> No
     assert len(corners) == 3  # (1, 1) lies on the edge from (3, 0) to (0, 2) or inside
 
 
+def test_each_key_drops_onto_the_line_of_the_query(show: Callable) -> None:
+    """Where it lands has the same dot product with the query as the key itself. A query of 0 has no line."""
+    page = show(AttentionPlayground(query=1)).page
+    unfold(page)
+    drawing = page.locator(PLANES).first
+    ends = drawing.locator("[class$=-stem]").evaluate_all(
+        "all => all.map((one) => ['x1', 'y1', 'x2', 'y2'].map((name) => +one.getAttribute(name)))"
+    )
+    one = pixels(page, 0) / drawing.bounding_box()["width"] * SIDE
+    found = (torch.tensor(ends, dtype=torch.float64).view(-1, 2, 2) - SIDE / 2) / torch.tensor([one, -one])
+    keys, feet = found.unbind(1)
+    query = torch.tensor([value(page, "q of cat", c) for c in (0, 1)], dtype=torch.float64)
+    assert len(keys) == 4
+    torch.testing.assert_close(feet @ query, keys @ query, atol=1e-6, rtol=0)
+    torch.testing.assert_close(feet[:, 0] * query[1], feet[:, 1] * query[0], atol=1e-6, rtol=0)
+    drag(page, "query of cat", *(-query).tolist())
+    assert drawing.locator("[class$=-stem]").count() == 0
+
+
 def test_the_query_that_is_drawn_is_the_chosen_one_and_reset_brings_all_back(show: Callable) -> None:
     page = show(AttentionPlayground()).page
     unfold(page)

@@ -30,6 +30,13 @@ def test_the_share_of_turns_is_that_of_all_turns() -> None:
     assert found["much"] < 0.05 < found["little"]
 
 
+def test_differences_without_spread_have_a_p() -> None:
+    """Where all seeds say the same, only turns of all seeds say it as strongly; where none says anything, all do."""
+    found = race.p_values({"always": [0.5] * 12, "never": [0.0] * 12})
+    assert found["always"] < 0.002
+    assert found["never"] == 1
+
+
 def test_layers_alike_seldom_pass() -> None:
     """Of 200 races of 14 layers that do not differ, one in twenty has something that passes."""
     rng = np.random.default_rng(1)

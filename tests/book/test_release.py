@@ -55,6 +55,15 @@ PACKAGE = '"""Text."""\n\n__version__ = "0.2.0"\n'
 
 def test_the_notes_of_a_release_are_its_section() -> None:
     assert release.notes("v0.2.0", ONE, PACKAGE) == "- Two.\n"
+    long = ONE.replace("- Two.", f"- Two.\n{release.ONE_BY_ONE}\n- A small thing.")
+    assert release.notes("v0.2.0", long, PACKAGE) == "- Two.\n- CHANGELOG.md has it one by one.\n"
+
+
+def test_this_release_s_notes_are_read_in_a_minute() -> None:
+    changelog = (notebooks.ROOT / release.CHANGELOG).read_text(encoding="utf-8")
+    package = (notebooks.ROOT / release.PACKAGE).read_text(encoding="utf-8")
+    released = re.sub(r"^## Unreleased$", f"## {mhalib.__version__}, 2100-01-01", changelog, flags=re.MULTILINE)
+    assert len(release.notes(f"v{mhalib.__version__}", released, package).split()) <= 300
 
 
 @pytest.mark.parametrize(

@@ -146,17 +146,43 @@ def test_buttons_and_slider_move_between_the_ends(show: Callable) -> None:
     for step in range(1, 7):
         following.click()
         expect(page.get_by_role("slider")).to_have_value(str(step))
-        expect(status(page)).to_contain_text(f"Step {step} of 6")
+        expect(status(page)).to_contain_text(f"Step {step + 1} of 7")
     expect(following).to_be_disabled()
     expect(following).to_be_focused()  # the keyboard stays where it was
     following.press("Enter")
-    expect(status(page)).to_contain_text("Step 6 of 6")
+    expect(status(page)).to_contain_text("Step 7 of 7")
     previous.click()
-    expect(status(page)).to_contain_text("Step 5 of 6")
+    expect(status(page)).to_contain_text("Step 6 of 7")
     page.get_by_role("slider").press("ArrowLeft")
-    expect(status(page)).to_contain_text("Step 4 of 6")
+    expect(status(page)).to_contain_text("Step 5 of 7")
     spoken = page.get_by_role("slider").get_attribute("aria-valuetext")
-    assert spoken == "step 4 of 6: heads = folded.view(B, h, N, d)"
+    assert spoken == "step 5 of 7: heads = folded.view(B, h, N, d)"
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_the_compact_form_shows_five_steps_of_one_example_and_neither_strides_nor_what_a_wrong_split_does(
+    show: Callable, skip: bool
+) -> None:
+    stepper = ReshapeStepper(2, 5, 12, 3, skip_permute=skip, cell=103, compact=True)
+    page = show(stepper).page
+    x = stepper.stages()[0].array
+    wanted = {  # by torch, without the fold; a picture lists the rows of each matrix
+        "x": x[1],
+        "cut": x[1],
+        "split": x[1].reshape(3, 5, 4) if skip else torch.stack(x[1].split(4, -1)),
+        "rows": x[1],
+        "back": x[1],
+    }
+    for step, (name, array) in enumerate(wanted.items()):
+        go_to(page, step)
+        expect(status(page)).to_contain_text(f"Step {step + 1} of 5")
+        expect(status(page)).to_contain_text(f"is {name}[")
+        assert [number for number, _ in cells(page, PICTURE)] == [word(number) for number in array.flatten().tolist()]
+        assert page.locator("[data-fact]").evaluate_all("all => all.map((one) => one.dataset.fact)") == ["shape"]
+    assert page.locator(STRIPS).count() == 0
+    assert page.locator(".mhalib").get_by_text("stride").count() == 0
+    expect(page.get_by_text("Causal attention")).to_be_hidden()
+    expect(page.get_by_role("button", name="next")).to_be_disabled()
 
 
 def test_a_chosen_cell_is_marked_in_every_stage_and_in_the_strip(show: Callable) -> None:

@@ -20,6 +20,7 @@ from mhalib.attention import rotate
 from mhalib.widgets import AttentionPlayground, CostCalculator
 from tools.notebooks import notebooks, prose_numbers, sentences
 from tools.pages import chromium
+from tools.pages.ways import ALL_OPEN
 
 PATHS = sorted(notebooks.CHAPTERS.glob("*.ipynb"))
 CELLS = {path.stem: nbformat.read(path, as_version=4).cells for path in PATHS}
@@ -52,7 +53,7 @@ def test_each_number_that_is_stored_is_what_is_computed(name: str) -> None:
 
 
 def test_the_chapters_have_sentences_that_answer() -> None:
-    assert set(PAGES) >= {"01_weighted_average", "02_scale_masks_dropout", "05_mathematics", "25_counting"}
+    assert set(PAGES) >= {"01_weighted_average", "02_scale_masks_dropout", "05_mathematics", "26_counting"}
     whole = [
         block for found in SENTENCES.values() for block in found if {span.kind for span in block} == {"drag", "follows"}
     ]
@@ -348,7 +349,7 @@ def strict_site() -> Iterator[str]:
 )
 def test_all_wake_on_the_built_page_and_say_what_is_stored(browser: Browser, strict_site: str, name: str) -> None:
     page = browser.new_page()
-    page.goto(f"{strict_site}chapters/{name}.html?way=whole")
+    page.goto(f"{strict_site}chapters/{name}.html{ALL_OPEN}")
     spans = [span for block in SENTENCES[name] for span in block]
     assert page.locator("span.drag, span.follows").all_inner_texts() == [html.unescape(span.text) for span in spans]
     assert page.locator("span.drag[role=slider], span.follows[data-awake]").count() == len(spans)

@@ -9,6 +9,7 @@ import pytest
 from accessibility import serious_findings
 from playwright.sync_api import Page, expect
 
+from mhalib.drawings import changed_steps
 from mhalib.widgets import SortableTable
 from mhalib.widgets.sortable_table import written
 
@@ -61,6 +62,31 @@ def test_a_row_is_told_in_full_and_arrows_go_on(show: Callable) -> None:
     expect(card.locator("caption")).to_have_text("row a")
     shown.page.keyboard.press("ArrowDown")  # there is none below
     expect(card.locator("caption")).to_have_text("row a")
+    assert shown.errors == []
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_the_steps_of_the_chosen_row_are_lit_in_the_drawing(show: Callable, width: int, scheme: str) -> None:
+    kinds = ["multi-head", "talking", "delta", "collaborative"]
+    made = SortableTable(kinds, {"x": [1, 2, 3, 4]}, lit=[changed_steps(kind) for kind in kinds])
+    shown = show(made, width=width, color_scheme=scheme)
+    drawing = shown.page.get_by_role("img", name="The drawing of the layer")
+    pale = drawing.locator(".mhalib-sortable-table-pale")
+    beside = drawing.locator(".mhalib-sortable-table-beside")
+    all_paths = drawing.locator("path").count()
+    expect(pale).to_have_count(all_paths)
+    for kind, words, lit in (
+        ("talking", ["mix_scores", "mix_weights"], 4 + 8),
+        ("delta", ["gate", "forward"], 4 + 8 + 4 + 8 + 4),  # maps and ways to them; values, and ways past them
+        ("collaborative", ["project", "project_with_cache"], 4 + 3),
+    ):
+        shown.page.get_by_role("button", name=kind).click()
+        expect(beside).to_have_text(words)
+        expect(pale).to_have_count(all_paths - lit)
+        boxes = [beside.nth(i).bounding_box() for i in range(len(words))]
+        assert boxes[0]["y"] + boxes[0]["height"] <= boxes[1]["y"] + 1 or kind == "delta"
+        assert all(box["x"] + box["width"] <= width for box in boxes)
+    assert serious_findings(shown.page) == []
     assert shown.errors == []
 
 

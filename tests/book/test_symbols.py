@@ -12,6 +12,7 @@ from served import HTML
 
 from mhalib import style
 from tools.pages import book_map
+from tools.pages.ways import ALL_OPEN
 
 pytestmark = [pytest.mark.browser, pytest.mark.page("chapters/05_mathematics.", "chapters/notation.")]
 
@@ -20,7 +21,7 @@ MATHEMATICS = next(stem for _, stem, title in book_map.chapters().values() if ti
 
 def opened(browser: Browser, stem: str, **options: Any) -> Page:
     page = browser.new_context(**options).new_page()
-    page.goto((HTML / f"chapters/{stem}.html").as_uri() + "?way=whole")
+    page.goto((HTML / f"chapters/{stem}.html").as_uri() + ALL_OPEN)
     return page
 
 
@@ -105,7 +106,7 @@ def test_an_index_is_no_symbol(page: Page) -> None:
 
 
 def test_later_parts_have_notations_of_their_own_and_no_notes(browser: Browser) -> None:
-    late = opened(browser, "25_counting")
+    late = opened(browser, "26_counting")
     assert late.locator("math").count() > 0
     assert late.locator("math .symbol").count() == 0
     late.context.close()
@@ -120,7 +121,7 @@ def test_later_parts_keep_the_colours(browser: Browser, stem: str) -> None:
 
 
 def test_where_nothing_asks_a_k_is_a_count(browser: Browser) -> None:
-    chosen = opened(browser, "22_heads_that_are_chosen")
+    chosen = opened(browser, "22_looking_at_fewer_words")
     assert chosen.locator("math mi", has_text="k").count() > 0
     assert chosen.locator("math .symbol-k").count() == 0
     chosen.context.close()

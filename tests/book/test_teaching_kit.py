@@ -65,7 +65,7 @@ ON_PAPER = {
     ("all_targets_at_once", "How many projections"): "{= N * (N + 1) // 2:,}",
     ("counting", "When scores cost as much"): "{= 2 * D:,}",
     ("heads_composed_anew", "The sum of a row"): "{= 1 - l:.1f}",
-    ("heads_that_are_chosen", "Sparsemax by hand"): "{= (2 - s) / 2:.2f}",
+    ("looking_at_fewer_words", "Sparsemax by hand"): "{= (2 - s) / 2:.2f}",
     ("heads_that_talk", "What mixing costs"): "{= 2 * h * h * N * N:,}",
     ("many_devices", "What a ring sends"): "{= 2 * (G - 1) * M // G:,}",
     ("many_devices", "What a process holds"): "{= max(1, g // G)}",
@@ -79,7 +79,7 @@ ON_PAPER = {
     ("sharing_keys_and_values", "The cache of a word"): "{= 2 * 2 * 128 * g * L * N / 2**20:,.0f} MiB",
     ("three_uses", "The shape of a map"): "({= m}, {= n})",
     ("token_by_token", "The balance"): "{= D * (1 + h // g):,}",
-    ("weighted_average", "Two scores"): "{= (8 * n + 4) / (n + 1):.2f}",
+    ("weighted_average", "How far from zero"): "{= round(d**0.5)}",
     ("which_heads_matter", "What a cut saves"): "{= 4 * D * d:,}",
     ("why_more_than_one_head", "What does not grow"): "{= 4 * D * D:,}",
 }
@@ -191,6 +191,11 @@ def test_each_deck_has_at_most_fifteen_slides_and_none_of_prose() -> None:
             seen = slide.select_one("figure, .formula, iframe, pre, table, ul, .answer, .alone, h1")
             assert seen, f"{path.name} {slide['id']}: nothing but words"
             assert len(" ".join(part.get_text() for part in slide.select(".words"))) < 900, f"{path.name} {slide['id']}"
+
+
+def test_code_that_a_hook_announces_is_on_the_first_slide() -> None:
+    soup = BeautifulSoup((HTML / "chapters/04_reshape_trick.html").read_text(encoding="utf-8"), "lxml")
+    assert "them:<pre>x.reshape(B, N, h, d).transpose(1, 2)\n" in slides.hook(soup.select_one("article > section"))
 
 
 @pytest.mark.parametrize("name", list(quizzes.chapters().values()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from accessibility import serious_findings
@@ -45,7 +46,7 @@ def test_the_page_computes_what_python_does(show: Callable, seed: int) -> None:
 
 
 def test_a_step_shows_its_picture_and_the_sentences_so_far(show: Callable) -> None:
-    page: Page = show(WorkedExample(), reduced_motion="reduce").page
+    page: Page = show(WorkedExample(step=0), reduced_motion="reduce").page
     for step in range(6):
         expect(page.locator(f"{SCENE}[data-step='{step}']")).to_have_count(1)
         assert page.locator(f"{LINES}:visible").count() == step + 1
@@ -60,10 +61,20 @@ def test_a_step_shows_its_picture_and_the_sentences_so_far(show: Callable) -> No
     expect(page.locator(f"{SCENE}[data-step='4']")).to_have_count(1)
 
 
+def test_the_sum_is_seen_at_first_with_the_button_that_plays_how_it_came_above_it(show: Callable) -> None:
+    page: Page = show(WorkedExample()).page
+    expect(page.locator(f"{SCENE}[data-step='5']")).to_have_count(1)
+    play, scene = (page.locator(one).bounding_box() for one in ("button:has-text('play')", SCENE))
+    assert play is not None
+    assert scene is not None
+    assert play["y"] + play["height"] <= scene["y"] < play["y"] + 2 * play["height"]
+
+
 def test_the_film_plays_to_the_end_stops_and_plays_again(show: Callable) -> None:
     page: Page = show(WorkedExample()).page
     page.clock.install()
     page.get_by_text("▶ play").click()
+    expect(page.locator(f"{SCENE}[data-step='0']")).to_have_count(1)
     page.clock.run_for(1000)
     expect(page.locator(f"{SCENE}[data-step='1']")).to_have_count(1)
     assert page.locator(f"{SCENE} [data-kind=q]").count() == 3  # the query, and a copy on its way to each key
@@ -73,12 +84,12 @@ def test_the_film_plays_to_the_end_stops_and_plays_again(show: Callable) -> None
     page.get_by_text("▶ play").click()
     page.clock.run_for(12_000)
     expect(page.locator(f"{SCENE}[data-step='5']")).to_have_count(1)
-    page.get_by_text("▶ again").click()
+    page.get_by_text("▶ play").click()
     expect(page.locator(f"{SCENE}[data-step='0']")).to_have_count(1)
 
 
 def test_a_press_of_next_lets_the_query_fly_too(show: Callable) -> None:
-    page: Page = show(WorkedExample()).page
+    page: Page = show(WorkedExample(step=0)).page
     page.get_by_text("next →").click()
     assert page.locator(f"{SCENE} [data-kind=q]").count() == 3  # the query, and a copy on its way to each key
 
@@ -117,3 +128,73 @@ def test_it_fits_and_is_accessible(show: Callable, width: int, scheme: str) -> N
     assert serious_findings(shown.page) == []
     assert shown.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert shown.errors == []
+
+
+MAPS = ([[1, 0], [0, 1]], [[1, 0], [0, 1]])
+
+
+def layer(**more: Any) -> WorkedExample:
+    """Two heads: one looks at what stands before *bites*, the other at what stands after it."""
+    names = {"asking": "bites", "asked": ["before", "after"], "given": ["dog", "man"]}
+    return WorkedExample(
+        ["dog", "man"], [3, 0], *MAPS, second=([0, 3], *MAPS), W_o=[[1, 0, -1, 0], [0, 1, 0, -1]], **names, **more
+    )
+
+
+def test_with_a_second_head_two_pictures_more_show_what_w_o_makes_of_both(show: Callable) -> None:
+    made = layer(step=0)
+    shown = show(made, reduced_motion="reduce")
+    page: Page = shown.page
+    expect(page.locator(SCENE)).to_have_count(3)
+    for step in range(8):
+        assert page.locator(f"{LINES}:visible").count() == step + 1
+        words = page.locator(f"{SCENE} text").evaluate_all("all => all.map((one) => one.textContent)")
+        assert words.count("weight 0.95") == (2 if step >= 3 else 0)
+        assert ("(0.95, 0.05)" in words) == ("(0.05, 0.95)" in words) == (step >= 5)
+        assert words.count("0.95") == (2 if step >= 6 else 0)
+        assert ("− 1·0.95" in words) == ("= −0.91" in words) == (step == 7)
+        page.get_by_text("next →").click(force=step == 7)
+    expect(page.locator(LINES).last).to_contain_text("dog 0.91, man −0.91")
+    assert made.results()["output"] == "(0.91, −0.91)"
+    made.W_o = [[1, 0, 1, 0], [0, 1, 0, 1]]
+    assert made.results()["output"] == "(1.00, 1.00)"
+    page.get_by_label("W_o of dog, head 1, dog").fill("1")
+    page.get_by_label("W_o of man, head 1, man").fill("1")
+    expect(page.locator(LINES).last).to_contain_text("dog 1.00, man 1.00")
+    page.get_by_text("reset").click()
+    expect(page.locator(LINES).last).to_contain_text("dog 0.91, man −0.91")
+    assert shown.errors == []
+
+
+def test_the_film_of_two_heads_plays_to_w_o(show: Callable) -> None:
+    page: Page = show(layer(step=5)).page
+    page.clock.install()
+    page.get_by_text("▶ play").click()
+    page.clock.run_for(1000)
+    expect(page.locator(f"{LINES}:visible")).to_have_count(7)
+    page.clock.run_for(3000)
+    expect(page.locator(f"{LINES}:visible")).to_have_count(8)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_two_heads_fit_and_are_accessible(show: Callable, width: int, scheme: str) -> None:
+    shown = show(layer(), width=width, color_scheme=scheme)
+    assert serious_findings(shown.page) == []
+    assert shown.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert shown.errors == []
+
+
+def test_a_second_head_and_w_o_go_together_and_w_o_has_two_rows_of_four() -> None:
+    with pytest.raises(ValueError, match="second and W_o go together"):
+        WorkedExample(W_o=[[1, 0, 1, 0], [0, 1, 0, 1]])
+    with pytest.raises(ValueError, match="second and W_o go together"):
+        WorkedExample(second=([1, 1], *MAPS))
+    with pytest.raises(ValueError, match=r"W_o has shape \(2, 2\), but must have \(2, 4\)"):
+        WorkedExample(second=([1, 1], *MAPS), W_o=[[1, 0], [0, 1]])
+    with pytest.raises(ValueError, match="second has 2 parts"):
+        WorkedExample(second=MAPS, W_o=[[1, 0, 1, 0], [0, 1, 0, 1]])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="cannot be changed with a second head"):
+        layer(choices=["mask"])
+    _, heading, rows = layer().table()
+    assert heading[0] == "head"
+    assert rows[-1] == ("W_o", "(0, 1, 0, -1)", "", "", "", "−0.91")

@@ -31,7 +31,7 @@ def written_out(page: str, name: str) -> Callable[..., Any]:
     return namespace[name]
 
 
-def test_the_training_loop_of_chapter_3_is_the_library_s() -> None:
+def test_the_training_loop_of_its_page_is_the_library_s() -> None:
     trained = []
     for fit in (written_out("03_why_more_than_one_head", "fit"), mhalib.train.fit):
         torch.manual_seed(0)
@@ -42,7 +42,7 @@ def test_the_training_loop_of_chapter_3_is_the_library_s() -> None:
     assert torch.equal(*trained)
 
 
-def test_attention_of_chapter_1_is_the_library_s() -> None:
+def test_attention_of_its_page_is_the_library_s() -> None:
     torch.manual_seed(0)
     q, k, v = torch.randn(3, 4), torch.randn(5, 4), torch.randn(5, 4)
     torch.testing.assert_close(written_out("01_weighted_average", "attend")(q, k, v), mhalib.attend(q, k, v))
@@ -62,7 +62,7 @@ def layers_of_chapter_5(num_hiddens: int, num_heads: int) -> tuple[Any, mhalib.M
 
 
 @pytest.mark.parametrize("num_heads", [1, 3, 12])
-def test_the_layer_of_chapter_5_is_the_library_s(num_heads: int) -> None:
+def test_the_layer_of_its_page_is_the_library_s(num_heads: int) -> None:
     ours, theirs = layers_of_chapter_5(12, num_heads)
     queries, keys, values = torch.randn(2, 5, 12), torch.randn(2, 7, 12), torch.randn(2, 7, 12)
     nothing = mhalib.padding_mask(torch.tensor([4, 0]), 7)  # the second example may look at no key
@@ -74,7 +74,7 @@ def test_the_layer_of_chapter_5_is_the_library_s(num_heads: int) -> None:
     torch.testing.assert_close(ours(x, x, x, mask=mhalib.causal_mask(5)), theirs(x, x, x, mask=mhalib.causal_mask(5)))
 
 
-def test_the_layer_of_chapter_5_refuses_heads_that_do_not_divide() -> None:
+def test_the_layer_of_its_page_refuses_heads_that_do_not_divide() -> None:
     for refuse in (layers_of_chapter_5(12, 3)[0].__class__, mhalib.MultiHeadAttention):
         with pytest.raises(ValueError, match="num_hiddens=64 is not divisible by num_heads=5"):
             refuse(64, 5)
@@ -91,7 +91,7 @@ def blocks_of_chapter_8() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_the_layers_of_chapter_8_are_the_library_s(norm: str) -> None:
+def test_the_layers_of_its_page_are_the_library_s(norm: str) -> None:
     torch.manual_seed(0)
     written = blocks_of_chapter_8()
     x, memory, mask = torch.randn(2, 5, 12), torch.randn(2, 7, 12), mhalib.causal_mask(5)
@@ -132,7 +132,7 @@ def test_the_reader_of_the_heat_maps_is_the_library_s() -> None:
 
 
 @pytest.mark.parametrize("positions", ["rotary", "learned"])
-def test_the_model_of_chapter_12_is_the_library_s(positions: str) -> None:
+def test_the_model_of_its_page_is_the_library_s(positions: str) -> None:
     model = small_gpt(positions=positions)
     tokens = torch.randint(11, (5, 7))
     by_hand = written_out("12_small_gpt", "read")
@@ -142,16 +142,16 @@ def test_the_model_of_chapter_12_is_the_library_s(positions: str) -> None:
 
 
 @pytest.mark.parametrize(("temperature", "top_k"), [(0, None), (1.0, None), (0.7, 3), (2.0, 1)])
-def test_drawing_in_chapter_25_is_the_library_s(temperature: float, top_k: int | None) -> None:
+def test_drawing_of_its_page_is_the_library_s(temperature: float, top_k: int | None) -> None:
     model, prompt = small_gpt(positions="rotary"), torch.randint(11, (5, 4))
     found = []
-    for draw in (written_out("26_token_by_token", "sample"), mhalib.decoding.sample):
+    for draw in (written_out("27_token_by_token", "sample"), mhalib.decoding.sample):
         torch.manual_seed(0)
         found.append(draw(model, prompt, 9, temperature=temperature, top_k=top_k))
     assert torch.equal(*found)
 
 
-def test_what_the_heads_of_chapter_13_add_is_what_the_layer_adds() -> None:
+def test_what_the_heads_of_its_page_add_is_what_the_layer_adds() -> None:
     torch.manual_seed(0)
     layer = mhalib.MultiHeadAttention(12, 3, positions="rotary")
     x = torch.randn(5, 1, 12)  # a token alone attends fully to itself
@@ -161,7 +161,7 @@ def test_what_the_heads_of_chapter_13_add_is_what_the_layer_adds() -> None:
 
 
 @pytest.mark.parametrize("distance", [0, 5, 9])
-def test_scores_from_weights_in_chapter_13_are_those_of_the_projections(distance: int) -> None:
+def test_scores_from_weights_of_its_page_are_those_of_the_projections(distance: int) -> None:
     torch.manual_seed(0)
     below, above = (mhalib.MultiHeadAttention(12, 3, positions="rotary") for _ in range(2))
     model = SimpleNamespace(embed=nn.Embedding(7, 12), layers=(below, above))
@@ -180,7 +180,7 @@ def test_scores_from_weights_in_chapter_13_are_those_of_the_projections(distance
             torch.testing.assert_close(table[row, column], turned @ k[row] / 2)
 
 
-def test_patches_and_the_model_of_chapter_14_are_the_library_s() -> None:
+def test_patches_and_the_model_of_its_page_are_the_library_s() -> None:
     page = "14_seeing_with_heads"
     (code,) = (code for code in book_text.PAGES[page].code if "def cut(" in code)
     cut = {**NAMESPACE}
@@ -194,7 +194,7 @@ def test_patches_and_the_model_of_chapter_14_are_the_library_s() -> None:
     torch.testing.assert_close(cut["see"](model, images), model(images)[0])
 
 
-def test_writing_a_caption_in_chapter_15_is_the_library_s() -> None:
+def test_writing_a_caption_of_its_page_is_the_library_s() -> None:
     words = mhalib.data.CAPTION_WORDS
     (code,) = (code for code in book_text.PAGES["15_two_modalities"].code if "def caption(" in code)
     page = {**NAMESPACE, "CAPTION_WORDS": words}
@@ -214,7 +214,7 @@ def test_writing_a_caption_in_chapter_15_is_the_library_s() -> None:
     assert not ended.all()
 
 
-def test_greedy_decoding_of_chapter_11_is_the_library_s() -> None:
+def test_greedy_decoding_of_its_page_is_the_library_s() -> None:
     torch.manual_seed(0)
     data = mhalib.data.translations(40, seed=5)
     model = mhalib.models.Transformer(len(mhalib.data.ENGLISH), len(mhalib.data.FRENCH), 16, 2).eval()
@@ -226,7 +226,7 @@ def test_greedy_decoding_of_chapter_11_is_the_library_s() -> None:
     assert not ours[:, theirs.shape[1] :].any()
 
 
-def test_the_score_of_chapter_16_is_the_library_s() -> None:
+def test_the_score_of_its_page_is_the_library_s() -> None:
     torch.manual_seed(0)
     weights = torch.rand(3, 4, 5, 7).softmax(-1)
     targets, real = torch.rand(3, 5, 7) < 0.3, torch.rand(3, 5, 7) < 0.7
@@ -236,7 +236,7 @@ def test_the_score_of_chapter_16_is_the_library_s() -> None:
     torch.testing.assert_close(ours, mhalib.measures.attention_to(weights, targets, real[:, None]))
 
 
-def test_the_measures_of_chapter_17_are_the_library_s() -> None:
+def test_the_measures_of_its_page_are_the_library_s() -> None:
     page = "17_are_heads_different"
     (code,) = (code for code in book_text.PAGES[page].code if "def divergence(" in code)
     known = {"mhalib": mhalib, "pretrained": mhalib.pretrained, "real_cells": mhalib.measures.real_cells}
@@ -261,7 +261,7 @@ def page_18(name: str, **known: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mode", ["example", "token"])
-def test_importance_of_chapter_18_is_the_library_s(mode: str) -> None:
+def test_importance_of_its_page_is_the_library_s(mode: str) -> None:
     torch.manual_seed(0)
     data = mhalib.data.translations(7, seed=3)
     sizes = {"num_hiddens": 12, "num_heads": 4, "num_layers": 2}
@@ -272,7 +272,7 @@ def test_importance_of_chapter_18_is_the_library_s(mode: str) -> None:
     torch.testing.assert_close(ours, torch.cat(list(theirs.values())).flatten(), rtol=1e-3, atol=1e-6)
 
 
-def test_the_gate_of_chapter_18_is_the_library_s() -> None:
+def test_the_gate_of_its_page_is_the_library_s() -> None:
     page, gate = page_18("open_probability"), mhalib.measures.HardConcreteGate(50)
     nn.init.normal_(gate.log_a)
     draw = page_18("draw_gate")["draw_gate"]
@@ -283,7 +283,7 @@ def test_the_gate_of_chapter_18_is_the_library_s() -> None:
     torch.testing.assert_close(page["open_probability"](gate.log_a), gate.open_probability)
 
 
-def test_a_pruned_layer_of_chapter_18_is_the_library_s() -> None:
+def test_a_pruned_layer_of_its_page_is_the_library_s() -> None:
     torch.manual_seed(0)
     model = mhalib.models.GPT(11, 12, 3, 1, 0, max_tokens=9, positions="learned").eval()
     ((kind, (layer,)),) = model.attention_layers().items()
@@ -304,7 +304,7 @@ def page_19(*names: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("num_kv_heads", [1, 2, 6])
-def test_shared_keys_of_chapter_19_are_the_library_s(num_kv_heads: int) -> None:
+def test_shared_keys_of_its_page_are_the_library_s(num_kv_heads: int) -> None:
     torch.manual_seed(0)
     llama = page_19("def shared_attention", "class LlamaAttention")["LlamaAttention"](48, 6, num_kv_heads)
     ours = mhalib.MultiHeadAttention(48, 6, num_kv_heads=num_kv_heads, positions="rotary-halves", rotary_base=500_000.0)
@@ -314,7 +314,7 @@ def test_shared_keys_of_chapter_19_are_the_library_s(num_kv_heads: int) -> None:
     torch.testing.assert_close(ours(x, x, x, mask=mhalib.causal_mask(7))[0], llama(x))
 
 
-def test_the_turn_of_chapter_19_is_the_library_s() -> None:
+def test_the_turn_of_its_page_is_the_library_s() -> None:
     torch.manual_seed(0)
     closest_turn = page_19("def closest_turn")["closest_turn"]
     layer = mhalib.MultiHeadAttention(12, 2).double()
@@ -323,19 +323,19 @@ def test_the_turn_of_chapter_19_is_the_library_s() -> None:
     torch.testing.assert_close(closest_turn(second, first), torch.eye(6, dtype=torch.float64))  # nothing left to turn
 
 
-def page_22(*names: str) -> dict[str, Any]:
-    """The names of the cells of chapter 23 that define these functions."""
+def composed_anew(*names: str) -> dict[str, Any]:
+    """The names of the cells of chapter 24 that define these functions."""
     namespace = dict(NAMESPACE)
     for name in names:
-        (cell,) = (code for code in book_text.PAGES["23_heads_composed_anew"].code if f"def {name}(" in code)
+        (cell,) = (code for code in book_text.PAGES["24_heads_composed_anew"].code if f"def {name}(" in code)
         exec(cell.partition("\n\n\n")[0] if name in ("composition", "compose", "differential") else cell, namespace)
     return namespace
 
 
 @pytest.mark.parametrize("num_heads", [2, 4])
-def test_composed_attention_of_chapter_22_is_the_library_s(num_heads: int) -> None:
+def test_composed_attention_of_its_page_is_the_library_s(num_heads: int) -> None:
     torch.manual_seed(0)
-    page = page_22("composition", "compose", "composed_attention")
+    page = composed_anew("composition", "compose", "composed_attention")
     layer = mhalib.variants.ComposedAttention(12, num_heads).double().eval()
     for part in layer.parameters():
         nn.init.normal_(part, std=0.3)
@@ -345,61 +345,64 @@ def test_composed_attention_of_chapter_22_is_the_library_s(num_heads: int) -> No
         torch.testing.assert_close(ours, theirs[0])
 
 
-def test_differential_attention_of_chapter_22_is_the_library_s() -> None:
+def test_differential_attention_of_its_page_is_the_library_s() -> None:
     torch.manual_seed(0)
-    page = page_22("differential", "differential_attention")
+    page = composed_anew("differential", "differential_attention")
     layer = mhalib.variants.DifferentialAttention(24, 3, layer_number=2).double()
     x, mask = torch.randn(5, 24, dtype=torch.float64), torch.ones(5, 5).tril().bool()
     expected, _ = layer(x[None], x[None], x[None], mask=mask)
     torch.testing.assert_close(page["differential_attention"](layer, x, mask), expected[0])
 
 
-def page_21(name: str) -> Any:
-    """A function of chapter 22, from the cell that defines it."""
+ROUTERS = "23_each_word_chooses_its_heads"
+
+
+def chosen(name: str, page: str = "22_looking_at_fewer_words") -> Any:
+    """A function of chapter 22 or 23, from the cell that defines it."""
     namespace = {**NAMESPACE, "mhalib": mhalib, "SEED": 0}
-    (cell,) = (code for code in book_text.PAGES["22_heads_that_are_chosen"].code if f"def {name}(" in code)
+    (cell,) = (code for code in book_text.PAGES[page].code if f"def {name}(" in code)
     exec(cell, namespace)
     return namespace[name]
 
 
-def test_sparsemax_of_chapter_21_is_the_library_s() -> None:
+def test_sparsemax_of_its_page_is_the_library_s() -> None:
     torch.manual_seed(0)
     scores = 2 * torch.randn(3, 5, 11, dtype=torch.float64)
-    torch.testing.assert_close(page_21("sparsemax")(scores), mhalib.variants.entmax(scores, 2.0))
+    torch.testing.assert_close(chosen("sparsemax")(scores), mhalib.variants.entmax(scores, 2.0))
 
 
-def test_spans_of_chapter_21_are_the_library_s() -> None:
+def test_spans_of_its_page_are_the_library_s() -> None:
     torch.manual_seed(0)
     layer = mhalib.variants.SpanAttention(18, 3, max_span=9, ramp=2.5)
     with torch.no_grad():
         layer.span_shares.copy_(torch.rand(3))
     x, causal = torch.randn(2, 13, 18), mhalib.causal_mask(13)
     q, k, v = layer.project(x, x, x)
-    weights = page_21("in_span")(mhalib.attend(q, k, v, causal)[1], layer.spans, 2.5)
+    weights = chosen("in_span")(mhalib.attend(q, k, v, causal)[1], layer.spans, 2.5)
     torch.testing.assert_close(weights, layer(x, x, x, mask=causal)[1])
 
 
 @pytest.mark.parametrize("paper", [True, False])
 @pytest.mark.parametrize("num_chosen", [1, 2, 5])
-def test_gates_of_chapter_21_are_the_library_s(num_chosen: int, paper: bool) -> None:
+def test_gates_of_its_page_are_the_library_s(num_chosen: int, paper: bool) -> None:
     torch.manual_seed(0)
     layer = mhalib.variants.MixtureOfHeads(20, 5, num_shared=0, num_chosen=num_chosen, paper_scaling=paper)
     x = torch.randn(2, 7, 20)
-    gates = page_21("gates_of")(layer.W_routed(x), num_chosen, paper)
+    gates = chosen("gates_of", ROUTERS)(layer.W_routed(x), num_chosen, paper)
     torch.testing.assert_close(gates, layer.route(x)[0])
-    torch.testing.assert_close(page_21("mixture_by_loop")(layer, x, gates), layer(x, x, x)[0])
+    torch.testing.assert_close(chosen("mixture_by_loop", ROUTERS)(layer, x, gates), layer(x, x, x)[0])
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_holm_s_correction_of_chapter_23_is_that_of_chapter_16(seed: int) -> None:
+def test_holm_s_correction_is_the_same_on_two_pages(seed: int) -> None:
     p_values = torch.rand(13, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) ** 6
-    passed = written_out("24_bake_off", "remain")({name: float(p) for name, p in enumerate(p_values)})
+    passed = written_out("25_bake_off", "remain")({name: float(p) for name, p in enumerate(p_values)})
     expected = written_out("16_what_heads_look_at", "holm")(p_values)
     assert passed == set(expected.nonzero()[:, 0].tolist())
 
 
-def test_a_rate_of_chapter_23_is_chosen_by_the_other_seeds() -> None:
-    chosen = written_out("24_bake_off", "chosen")
+def test_a_rate_of_its_page_is_chosen_by_the_other_seeds() -> None:
+    chosen = written_out("25_bake_off", "chosen")
     quality = torch.rand(3, 8, generator=torch.Generator().manual_seed(0))
     for seed, rate in enumerate(chosen(quality).tolist()):
         means = [sum(float(row[n]) for n in range(8) if n != seed) for row in quality]
@@ -408,10 +411,10 @@ def test_a_rate_of_chapter_23_is_chosen_by_the_other_seeds() -> None:
     assert chosen(flattered)[2] == 0
 
 
-def test_the_eight_bits_of_chapter_25_are_the_library_s() -> None:
+def test_the_eight_bits_of_its_page_are_the_library_s() -> None:
     torch.manual_seed(0)
     k, v = torch.randn(2, 3, 7, 5), torch.randn(2, 3, 7, 4)
     cache = mhalib.attention.QuantisedCache()
     for found, x in zip(cache.append(k, v), (k, v), strict=True):
-        codes, scale = written_out("26_token_by_token", "eight_bits")(x)
+        codes, scale = written_out("27_token_by_token", "eight_bits")(x)
         torch.testing.assert_close(found, codes * scale)

@@ -46,7 +46,7 @@ def cases_of(exercise: Exercise, seed: int = 0) -> list[dict]:
 def test_there_are_enough():
     assert len(EXERCISES) >= 30
     assert sum(len(exercise.mistakes) for exercise in EXERCISES.values()) >= 60
-    assert {exercise.chapter for exercise in EXERCISES.values()} == {*range(1, 35)}
+    assert {exercise.chapter for exercise in EXERCISES.values()} == {*range(1, 36)}
 
 
 def test_an_exercise_is_in_the_file_of_its_chapter_under_its_name_and_exported():
@@ -133,11 +133,10 @@ def test_the_stub_is_not_started(name):
 @every_exercise
 def test_sizes_differ(name):
     """In one case at least, no two axes of a tensor are equally long, but for those that are so by definition."""
-    square = {"W_q", "W_k", "W_v", "W_o", "compositions", *(["mask"] if name == "mended_tiling" else [])} | (
-        {"weights"}
-        if EXERCISES[name].chapter in (EXERCISES["offset_weight"].chapter, 12, 16, EXERCISES["sink_share"].chapter)
-        else set()
-    )
+    square = {"W_q", "W_k", "W_v", "W_o", "compositions"}
+    square |= {"mask"} if name in ("mended_tiling", "heard_of") else set()
+    chapters = (EXERCISES["offset_weight"].chapter, 12, 16, EXERCISES["sink_share"].chapter)
+    square |= {"weights"} if EXERCISES[name].chapter in chapters else set()
     square |= {"before", "after", "mixing"} if name in ("talk", "talked_weights", "output_matrices") else set()
     for seed in range(2):
         distinct = 0
@@ -420,6 +419,23 @@ def sparsemax_gradient_row_by_row(weights, gradient):
         kept = row.nonzero()[:, 0]
         into[kept] = slope[kept] - slope[kept].mean()
     return result
+
+
+def news_by_sets(mask, num_layers):
+    """Each token's set of those of which it has heard, which grows by the sets of those that it sees."""
+    heard = [{n} for n in range(len(mask))]
+    for _ in range(num_layers):
+        heard = [
+            own.union(*(heard[key] for key in row.nonzero()[:, 0].tolist()))
+            for own, row in zip(heard, mask, strict=True)
+        ]
+    return torch.tensor([[key in own for key in range(len(mask))] for own in heard])
+
+
+def weighted_head_by_head(heads, gates, W_o):
+    return sum(
+        gates[..., [i]] * (heads[:, i] @ columns.T) for i, columns in enumerate(W_o.chunk(heads.shape[1], dim=1))
+    )
 
 
 def router_token_by_token(router_scores, num_chosen):
@@ -1053,6 +1069,7 @@ VARIANTS = {
     "choose_rates": [lambda quality: (quality @ (1 - torch.eye(quality.shape[1]))).argmax(0).int()],
     "not_dominated": [staying_by_loops],
     "window_mask": [lambda num_tokens, reach: mhalib.Band(before=reach, after=reach).matrix(num_tokens)],
+    "heard_of": [news_by_sets],
     "span_shares": [spans_by_masking],
     "sparsemax_gradient": [sparsemax_gradient_row_by_row],
     "balance_loss": [
@@ -1061,6 +1078,16 @@ VARIANTS = {
         )
     ],
     "mended_router": [router_token_by_token],
+    "head_loads": [
+        lambda gates, is_real: (gates.bool() & is_real.unsqueeze(-1)).sum((0, 1)) / is_real.sum(),
+        lambda gates, is_real: gates[is_real].sign().T.mean(1),
+    ],
+    "weighted_heads": [
+        lambda heads, gates, W_o: torch.einsum(
+            "bhnd,bnh,ohd->bno", heads, gates, W_o.view(len(W_o), heads.shape[1], heads.shape[3])
+        ),
+        weighted_head_by_head,
+    ],
     "keys_for_heads": [lambda k, num_heads: torch.repeat_interleave(k, num_heads // k.size(1), dim=1)],
     "tokens_that_fit": [
         lambda num_numbers, num_layers, num_heads, num_kv_heads, head_dim: int(

@@ -9,6 +9,7 @@ import torch
 from matplotlib.colors import to_hex
 
 from mhalib import drawings, layer_drawing, saved, style
+from mhalib.attention import KINDS, layer
 from mhalib.data import read_sentences
 
 
@@ -108,3 +109,53 @@ def test_a_map_is_made_of_its_heads_queries_and_keys_and_values_go_past_it():
         past = line.get_xdata()[-1]
         assert left + drawings.SIDE < past < left + drawings.STEP - 0.2
         assert any(x == past and drawings.MAP[1] < y < drawings.HEAD[0] for *_, x, y in ends)
+
+
+STEPS_BY_PAPER = {  # what each definition changes, written from the papers and programs, and not read off our classes
+    "multi-head": "",
+    "talking": "scores softmax",
+    "collaborative": "project",
+    "overlapping": "project",
+    "entmax": "softmax",
+    "span": "softmax",
+    "sparse": "mask",
+    "mixture": "average",
+    "composed": "scores softmax",
+    "differential": "project softmax average",
+    "gated": "project average",
+    "latent": "project average",
+    "relative": "scores",
+    "qk-norm": "project",
+    "soft-cap": "scores",
+    "sinks": "softmax",
+    "sigmoid": "softmax",
+    "softpick": "softmax",
+    "multi-token": "scores softmax",
+    "tensor-product": "project",
+    "blocks": "softmax",
+    "native-sparse": "softmax",
+    "indexed": "project scores average",
+    "cross-layer": "project",
+    "delta": "scores mask softmax average",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_lights_the_parts_that_it_changes(kind):
+    found = drawings.changed_steps(kind)
+    assert " ".join(found) == STEPS_BY_PAPER[kind]
+    for steps in found.values():
+        assert all(hasattr(KINDS[kind], step) for step in steps)
+
+
+def test_heads_that_share_keys_are_made_by_other_projections():
+    assert drawings.changed_steps({"name": "multi-head", "num_kv_heads": 2}) == {"project": ("num_kv_heads",)}
+    with pytest.raises(ValueError, match="must name one of"):
+        drawings.changed_steps("sink")
+
+
+def test_every_step_of_the_layer_has_its_part():
+    """Steps that only prepare or take notes have none; a new one of the layer must be put into one of the two."""
+    notes = {"forward", "_join_masks", "place", "note_keys"}
+    assert set(drawings.STEPS_OF) | notes == layer._STEPS
+    assert set(drawings.STEPS_OF.values()) < set(drawings.PARTS)

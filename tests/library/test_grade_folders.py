@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mhalib_classroom.grade import Row, __main__, _class, _files, _journal, _late, _sandbox, grade_class
+from mhalib_classroom.grade import Row, __main__, _class, _commits, _files, _journal, _late, _sandbox, grade_class
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links, pipes and paths of another kind")
 DUE = datetime(2026, 11, 30, 18, tzinfo=timezone.utc)
@@ -196,7 +196,7 @@ def test_a_note_does_not_beat_a_commit(all_right, tmp_path, monkeypatch):
     folder = hand_in(tmp_path / "s", "ann/a")
     (folder / "ann/.git").mkdir()
     (folder / "ann/timestamp.txt").write_text("2026-01-01 06:00:00 UTC", encoding="ascii")
-    monkeypatch.setattr(_late, "_committed", lambda *_: DUE + timedelta(days=2))
+    monkeypatch.setattr(_commits, "_committed", lambda *_: DUE + timedelta(days=2))
     rows = grade_class(
         folder,
         tmp_path / "g.csv",

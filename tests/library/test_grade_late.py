@@ -3,8 +3,10 @@
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mhalib_classroom import checks
-from mhalib_classroom.grade import Row, __main__, _class, _late, grade_class
+from mhalib_classroom.grade import Row, __main__, _class, _commits, _late, grade_class
 
 FIRST = ["weighted_average", "scores"]
 DUE = datetime(2026, 11, 30, 18, tzinfo=timezone.utc)
@@ -115,7 +117,7 @@ def test_a_file_s_name_says_a_time_only_where_the_system_wrote_it(all_right, tmp
 
 
 def test_without_a_deadline_no_time_is_looked_at(all_right, tmp_path, monkeypatch):
-    monkeypatch.setattr(_late, "handed_in", lambda *_: 1 / 0)
+    monkeypatch.setattr(_late.Times, "of", lambda *_: 1 / 0)
     hand_in(tmp_path / "s", "ann/a")
     assert of(grade(tmp_path / "s", tmp_path / "grades.csv", None)) == {"ann/a": ("", "", None)}
     head = Path(f"{tmp_path}/grades.csv.students.csv").read_text(encoding="utf-8-sig").splitlines()[0]
@@ -191,6 +193,41 @@ def test_a_repository_has_the_time_of_the_commit_and_runs_nothing(all_right, tmp
     }
     assert not ran.exists()
     assert capsys.readouterr().err.count("no notebook") == 2  # the READMEs, and nothing of .git
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the slow git is a script of another shell")
+def test_a_repository_in_which_git_takes_for_ever_costs_a_minute_at_most_and_is_told_of(
+    all_right, tmp_path, capsys, monkeypatch
+):
+    """However many notebooks and repositories a student sends, and whether attempts are sorted by time, too."""
+    folder = tmp_path / "s"
+    for name in ("ann/a", "ann/b", "ben"):
+        for number in range(5):
+            hand_in(folder, f"{name}/{number}")
+        git(folder / name, "init", "-q", "-b", "main")
+        git(folder / name, "add", ".")
+        git(folder / name, "commit", "-qm", "x", when=DUE)
+    slow = tmp_path / "bin/git"
+    slow.parent.mkdir()
+    real = shutil.which("git")
+    slow.write_text(
+        f'#!/bin/sh\ngrep -q /ann/ "${{1#--git-dir=}}/objects/info/alternates" && exec sleep 60\nexec {real} "$@"\n',
+        encoding="ascii",
+    )
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(_commits, "SECONDS", 3.0)
+    start = time.monotonic()
+    rows = grade(folder, tmp_path / "grades.csv", _late.Deadlines({None: DUE}), last=True)
+    assert time.monotonic() - start < 20
+    assert {(row.student, row.time_from, row.late) for row in rows} == {
+        ("ann", "commit", "unknown"),
+        ("ben", "commit", "no"),
+    }
+    said = capsys.readouterr().err
+    assert said.count("Asking git when notebooks were committed") == 1
+    assert "git took more than 3 seconds in the repositories of ann" in said
+    assert "of ben" not in said
 
 
 def test_extensions_and_deadlines_by_chapter(tmp_path):

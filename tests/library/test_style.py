@@ -17,7 +17,7 @@ import torch
 from matplotlib.colors import to_rgb
 from nbclient import NotebookClient
 
-from mhalib import head_heatmap, style
+from mhalib import _colours, head_heatmap, style
 
 SVG = "{http://www.w3.org/2000/svg}"
 HREF = "{http://www.w3.org/1999/xlink}href"
@@ -63,6 +63,13 @@ def oklab(colours):
         ]
     )
     return np.cbrt(linear(colours) @ to_cones.T) @ to_lab.T
+
+
+def test_oklab_is_the_published_one_and_leads_back():
+    colours = np.random.default_rng(0).random((100, 3))
+    lab = _colours.lab_of_light(_colours.light_of(colours))
+    np.testing.assert_allclose(lab, oklab(colours), atol=1e-6)
+    np.testing.assert_allclose(_colours.colours_of(_colours.light_of_lab(lab)), colours, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", MAPS)

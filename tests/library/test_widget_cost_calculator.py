@@ -2,6 +2,8 @@
 
 import hashlib
 import re
+import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -217,3 +219,20 @@ def test_any_registered_kind_is_compared(choice):
     assert make_attention(calculator.choice(), 72, 6).num_hiddens == 72
     with pytest.raises(ValueError, match="comes too late"):
         calculator.variant = "gated"
+
+
+def test_colab_is_told_who_draws_it(monkeypatch):
+    """Colab shows a widget of a stranger's only where the output says which manager to load; ours adds to anywidget's
+    output and must not lose that."""
+    enabled, address = [], "https://example.org/manager"
+    colab = SimpleNamespace(
+        enable_custom_widget_manager=lambda: enabled.append(True), _widgets=SimpleNamespace(_installed_url=address)
+    )
+    for name in ("google", "google.colab", "google.colab.output"):
+        monkeypatch.setitem(sys.modules, name, colab)
+    data, metadata = CostCalculator()._repr_mimebundle_()
+    kind = "application/vnd.jupyter.widget-view+json"
+    assert kind in data
+    assert "<table>" in data["text/html"]
+    assert metadata[kind]["colab"]["custom_widget_manager"]["url"] == address
+    assert enabled == [True]

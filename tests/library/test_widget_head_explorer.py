@@ -66,6 +66,17 @@ def test_signs_of_what_is_no_weight() -> None:
         ({"weights": rows(5, 7)}, ValueError, r"weights must have 3 or 4 axes, got shape \(5, 7\)"),
         ({"weights": rows(2, 2, 3, 5, 7)}, ValueError, "3 or 4 axes"),
         ({"weights": []}, ValueError, "empty list"),
+        ({"weights": [rows(3, 5, 5)] * 2, "layers": "moment"}, TypeError, "layers must be a word and the names"),
+        (
+            {"weights": [rows(3, 5, 5)] * 2, "layers": ("moment", ["first"])},
+            ValueError,
+            "names of layers has 1 entries",
+        ),
+        (
+            {"weights": [rows(3, 5, 5)] * 2, "layers": ("moment", ["first", 2])},
+            TypeError,
+            "each of the names of layers",
+        ),
         ({"weights": [rows(3, 5, 7), rows(3, 5, 8)]}, ValueError, r"weights\[1\] has shape \(3, 5, 8\)"),
         ({"weights": rows(3, 5, 7).numpy() + 1j}, TypeError, "real numbers"),
         ({"weights": rows(1, 3, 1200, 1200)}, ValueError, "4,320,000 numbers"),
@@ -383,3 +394,10 @@ def test_of_ordinary_heads_a_page_carries_what_it_always_did() -> None:
 def test_tokens_that_are_no_list_are_refused(name):
     with pytest.raises(TypeError, match=f"{name} must be a list, got int: 7"):
         HeadExplorer(torch.full((2, 3, 3), 1 / 3), **{name: 7})
+
+
+def test_what_is_no_layer_has_a_name() -> None:
+    made = HeadExplorer([rows(3, 5, 5)] * 2, layers=("model", ["with norms", "without"]), layer=1)
+    assert made.state()["layer_names"] == ["model", "with norms", "without"]
+    assert made.table()[0].startswith("Weights of head 0 of without, example 0")
+    assert "layer_names" not in HeadExplorer([rows(3, 5, 5)] * 2).state()

@@ -34,6 +34,15 @@ def test_the_stages_split_and_merge_as_the_library_does(B: int, N: int, D: int, 
     assert not any(stages[name].copied for name in ("x", "cut", "split", "heads", "rows"))
 
 
+@pytest.mark.parametrize("skip", [False, True])
+def test_the_compact_form_has_the_same_arrays_without_the_fold(skip: bool) -> None:
+    full, compact = (ReshapeStepper(2, 5, 12, 3, skip_permute=skip, compact=one).stages() for one in (False, True))
+    kept = [stage for stage in full if stage.name not in ("folded", "heads")]
+    assert [stage.name for stage in compact] == [stage.name for stage in kept]
+    assert all(torch.equal(one.array, other.array) for one, other in zip(compact, kept, strict=True))
+    assert not any(stage.copied for stage in compact)
+
+
 @pytest.mark.parametrize(
     ("B", "N", "h", "copies"), [(2, 3, 3, True), (1, 3, 3, False), (2, 1, 3, False), (2, 3, 1, False)]
 )
@@ -101,6 +110,8 @@ def test_the_bundle_is_stable_and_says_the_numbers() -> None:
         "colours": list(OWNER_COLOURS),
     }
     assert ReshapeStepper(compact=True).state()["compact"] is True
+    with pytest.raises(ValueError, match="step=5 must be at most 4"):
+        ReshapeStepper(step=5, compact=True)
     with pytest.raises(TypeError, match="compact must be True or False, got int: 1"):
         ReshapeStepper(compact=1)
 

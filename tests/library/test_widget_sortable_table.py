@@ -6,6 +6,7 @@ import pytest
 import torch
 import traitlets
 
+from mhalib import drawings, layer_drawing
 from mhalib.measures import head_card
 from mhalib.models import GPT
 from mhalib.widgets import SortableTable
@@ -82,6 +83,10 @@ def test_the_card_of_heads_has_spread_and_control_beside_it():
         ({"beside": {"control": {"score": [1]}}}, ValueError, r"beside\['control'\]\['score'\] has 1 values"),
         ({"about": {"z": "text"}}, ValueError, "a key of about='z'"),
         ({"about": {"kind": 3}}, TypeError, r"about\['kind'\] must be a string"),
+        ({"lit": [{}]}, ValueError, "lit has 1 entries, but there are 4 rows"),
+        ({"lit": [{"mix": ()}, {}, {}, {}]}, ValueError, r"a key of lit\[0\]='mix' must be one of"),
+        ({"lit": [{"scores": [3]}, {}, {}, {}]}, TypeError, "each of the words beside 'scores'"),
+        ({"lit": [{"scores": "score"}, {}, {}, {}]}, TypeError, "words beside 'scores'"),
         ({"sort": "z"}, ValueError, "sort='z' must be one of"),
         ({"row": "five"}, ValueError, "row='five' must be one of"),
         ({"falling": 1}, TypeError, "falling"),
@@ -99,3 +104,22 @@ def test_a_choice_that_is_not_there_is_refused_later_too():
     with pytest.raises((ValueError, traitlets.TraitError), match="row='five'"):
         made.row = "five"
     assert made.row == "one"
+
+
+def test_the_drawing_below_is_the_book_s_and_what_is_lit_is_told():
+    lit = [{}, {"scores": ("mix_scores", "score"), "softmax": ()}, {}, {}]
+    made = table(lit=lit)
+    assert made.lit[1] == {"scores": ["mix_scores", "score"], "softmax": []}
+    drawn = made.drawing
+    figure = layer_drawing()
+    assert len(drawn["paths"]) == len(figure.patches) + len(figure.lines) + sum(
+        getattr(text, "arrow_patch", None) is not None for text in figure.texts
+    )
+    words = {said: parts for parts, said, *_ in drawn["letters"]}
+    assert set(words) == {"words, as lists of numbers", "Wq", "Wk", "Wv", "Wo", *(f"head {i}" for i in range(4))}
+    assert words["Wq"] == ["project"]
+    assert words["head 0"] == []
+    for part in drawings.PARTS:
+        boxes = [path for parts, path, fill, _ in drawn["paths"] if part in parts and path.endswith("z")]
+        assert len(boxes) == {"project": 4, "split": 12, "merge": 4, "output": 1}.get(part, 4), part
+    assert table().drawing == {}

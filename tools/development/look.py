@@ -30,6 +30,7 @@ from tools.development.look_pages import Top
 from tools.development.look_sheets import Tile
 from tools.development.page_weight import HTML, PackingHandler
 from tools.pages import chromium
+from tools.pages.ways import ALL_OPEN
 
 OUT = HTML.parent / "look"
 PARTS = ("changed", "figures", "formulas", "pages")
@@ -59,7 +60,7 @@ def look_at(browser: Browser, site: str, page: str) -> Look:
     """All of one page: its top at three widths, then its figures in all modes, where folds are opened."""
     look = Look(page, Seen(page), Top(page))
     for scheme in ("light", "dark"):
-        with opened(browser, f"{site}{page}.html?way=whole", scheme) as tab:  # deeper sections are open
+        with opened(browser, f"{site}{page}.html{ALL_OPEN}", scheme) as tab:
             for width in HEIGHTS if scheme == "light" else ():
                 resize(tab, width)
                 look_pages.see(tab, width, look.top)

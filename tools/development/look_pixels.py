@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image, ImageDraw
 
+from mhalib import _colours
+
 Picture = np.ndarray
 """(height, width, 3), uint8."""
 ALIKE = 12  # of 255: what a browser's rounding may differ by
@@ -13,9 +15,7 @@ TILE = 16  # pixels: a picture is empty or not by tiles of this size
 
 def luminance(colours: np.ndarray) -> np.ndarray:
     """(..., 3) -> (...): the relative luminance of WCAG, from 0 for black to 1 for white."""
-    part = np.asarray(colours, dtype=float) / 255
-    linear = np.where(part <= 0.04045, part / 12.92, ((part + 0.055) / 1.055) ** 2.4)
-    return linear @ np.array([0.2126, 0.7152, 0.0722])
+    return _colours.luminance(_colours.light_of(np.asarray(colours, dtype=float) / 255))
 
 
 def contrast(one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -78,7 +78,7 @@ def film(page: Page) -> list[tuple[Image.Image, int]]:
     at = (0.62 * now.width / DENSITY, 0.92 * now.height / DENSITY)
     frames = [(with_pointer(now, *at), STILL)]
     for head in STORY:
-        switch = live.locator(".mhalib-live-model-switch").nth(head)
+        switch = live.locator("[data-switch]").nth(head)
         goal = middle(switch, live)
         for step in range(1, STEPS + 1):
             part = (step / STEPS) ** 2 * (3 - 2 * step / STEPS)  # it starts and ends slowly

@@ -136,7 +136,7 @@ def document(leaves: Sequence[Leaf], sheets: str, edition: str, volume: str) -> 
         body.append(str(leaf.article))
     return (
         f'<!doctype html><html lang="en" data-theme="light" data-mode="light"><head><meta charset="utf-8">'
-        f"<title>{html.escape(book['title'])}</title>{sheets}"
+        f"<title>{html.escape(book['title'])}. {html.escape(volume)}</title>{sheets}"
         f"<style>{STYLE.read_text(encoding='utf-8')}\n{named_pages(leaves)}</style></head>"
         f'<body class="paper">{cover(book, edition, volume)}{contents(leaves)}'
         f'<main class="bd-content">{"".join(body)}</main></body></html>'
@@ -226,6 +226,7 @@ def finish(printed: Path, target: Path, leaves: Sequence[Leaf], volume: str) -> 
         pdf.docinfo["/Author"] = book["author"]
         pdf.docinfo["/Subject"] = f"{volume}. {edition()}"
         with pdf.open_metadata() as about:
+            about.load_from_docinfo(pdf.docinfo)  # or what this lacks is taken out of the other
             about["dc:rights"] = single_page.rights()
             about["xmpRights:WebStatement"] = single_page.LICENCE
         pdf.Root.PageMode = pikepdf.Name.UseOutlines

@@ -3,7 +3,8 @@
     python -m tools.editions.release v0.4.0 [--notes FILE]
 
 CHANGELOG.md begins with `# Changes`. Its sections are `## 0.3.0, 2026-11-21`, the newest first, each with a list of
-what is new; above them may be `## Unreleased`. Needs the standard library only.
+what is new; above them may be `## Unreleased`. A release's notes are what stands above the line `ONE_BY_ONE` of its
+section: what is below it is for whoever looks something up. Needs the standard library only.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tools import ROOT
 CHANGELOG, PACKAGE, CITATION = "CHANGELOG.md", "mhalib/__init__.py", "CITATION.cff"
 RECORD = "tools/evidence/records/main.json"
 TITLE, UNRELEASED = "# Changes\n", "Unreleased"
+ONE_BY_ONE = "- *One by one, from here on:*"
 HEADING = re.compile(r"(?P<version>\d+\.\d+\.\d+), (?P<date>\d{4}-\d\d-\d\d)")
 
 
@@ -113,7 +115,8 @@ def notes(tag: str, changelog: str, package: str) -> str:
     (newest, *_) = sections(changelog)
     if newest.version != version:
         raise ValueError(f"{CHANGELOG}: its first section is '## {newest.heading}': give it number and date of {tag}")
-    return newest.text + "\n"
+    minute, _, rest = newest.text.partition(ONE_BY_ONE)
+    return minute.rstrip() + (f"\n- {CHANGELOG} has it one by one.\n" if rest else "\n")
 
 
 def lacking(citation: str, record: str, version: str) -> list[str]:

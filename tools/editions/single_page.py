@@ -31,8 +31,7 @@ from tools.pages import catalogues, downloads
 HTML = ROOT / "_build/html"
 SCREEN_ONLY = (
     "a.headerlink, p.downloads, p.kit, p.embed, figure.opening, div.tag_set-up, a.front-start, button.copybtn, "
-    "noscript, img.only-dark, form.predict-form, div.predict-said, "
-    "span.figure-files"
+    "noscript, img.only-dark, form.predict-form, div.predict-said, span.figure-files, nav.next-on-way"
 )
 SYMBOLS = ("math", "code", "em", "i")
 ONE_LETTER_WORDS = ("a", "à", "y")  # of English and French

@@ -26,12 +26,14 @@ import argparse
 import importlib.util
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import nbformat
 import numpy as np
+import torch
 
 from tools.evidence import results
 from tools.notebooks import notebooks
@@ -109,19 +111,25 @@ def rate_for(run: Run, task: str, name: str, rates: Sequence[float]) -> float:
     return max(means, key=means.__getitem__)
 
 
+@cache
+def max_t() -> Callable[..., dict[str, float]]:
+    """The function of this name that the chapter writes out."""
+    (source,) = (cell.source for cell in nbformat.read(CHAPTER, as_version=4).cells if "def max_t(" in cell.source)
+    namespace: dict[str, Any] = {"torch": torch}
+    exec(compile(source, "<cell>", "exec"), namespace)
+    found: Callable[..., dict[str, float]] = namespace["max_t"]
+    return found
+
+
 def p_values(differences: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """By name, the share of sign flips whose largest |t| of all is at least the |t| of that name (max-T).
 
-    A flip turns all comparisons of one seed at once, since they share the control's run.
+    A flip turns all comparisons of one seed at once, since they share the control's run. The chapter draws the same.
     """
-    table = np.array(list(differences.values()))  # (comparisons, seeds)
-    seeds = table.shape[1]
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], (FLIPS, seeds))
-    means = signs @ table.T / seeds  # (flips, comparisons)
-    spread = np.sqrt(np.maximum((table**2).mean(1) - means**2, 1e-30) / (seeds - 1))
-    largest = np.abs(means / spread).max(1)
-    own = table.mean(1) / np.maximum(table.std(1) / np.sqrt(seeds - 1), 1e-15)
-    return {name: float((largest >= abs(one) - 1e-9).mean()) for name, one in zip(differences, own, strict=True)}
+    table = {name: torch.tensor(np.array(each)) for name, each in differences.items()}
+    (seeds,) = {len(each) for each in table.values()}
+    flips = torch.randint(2, (FLIPS, seeds), generator=torch.Generator().manual_seed(0)).double() * 2 - 1
+    return max_t()(table, flips)
 
 
 def lines(curves: Mapping[str, Sequence[Sequence[float]]], rates: Mapping[str, float]) -> list[str]:

@@ -98,6 +98,10 @@ _, masked = layer(x, x, x, mask=causal)
 print("weights that are 0:", int((masked[0, 0] == 0).sum()))""",
     ),
     f"""\
+## Recap
+
+- {TO_WRITE}: what a reader should be able to say without this page.""",
+    f"""\
 ## Exercises
 
 1. **{TO_WRITE}: predict, then run.** (5 minutes) A question that the page's own code answers.
@@ -116,11 +120,7 @@ print("weights that are 0:", int((masked[0, 0] == 0).sum()))""",
 
    </details>""",
     f"""\
-## Recap
-
-- {TO_WRITE}: what a reader should be able to say without this page.
-
-### The same thing elsewhere
+## The same thing elsewhere
 
 | | |
 |---|---|
@@ -128,7 +128,7 @@ print("weights that are 0:", int((masked[0, 0] == 0).sum()))""",
 
 All names side by side: [Notation](notation.md).
 
-### Sources
+## Sources
 
 - {TO_WRITE}: author, year and link; a paper gets an entry in references.bib.""",
 )

@@ -45,6 +45,7 @@ WORDS = r"[Cc]hapters?|[Cc]hapitres?"
 NUMBERED = r"Figures?|Tables?|Tableaux?|Exercises?|Exercices?"
 LISTED = rf"(?:,{SPACE}and|,|{SPACE}and|{SPACE}or|{SPACE}et|{SPACE}ou)"
 RANGE = rf"(?:{SPACE}to{SPACE}|{SPACE}à{SPACE}|[-–])"
+JOINED = rf"(?:(?:to|and|or|à|et|ou){SPACE})?"  # before a number that is a link: [Chapters 20](…) [to 23](…)
 MENTION = re.compile(rf"\b(?:{WORDS}){SPACE}\d+(?:(?:{LISTED}{SPACE}|{RANGE})\d+\b(?!\.\d))*")
 PLACE = re.compile(rf"\b(?:{NUMBERED}){SPACE}\d+\.\d+(?:(?:{LISTED}{SPACE}|{RANGE})\d+\.\d+)*")
 COMMAND = re.compile(r"(?<=\bCHAPTERS=)\d+\b")  # that makes a page's results, as the page and their file say it
@@ -86,9 +87,12 @@ def with_numbers(text: str, stems: Sequence[str], new: Mapping[int, int]) -> tup
 
     def link(found: re.Match[str]) -> str:
         old = int(found["stem"][:2])
-        return f"[{new[old]}{found['rest']}{found['stem']}" if int(found["number"]) == old else found[0]
+        moved = f"[{found['joined']}{new[old]}{found['rest']}{found['stem']}"
+        return moved if int(found["number"]) == old else found[0]
 
-    text = re.sub(rf"\[(?P<number>\d+)\b(?P<rest>[^\]\n]*\]\([\w./]*)(?P<stem>{either})\b", link, text)
+    text = re.sub(
+        rf"\[(?P<joined>{JOINED})(?P<number>\d+)\b(?P<rest>[^\]\n]*\]\([\w./]*)(?P<stem>{either})\b", link, text
+    )
     text = re.sub(rf"\b(?:{either})\b", lambda found: names[found[0]], text)
 
     def mention(found: re.Match[str]) -> str:

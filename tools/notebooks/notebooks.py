@@ -64,9 +64,9 @@ OWN_NEEDS = {  # what one chapter needs beyond the package and its instruments, 
     "07_shape_checks": ("einops",),
     **dict.fromkeys(("14_seeing_with_heads", "15_two_modalities"), ("scikit-learn",)),
     "21_heads_that_talk": ("tensorly",),
-    "24_bake_off": ("scikit-learn", "scipy"),
-    "31_four_frameworks": ("jax", "flax", "keras"),
-    "32_open_a_model_you_know": ("tokenizers", "transformers"),
+    "25_bake_off": ("scikit-learn", "scipy"),
+    "32_four_frameworks": ("jax", "flax", "keras"),
+    "33_open_a_model_you_know": ("tokenizers", "transformers"),
 }
 
 LAUNCH = (
@@ -285,11 +285,15 @@ def main() -> None:
     parser.add_argument("notebooks", nargs="*", type=Path, help="all chapters, if none is named")
     arguments = parser.parse_args()
     os.environ["PYTHONHASHSEED"] = "0"
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # as in tests; two beside another program take eight times as long
     try:
         for path in given(arguments.notebooks) or sorted(CHAPTERS.glob("*.ipynb")):
             start = time.perf_counter()
             notebook = tidied(path) if arguments.tidy else execute(path, arguments.measure)
-            write_whole(path, nbformat.writes(notebook).rstrip("\n") + "\n")
+            text = nbformat.writes(notebook).rstrip("\n") + "\n"
+            if arguments.tidy and text == path.read_text(encoding="utf-8"):
+                continue
+            write_whole(path, text)
             store_front_picture(path, notebook)
             print(f"{here(path)}: {time.perf_counter() - start:.0f} s, {path.stat().st_size / 1000:.0f} kB")
     except ValueError as error:

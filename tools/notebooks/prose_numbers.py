@@ -22,7 +22,7 @@ from typing import Any
 from tools.notebooks import statements
 
 SOURCES = ("results", "page", "paper", "given", "run")
-WHOLE_PAGE = ("Recap", "The same thing elsewhere", "Exercises", "In code")
+WHOLE_PAGE = ("Recap", "Exercises", "In code", "The same thing elsewhere", "Sources")
 NOT_PROSE = re.compile(
     r"^(?P<fence>`{3,}|~{3,}).*?^(?P=fence)|\$\$.+?\$\$|\$[^$\n]+\$|`[^`\n]*`|\]\([^)]*\)|https?://\S+|"
     r"<span class=\"(?:drag|follows)\"[^<>]*>[^<>]*</span>|<[^<>\n]+>|"

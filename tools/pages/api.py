@@ -41,9 +41,9 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
             "make_positions=positions POSITIONS=positions ROTARY=positions"
         ),
         "10_all_targets_at_once": "KeyValueCache Cache=cache",
-        "26_token_by_token": "QuantisedCache",
-        "30_serving": "WindowCache",
-        "34_what_comes_next": "StateCache=state",
+        "27_token_by_token": "QuantisedCache",
+        "31_serving": "WindowCache",
+        "35_what_comes_next": "StateCache=state",
         "12_small_gpt": (
             "Band=mask SymbolicMask=mask Strided=mask GlobalTokens=mask AnyOf=mask AllOf=mask num_pairs=mask"
         ),
@@ -51,13 +51,12 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     "mhalib.variants": {
         "20_sharing_keys_and_values": "group_heads align_heads exchange_pairs LatentAttention",
         "21_heads_that_talk": "TalkingHeads CollaborativeAttention compress OverlappingAttention",
-        "22_heads_that_are_chosen": (
-            "EntmaxAttention entmax SpanAttention SparseAttention MixtureOfHeads attend_in_windows"
-        ),
-        "23_heads_composed_anew": "ComposedAttention Composition DifferentialAttention GatedAttention",
-        "28_training_that_holds": "QKNormAttention",
-        "34_what_comes_next": "DeltaAttention delta_rule delta_weights=delta",
-        "33_few_keys": "MixtureOfBlocks NativeSparseAttention IndexedAttention",
+        "22_looking_at_fewer_words": ("EntmaxAttention entmax SpanAttention SparseAttention attend_in_windows"),
+        "23_each_word_chooses_its_heads": "MixtureOfHeads",
+        "24_heads_composed_anew": "ComposedAttention Composition DifferentialAttention GatedAttention",
+        "29_training_that_holds": "QKNormAttention",
+        "35_what_comes_next": "DeltaAttention delta_rule delta_weights=delta",
+        "34_few_keys": "MixtureOfBlocks NativeSparseAttention IndexedAttention",
         "which_attention": (
             "SinkAttention=sinks SigmoidAttention=sigmoid SoftpickAttention=softpick SoftCapAttention=capping "
             "TensorProductAttention=products MultiTokenAttention=neighbours CrossLayerAttention=layers"
@@ -86,21 +85,21 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "14_seeing_with_heads": "ViT patches",
         "15_two_modalities": "Captioner PictureReader CLIP=PictureReader",
         "16_what_heads_look_at": "BERT",
-        "32_open_a_model_you_know": "MixtureFeedForward=mixture",
+        "33_open_a_model_you_know": "MixtureFeedForward=mixture",
     },
     "mhalib.costs": {
         "05_mathematics": (
             "Sizes=sizes parameters=weights pair_flops=scores flops=operations score_bytes=scores "
             "measured=weights Costs=weights"
         ),
-        "26_token_by_token": "cache_bytes",
+        "27_token_by_token": "cache_bytes",
         "instruments": "variant_costs variant_parts Parts=parts parts_of=parts counted_parts=parts chosen_flops",
     },
     "mhalib.train": {"03_why_more_than_one_head": "fit", "11_translator": "History=history"},
     "mhalib.decoding": {
         "11_translator": "greedy beam_search",
-        "26_token_by_token": "sample",
-        "30_serving": "speculate Speculation=speculate look_up accepted=drafts probabilities",
+        "27_token_by_token": "sample",
+        "31_serving": "speculate Speculation=speculate look_up accepted=drafts probabilities",
     },
     "mhalib.evaluation": {
         "11_translator": "exact_match token_accuracy=exact Pairs=sentences",
@@ -120,7 +119,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
             "load_maps about_maps About=about_maps Reading=load_maps marked stacked SENTENCES=sentences "
             "read_maps=load_maps write_maps=load_maps ERROR=load_maps MINILM=MiniLM"
         ),
-        "32_open_a_model_you_know": (
+        "33_open_a_model_you_know": (
             "load Pretrained=load memory Memory=memory pieces supported FAMILIES=families DECODERS=families "
             "ENCODER_DECODERS=families PairReading=load PICTURES=families PREPARATION=folder Preparation=load "
             "UNREAD=refused FILES=folder INDEX=folder Pin=commit PINS=commit fetch WHEELS "
@@ -128,12 +127,12 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         ),
     },
     "mhalib.parallel": {
-        "29_many_devices": (
+        "30_many_devices": (
             "places mesh split ulysses ring zigzag expert_parallel weights_held numbers_sent "
             "Place=places PLANS=places Plan=places Sent=numbers_sent"
         )
     },
-    "mhalib.processes": {"29_many_devices": "share rank start=share"},
+    "mhalib.processes": {"30_many_devices": "share rank start=share"},
     "mhalib.devices": {"03_why_more_than_one_head": "best_device"},
     "mhalib.measures": {
         "00_take_a_model_apart": "switched_off",
@@ -141,7 +140,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "10_all_targets_at_once": "heads_of",
         "11_translator": "Head gated maximum_at",
         "12_small_gpt": "attention_to induction_score",
-        "16_what_heads_look_at": ("real_cells head_roles HeadRole=role confidence=head_roles rarest_tokens"),
+        "16_what_heads_look_at": "real_cells head_roles HeadRole=role confidence=head_roles rarest_tokens",
         "17_are_heads_different": "head_map head_similarity js_distance diagonal_dominance",
         "18_which_heads_matter": (
             "head_importance head_means HardConcreteGate layers_of=heads_of prune_heads removed_heads=removed "
@@ -149,7 +148,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
             "without_positions=switched_off"
         ),
         "19_which_measure_is_right": "head_card HeadCard=card stored_card",
-        "32_open_a_model_you_know": "induction_targets",
+        "33_open_a_model_you_know": "induction_targets",
     },
     "mhalib.plots": {
         "03_why_more_than_one_head": "head_heatmap",
@@ -157,25 +156,25 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "04_reshape_trick": "number_grid",
         "06_per_head_heatmaps": "head_heatmaps COLOUR_MAP=colour",
         "16_what_heads_look_at": "head_wall score_grid MARK_STYLE=marked DPI=figure",
-        "29_many_devices": "OWNER_COLOURS",
+        "30_many_devices": "OWNER_COLOURS",
         "19_which_measure_is_right": "head_card",
     },
     "mhalib.style": {
         "06_per_head_heatmaps": (
             "use head_colour=colour head_map=colour HEADS=colour TINTS=colour head_stops=colour stops=colour "
-            "PAPER=colour ON_PALE=colour ON_DARK=dark INK=dark MUTED=dark LINE=scale FRAME=scale WIDEST=scale "
+            "PAPER=colour ON_PALE=colour ON_DARK=colour INK=colour MUTED=colour LINE=scale FRAME=scale WIDEST=scale "
             "QUERY=colour KEY=colour VALUE=colour "
             "as_svg=picture"
         ),
     },
-    "mhalib.tables": {"25_counting": "number_table NumberTable=number_table"},
-    "mhalib.drawings": {"01_weighted_average": "layer_drawing PARTS=parts"},
+    "mhalib.tables": {"26_counting": "number_table NumberTable=number_table"},
+    "mhalib.drawings": {"01_weighted_average": "layer_drawing PARTS=parts", "which_attention": "changed_steps=steps"},
     "mhalib.overlays": {"14_seeing_with_heads": "attention_on_picture VEIL=colour"},
     "mhalib.widgets": {
         "01_weighted_average": "AttentionPlayground WorkedExample",
         "04_reshape_trick": "ReshapeStepper",
-        "25_counting": "Roofline ModelCalculator",
-        "26_token_by_token": "CostCalculator",
+        "26_counting": "Roofline ModelCalculator",
+        "27_token_by_token": "CostCalculator",
         "19_which_measure_is_right": "SortableTable",
         "instruments": (
             "HeadExplorer HeadWall Instrument=instruments page_script=instruments script_file=instruments "
@@ -206,19 +205,19 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     },
     "mhalib.results": {"03_why_more_than_one_head": "read Results=results"},
     "mhalib.bench": {
-        "25_counting": "measure_machine Machine=machine",
-        "27_never_write_the_scores": "time_ratios peak_bytes",
+        "26_counting": "measure_machine Machine=machine",
+        "28_never_write_the_scores": "time_ratios peak_bytes",
         "speed": "median_seconds=median seconds_by_round=round",
     },
     "mhalib.roofline": {
-        "25_counting": (
+        "26_counting": (
             "step_costs StepCost=steps latent_step_costs MACHINES=chips CHIPS Chip=chip PHASES=phases STEPS=steps "
             "KERNELS=kernel FUSED=fused"
         ),
         "instruments": "LATENT_STEPS=latent counted_step_costs=steps",
     },
     "mhalib.serving": {
-        "25_counting": (
+        "26_counting": (
             "serving_costs ServingCosts=costs MODELS LanguageModel=models PRECISIONS=precision Precision=precision"
         ),
         "which_attention": "ATTENTIONS=attention",

@@ -21,13 +21,14 @@ from tools.pages import deeper, downloads, folds, moved, page_head, predict, the
 from tools.teaching import exercises
 
 INSTRUMENTS, LIVE = "instruments", "live"
-OF_THIS_RUN = '<p class="statement of-this-run">From this run. Yours will differ.</p>'
+OF_THIS_RUN = '<p class="statement of-this-run">From one run of the code. If you run it, yours will differ.</p>'
 CAPTION = re.compile(r"Figure (\d+\.\d+)\.")
 FIGURE = re.compile(r"Figure[ \u00a0]\d+\.\d+")
 FOLDS = {  # by tag: what the fold of a cell says where the cell itself does not
     "set-up": ("Show how this page installs what it needs in Colab", "Hide how this page installs what it needs"),
     exercises.EXERCISE: ("Show a solution, and what the checker says", "Hide the solution"),
 }
+FITS_A_PHONE, SMALLER = 49, (56, 62)  # characters: what a phone holds in its own letters, and in two smaller sizes
 MEASURED = '<p class="statement measured" title="{said}"><span aria-hidden="true">±</span><span>{said}</span></p>'
 
 
@@ -136,12 +137,19 @@ def linked(app: Sphinx, docname: str, text: str, pages: dict[int, str]) -> list[
 
 
 def keep_columns(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Mark printed tables and rows of numbers: on a phone, sentences wrap, but these would be torn apart."""
+    """Mark printed tables and rows of numbers: on a phone, sentences wrap, but these would be torn apart.
+
+    What is a little too wide for a phone gets a mark of its own, too, by which its letters are smaller there.
+    """
     for output in list(doctree.findall(nodes.container)):
         if "cell_output" in output["classes"]:
             for text in output.findall(nodes.literal_block):
                 if has_columns(text.astext()):
                     text["classes"].append("columns")
+                    longest = max(len(line) for line in text.astext().splitlines())
+                    most = next((size for size in (FITS_A_PHONE, *SMALLER) if longest <= size), None)
+                    if most in SMALLER:
+                        text["classes"].append(f"columns-{most}")
 
 
 def has_columns(text: str) -> bool:

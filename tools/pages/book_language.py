@@ -41,7 +41,7 @@ ENGLISH = (
 UNTRANSLATED = "This page is not translated yet."
 STALE = "The English text above has changed since it was translated. This is the translation of what it said before."
 TITLE, STALE_TITLE = "Translation", "Stale translation"
-START = "Start here: take a model apart, in ten minutes"  # the start page's button
+START = "Start here: take a model apart"  # the start page's button
 PHRASES = (TITLE, STALE_TITLE, TRANSLATED, ENGLISH, UNTRANSLATED, STALE, START)  # locale/*/LC_MESSAGES/book.po has them
 
 

@@ -43,9 +43,9 @@ CARDS = {
     "12_small_gpt": 2,
     "13_induction_circuit": 3,
     "14_seeing_with_heads": 4,
-    "24_bake_off": 4,
-    "27_never_write_the_scores": 3,
-    "32_open_a_model_you_know": 3,
+    "25_bake_off": 4,
+    "28_never_write_the_scores": 3,
+    "33_open_a_model_you_know": 3,
 }  # the figure of a chapter's card, where the first is not the best
 
 

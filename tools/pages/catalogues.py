@@ -238,6 +238,11 @@ def bring_up_to_date(language: str, pages: Sequence[str], root: Path = ROOT) -> 
             (chosen / page).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(passages / f"{page}.pot", chosen / f"{page}.pot")
         update(str(LOCALE), str(chosen), (language,), line_width=LINE, jobs=1)
+    for page in pages:
+        path = folder(language) / f"{page}.po"
+        catalogue = load_po(str(path))
+        catalogue.obsolete.clear()  # what no page says any more: git has it
+        dump_po(str(path), catalogue, line_width=LINE)
 
 
 def all_standings(language: str) -> list[Standing]:

@@ -2,8 +2,8 @@
 
 Notebooks store a figure as SVG on white paper (mhalib.style), and so do pages: a `{figure}` whose `:figclass:` is
 `themed`. A page shows it in its own face and on its own ground:
-in the dark, every colour becomes as light as it was dark. A heat map and the letters on its cells stay as they are: it
-is a plate of paper, and a dark cell has much weight on both grounds.
+in the dark, every colour becomes as light as it was dark. So does each cell of a heat map, as in a live model beside
+it: a weight of 0 is the ground, and the more weight, the farther a cell is from it.
 The theme's classes `only-light` and `only-dark` choose; a browser loads the other file only when it is asked for.
 A file, and not SVG in the page: it comes when it is near, it is loaded once, and ids of two figures cannot meet.
 
@@ -13,8 +13,10 @@ written, and as SVG, which is the light page's file.
 
 from __future__ import annotations
 
+import base64
 import colorsys
 import html
+import io
 import os
 import re
 from concurrent.futures import ProcessPoolExecutor
@@ -22,11 +24,16 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 import resvg_py
 from docutils import nodes
+from matplotlib.colors import to_rgb
+from numpy.typing import NDArray
+from PIL import Image
 from sphinx.application import Sphinx
 
 from mhalib import style
+from mhalib._colours import EVEN, colours_of, lab_of_light, light_of, light_of_lab, luminance
 
 FACE = "-apple-system, BlinkMacSystemFont, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"  # the theme's own
 THEMED = "themed"
@@ -38,13 +45,17 @@ GROUND = "#121212"
 COLOUR = re.compile(r"#[0-9a-f]{6}\b")
 FONT = re.compile(r"font-family: 'DejaVu Sans'[^;\"]*")
 PICTURE = re.compile(r"<image\b[^>]*>", re.DOTALL)
+POINTS = re.compile(r"(?<=data:image/png;base64,)[A-Za-z0-9+/=\s]+")
 IN_THE_DARK = {
     style.PAPER: GROUND,
     style.INK: "#e6eaf0",
     style.MUTED: "#9aa6b5",
     style.LINE: "#37414d",
     style.FRAME: "#5f6b79",
-    **{colour: colour for colour in (style.ON_PALE, style.ON_DARK, style.HIDDEN, style.HATCH)},
+    style.ON_PALE: "#fefefe",
+    style.ON_DARK: style.ON_PALE,  # also the lines between cells
+    style.HIDDEN: "#1f242b",
+    style.HATCH: "#5f6b79",
     **dict(
         zip(
             style.HEADS,
@@ -53,7 +64,8 @@ IN_THE_DARK = {
         )
     ),
 }
-"""What becomes of the colours that have a name. Others keep their hue, and become as light as they were dark."""
+"""What becomes of the colours that have a name; letters on cells change places. Others keep their hue, and become as
+light as they were dark."""
 
 
 def lit(svg: str) -> str:
@@ -62,9 +74,9 @@ def lit(svg: str) -> str:
 
 
 def darkened(svg: str) -> str:
-    """A stored figure as a dark page shows it; its heat maps stay as they are."""
+    """A stored figure as a dark page shows it."""
     parts = PICTURE.split(lit(svg))
-    pictures = [*PICTURE.findall(svg), ""]
+    pictures = [*(POINTS.sub(lambda points: cells_in_the_dark(points[0]), one) for one in PICTURE.findall(svg)), ""]
     made = [COLOUR.sub(lambda found: in_the_dark(found[0]), part) for part in parts]
     made[0] = made[0].replace("<svg", f'<svg fill="{IN_THE_DARK[style.INK]}"', 1)  # matplotlib leaves black unsaid
     return "".join(part + picture for part, picture in zip(made, pictures, strict=True))
@@ -78,6 +90,35 @@ def in_the_dark(colour: str) -> str:
     hue, lightness, saturation = colorsys.rgb_to_hls(red, green, blue)
     made = colorsys.hls_to_rgb(hue, 0.09 + 0.86 * (1 - lightness), 0.85 * saturation)
     return "#" + "".join(f"{round(255 * part):02x}" for part in made)
+
+
+def cells_in_the_dark(png: str) -> str:
+    """The points of a heat map, as base64, on a dark ground."""
+    with Image.open(io.BytesIO(base64.b64decode(png))) as picture:
+        points = np.asarray(picture.convert("RGBA"))
+    made, file = points.copy(), io.BytesIO()
+    made[..., :3] = turned(points[..., :3])
+    Image.fromarray(made).save(file, format="png")
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def turned(colours: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Colours (..., 3) of cells with the same hue in OKLab (Ottosson 2020), and as light as they were dark.
+
+    Paper becomes the ground. The luminance at which white and black letters can be read equally well stays, so that
+    letters on cells, white in place of black and black in place of white, can be read as well as before.
+    """
+    light = light_of(colours / 255)
+    ground = float(luminance(light_of(to_rgb(GROUND))))
+    lab, lightness = lab_of_light(light), np.cbrt(luminance(light))
+    from_paper, from_ground = np.cbrt([1.0, EVEN, 0.047]), np.cbrt([ground, EVEN, 0.51])  # to the most weight of a map
+    wanted = np.interp(-lightness, -from_paper, from_ground) ** 3
+    lab[..., 0], lab[..., 1:] = np.cbrt(wanted), 1.3 * lab[..., 1:]
+    light = light_of_lab(lab)
+    for _ in range(4):  # what no screen shows is cut, and made up for
+        light = np.clip(light * (wanted / np.maximum(luminance(light), 1e-9))[..., None], 0.0, 1.0)
+    made: NDArray[np.uint8] = np.round(255 * colours_of(light)).astype(np.uint8)
+    return made
 
 
 def pair_figures(app: Sphinx, doctree: nodes.document) -> None:

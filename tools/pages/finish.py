@@ -93,9 +93,14 @@ def one_style(text: str, folder: Path, root: str, path: str) -> str:
     names = [found[1].removeprefix(root) for found in STYLE.finditer(text)]
     if ICONS not in names or len(names) < 2:
         raise ThemeError(f"{path}: its styles are {names}: mend tools/pages/templates/layout.html")
-    link = joined(folder, "pages", ".css", (theme_words.ICON_NAMES.sub("", moved(folder, name)) for name in names))
+    link = joined(folder, "pages", ".css", (without_unused(moved(folder, name)) for name in names))
     text = STYLE.sub("\0", text, count=1)
     return STYLE.sub("", text).replace("\0", f'<link rel="stylesheet" href="{root}{link}" />')
+
+
+def without_unused(style: str) -> str:
+    """A style without the rules that no page needs."""
+    return theme_words.TERMINAL.sub("", theme_words.ICON_NAMES.sub("", style))
 
 
 def moved(folder: Path, name: str) -> str:

@@ -1,8 +1,8 @@
 """Few bars. Code behind a word, the exercises in code of a page behind one bar, and bars counted.
 
-The code of a cell tagged `hide-input` is behind the word *code* below what the cell shows, as that of a figure is below
-its caption; the code of such cells directly above it, which show nothing, is there too. Each exercise in code has its
-title and text, and one fold that opens hint by hint.
+The code of a cell tagged `hide-input` is behind a link below what the cell shows, which says what it opens, as that of
+a figure is behind the word *code* below its caption; the code of such cells directly above it, which show nothing, is
+there too. Each exercise in code has its title and text, and one fold that opens hint by hint.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def fold_code(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         hidden = next((part for part in cell.children if isinstance(part, HideCodeCellNode)), None)
         if hidden is not None and cell.get("hide_mode") == "input" and len(cell.children) > 1:
             cell.remove(hidden)
-            cell += code_behind_word(str(hidden["prompt_show"]), hidden.children)
+            cell += code_behind_word(str(hidden["prompt_show"]), hidden.children, in_caption=False)
 
 
 def fold_exercises(app: Sphinx, doctree: nodes.document, docname: str) -> None:

@@ -6,6 +6,7 @@ The files are made of the finished pages, by `embeds.py`, `slides.py` and `quizz
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from tools.teaching import embeds, quizzes, slides
 CHAPTER = re.compile(r"chapters/(\d\d)_(\w+)")
 INSTRUMENT = re.compile(r'<div (?:[^>]* )?class="mhalib-instrument".*?</script></div>', re.DOTALL)
 EMBED = (
-    '<p class="embed"><a href="../{address}" title="This instrument alone, for slides and other pages">Embed</a></p>'
+    '<p class="embed"><a href="../{address}" '
+    'title="This instrument alone, for slides and other pages">Open it alone</a></p>'
 )
 TEACHING = "chapters/teaching"
 NAMED = re.compile(r"\b(slides|quiz) (\d+)\b")  # in its plans
@@ -55,9 +57,10 @@ def to_file(named: re.Match[str]) -> str:
 
 
 def write_kit(app: Sphinx, exception: Exception | None) -> None:
-    """Make the files, when all pages are finished."""
+    """Make the files, when all pages are finished; those of an earlier build go, whose chapters may have moved."""
     if exception is None and app.builder.name == "html" and app.config.language == "en":
         for tool in (embeds, slides, quizzes):
+            shutil.rmtree(Path(app.outdir, tool.FOLDER), ignore_errors=True)
             tool.write(Path(app.outdir))
 
 

@@ -128,9 +128,10 @@ def fold_code_of_figures(app: Sphinx, doctree: nodes.document, docname: str) -> 
         figure += nodes.legend("", *code_behind_word(str(hidden["prompt_show"]), [*hidden.children, *texts]))
 
 
-def code_behind_word(name: str, parts: list[nodes.Node]) -> list[nodes.Node]:
-    """Parts of a page behind the word *code*; its whole name is for screen readers and for paper."""
-    said = f'code<span class="in-words">: {html.escape(name)}</span>'
+def code_behind_word(name: str, parts: list[nodes.Node], *, in_caption: bool = True) -> list[nodes.Node]:
+    """Parts of a page behind a link: its whole name, or in a caption, behind the files of the figure, the word *code*,
+    whose whole name is for screen readers and for paper."""
+    said = f'code<span class="in-words">: {html.escape(name)}</span>' if in_caption else html.escape(name)
     return [raw(f'<details class="figure-code"><summary>{said}</summary>'), *parts, raw("</details>")]
 
 

@@ -46,6 +46,7 @@ ICON_FONTS = (
 ICON_LICENCES = ("_static/vendor/fontawesome/*/css/all.min.css", "_static/scripts/fontawesome.js.LICENSE.txt")
 ICON_STYLES = ("_static/styles/*.css", "_static/*.css")
 ICON_NAMES = re.compile(r"[^{}]*\{--fa:[^{}]*\}")  # a rule for each icon of the library, in version 7
+TERMINAL = re.compile(r"div\.highlight \.-Color\[[^{}]*\{[^{}]*\}\s*")  # 528 rules for colours of a terminal's text
 ICON_FAMILY = re.compile(r"Font Awesome\\? (\d+) Free")
 ICON_CODE = re.compile(r'"\\(f[0-9a-f]{3})"')
 COLOUR = re.compile(r"(--pst-color-[\w-]+)\s*:")

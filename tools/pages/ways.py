@@ -5,8 +5,9 @@
 
 lists them on the start page, each as a list of its pages with minutes. Below the core of each of these pages, above its
 exercises, stands what comes next on each way; a script (ways_script.js) shows only the one that the reader is on, and
-ticks pages off, on the reader's own machine; the theme's own link at the foot then leads along the way, too, and a
-button leaves it. The script shuts what is marked *deeper*, behind its heading, for everybody
+ticks pages off, on the reader's own machine; the theme's own links at the foot then lead along the way, too, and a
+button leaves it. Who presses *Start here* and has chosen no way walks the first, the evening. The script shuts what is
+marked *deeper*, behind its heading, for everybody
 but on the whole way: the minutes are those of the cores. The ways are data: chapters/ways.yml.
 """
 
@@ -27,10 +28,16 @@ from tools.pages import book_map, catalogues
 WAYS = ROOT / "chapters/ways.yml"
 WHOLE = "whole"
 """The way that has every chapter, and no minutes."""
-ABOUT, NEXT, END, LABEL = "about {} minutes of reading", "Next:", "You have come to its end.", "Where to go on"
+ALL_OPEN = f"?way={WHOLE}"
+"""What an address ends in, so that the sections marked *deeper* are open."""
+ABOUT = {
+    "minutes": "about {} minutes, with predicting and playing",
+    "hours": "about {} hours, with predicting and playing",
+}
+NEXT, END, LABEL = "Next:", "You have come to its end.", "Where to go on"
 LEAVE = "Leave this way"
 READ = "read:"  # of a page, for who hears its box
-PHRASES = (ABOUT, NEXT, END, LABEL, LEAVE, READ)  # locale/*/LC_MESSAGES/book.po has them
+PHRASES = (*ABOUT.values(), NEXT, END, LABEL, LEAVE, READ)  # locale/*/LC_MESSAGES/book.po has them
 EXERCISES = '<section id="exercises">'
 
 
@@ -45,6 +52,11 @@ class Way(NamedTuple):
     def minutes(self) -> int:
         """Of all its pages, rounded to five."""
         return 5 * round(sum(self.pages.values()) / 5)
+
+    def lasts(self, say: Callable[[str], str]) -> str:
+        """In words, from two hours on in hours."""
+        unit, number = ("minutes", self.minutes()) if self.minutes() < 120 else ("hours", round(self.minutes() / 60))
+        return say(ABOUT[unit]).format(number)
 
 
 def ways() -> list[Way]:
@@ -81,7 +93,7 @@ def listed(way: Way, known: Mapping[str, str], say: Callable[[str], str]) -> str
         time = f' <span class="minutes">{minutes} min</span>' if minutes else ""
         link = f'<a href="{stem}.html?way={way.name}">{html.escape(known[stem])}</a>'
         lines.append(f'<li data-page="{stem}">{link}{time}</li>')
-    about = f', <span class="minutes">{html.escape(say(ABOUT).format(way.minutes()))}</span>' if way.minutes() else ""
+    about = f', <span class="minutes">{html.escape(way.lasts(say))}</span>' if way.minutes() else ""
     return (
         f'<details class="way" name="way" data-way="{way.name}"><summary>{html.escape(say(way.title))}{about}</summary>'
         f"<p>{html.escape(say(way.says))}</p>"
@@ -105,7 +117,9 @@ def next_on(stem: str, found: Iterable[Way], known: Mapping[str, str], say: Call
         hidden = " hidden" if way.name == WHOLE else ""  # without a script, the theme's own link leads there
         passes = " data-passes" if way.minutes() else ""  # it passes over what is deeper
         here = f"<strong>{html.escape(say(way.title))}, {place}/{len(pages)}.</strong>"
-        lines.append(f'<p data-way="{way.name}"{passes}{hidden}>{here} {said}</p>')
+        before = pages[place - 2] if place > 1 else ""
+        back = f' data-back="{before}.html?way={way.name}" data-title="{html.escape(known[before])}"' if before else ""
+        lines.append(f'<p data-way="{way.name}"{passes}{hidden}{back}>{here} {said}</p>')
     if not lines:
         return ""
     label = html.escape(say(LABEL), quote=True)

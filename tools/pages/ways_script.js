@@ -67,6 +67,9 @@
     const foot = /** @type {HTMLAnchorElement | null} */ (document.querySelector("a.right-next"));
     const title = foot?.querySelector(".prev-next-title");
     if (next && foot && title) [foot.href, title.textContent] = [next.href, next.textContent];
+    const behind = /** @type {HTMLAnchorElement | null} */ (document.querySelector("a.left-prev"));
+    const named = behind?.querySelector(".prev-next-title");
+    if (behind && named && line.dataset.back) [behind.href, named.textContent] = [line.dataset.back, line.dataset.title ?? ""];
     const button = document.createElement("button");
     button.type = "button";
     button.className = "leave-way";
@@ -88,8 +91,7 @@
   if (nav) {
     const lines = /** @type {HTMLElement[]} */ ([...nav.children]);
     const mine = lines.find((line) => line.dataset.way === chosen);
-    if (mine) for (const line of lines) line.hidden = line !== mine;
-    else if (lines.every((line) => line.hidden)) lines[lines.length - 1].hidden = false;
+    for (const line of lines) line.hidden = line !== mine; // who is on no way has the theme's own link
     if (mine) followed(mine, nav.dataset.leave ?? "");
     if (!mine || "passes" in mine.dataset) passOver();
     new IntersectionObserver((entries, observer) => {
@@ -99,7 +101,16 @@
     }).observe(nav);
   }
 
-  /* On the start page: the lists, ticked; a reader may tick by hand. */
+  /* On the start page: its button leads onto the first way, unless another is chosen. */
+  const start = /** @type {HTMLAnchorElement | null} */ (document.querySelector("a.front-start"));
+  const first = /** @type {HTMLElement | null} */ (document.querySelector("details.way"));
+  if (start && first) {
+    start.addEventListener("click", () => {
+      start.search = `?way=${kept().way ?? first.dataset.way}`;
+    });
+  }
+
+  /* And the lists, ticked; a reader may tick by hand. */
   for (const list of /** @type {NodeListOf<HTMLDetailsElement>} */ (document.querySelectorAll("details.way"))) {
     list.open = list.dataset.way === chosen;
     list.addEventListener("toggle", () => list.open && keep({ ...kept(), way: list.dataset.way }));

@@ -45,6 +45,7 @@ from tools.teaching.slide_parts import (
 FOLDER = "_downloads/slides"
 MOST = 15  # slides of a deck
 SHORTEST = 40  # letters of a sentence that has a slide of its own
+CODE = re.compile(r"<pre>.*?</pre>", re.DOTALL)
 NOT_SHOWN = {"exercises", "recap", "sources", "the-same-thing-elsewhere"}
 
 
@@ -145,16 +146,19 @@ def section_slides(section: Tag, name: str) -> list[Slide]:
 def hook(page: Tag) -> str:
     """The hook's last question with what leads to it, or its bold sentence."""
     said: list[str] = []
-    for part in page.find_all("p", recursive=False):
+    for part in page.select(":scope > p, :scope > [class*=highlight-] pre"):
         if part.get_text(strip=True).startswith("After this page"):
             break
-        said += sentences(inner(part))
+        if part.name == "p":
+            said += sentences(inner(part))
+        elif said:  # code belongs to the sentence that introduces it
+            said[-1] += f"<pre>{html.escape(part.get_text().rstrip())}</pre>"
     asks = [i for i, one in enumerate(said) if "?" in plain(one)[-3:]] or [
         i for i, one in enumerate(said) if "<strong>" in one
     ]
     last = asks[-1] if asks else 0
     first = last
-    while first > 0 and len(plain(" ".join(said[first - 1 : last + 1]))) <= 230:
+    while first > 0 and len(plain(CODE.sub("", " ".join(said[first - 1 : last + 1])))) <= 230:
         first -= 1
     return " ".join(said[first : last + 1])
 
@@ -190,9 +194,8 @@ def deck(text: str, name: str) -> str:
         ends.append(Slide("After this you can", "", [listed(aims.find_all("li", recursive=False), 5)], "", 9))
     last = [Slide("Recap", "recap", [listed(recap.find_all("li", recursive=False), 5)], "", 9)] if recap else []
     slides = [*ends, *chosen(content, MOST - 1 - len(ends) - len(last)), *last]
-    words = (
-        f'<p class="book">Attention, Head by Head · {number}</p><h1>{title}</h1><p class="question">{hook(page)}</p>'
-    )
+    words = f'<p class="book">Attention, Head by Head · {number}</p><h1>{title}</h1>'
+    words += f'<div class="question">{hook(page)}</div>'
     figure = head.select_one("figure.captioned") or page.select_one("figure.opening")
     opening = re.sub("<figcaption.*?</figcaption>", "", figure_html(figure)[0]) if figure else ""
     body = f'<div class="body"><div class="words">{words}</div>{opening}</div>'
