@@ -29,6 +29,8 @@ FIELDS: list[dict[str, Any]] = [
     {"ask": "one head with $W_q$", "kind": "number", "printed": "number: {}", "within": 0.1},
     {"ask": "Which word?", "kind": "choice", "choices": ["muddy", "river"]},
 ]
+SEVERAL = {"ask": "Who?", "kind": "several", "choices": ["a", "b", "c"], "answer": ["c", "a"]}
+SEVERAL |= {"holds": "assert gone == 2"}
 FIELDS[1] |= {"answer": "river", "holds": "`number: {}` < 0.6"}
 
 
@@ -67,6 +69,8 @@ CELLS = [
         predict=[{"ask": "open", "kind": "number"}, {"ask": "range", "kind": "number", "printed": "{} to {}, most *"}],
     ),
     code("w = 2", "hide-cell", printed="3 to 1, most 2"),
+    markdown("**Predict.** Who goes?", predict=[SEVERAL]),
+    code("assert gone == 2", "hide-cell", printed="gone: a c"),
     markdown("It goes on again."),
     code("z = 3", "hide-input"),
     code("show()", "hide-input", printed="shown: 3"),
@@ -210,6 +214,19 @@ def test_what_is_open_is_not_judged(page: Page) -> None:
     box.get_by_role("button", name=predict.SHOW).click()
     said = box.locator(".predict-said p").all_inner_texts()
     assert said == ["open: You said: 3 or so.", "range: You said 2: well guessed. It is 1 to 3."]
+
+
+@IN_A_SMALL_BOOK
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("ticked", "said"), [("ac", "You said “a, c”, and so it is."), ("b", "You said “b”; the answer is “a, c”.")]
+)
+def test_several_can_be_ticked(page: Page, ticked: str, said: str) -> None:
+    box = page.locator("div.predict").nth(3)
+    for letter in ticked:
+        box.get_by_role("checkbox", name=letter).check()
+    box.get_by_role("button", name=predict.SHOW).click()
+    assert box.locator(".predict-said").inner_text().strip() == said
 
 
 @IN_A_SMALL_BOOK
@@ -408,7 +425,9 @@ ANSWERING = [
         ({"printed": "spread * {} *"}, {"is": ["3"], "within": 0}),
         ({"printed": "b {} to {}"}, {"is": ["96", "98"], "within": 0}),
         ({"answer": "2", "holds": "`a: * of {}` / 600 == 2"}, {"is": ["2"], "within": 0}),
-        ({"answer": "no", "choices": ["yes", "no"], "holds": "assert changed == 0"}, {"choice": 1}),
+        ({"answer": "no", "choices": ["yes", "no"], "holds": "assert changed == 0"}, {"choices": [1]}),
+        ({"answer": ["c", "a"], "choices": ["a", "b", "c"], "holds": "assert changed == 0"}, {"choices": [0, 2]}),
+        ({"answer": ["c", "d"], "choices": ["a", "b", "c"]}, "is none of its 'choices'"),
         ({}, None),
         ({"printed": "a: {}"}, "printed nowhere behind the question"),
         ({"printed": "a"}, "has no {} in the place"),
@@ -421,7 +440,8 @@ ANSWERING = [
     ],
 )
 def test_what_is_right_is_read_from_what_the_page_prints(field: dict[str, Any], right: Any) -> None:
-    given = {"ask": "x", "kind": "choice" if "choices" in field else "number", **field}
+    several = isinstance(field.get("answer"), list)
+    given = {"ask": "x", "kind": ("several" if several else "choice") if "choices" in field else "number", **field}
     if not isinstance(right, str):
         assert predictions.right(given, ANSWERING, 0) == right
         return

@@ -7,6 +7,7 @@ what must hold: a comparison of printed numbers, or an assertion, written as it 
     {"ask": "right of 100", "kind": "number", "printed": "head 1 * {}", "times": 100, "within": 5}
     {"ask": "Which?", "kind": "choice", "choices": ["a", "b"], "answer": "a", "holds": "`a: {}` > `b: {}`"}
     {"ask": "Does it?", "kind": "choice", "choices": ["yes", "no"], "answer": "no", "holds": "assert changed == 0"}
+    {"ask": "Who can go?", "kind": "several", "choices": ["a", "b", "c"], "answer": ["a", "c"], "holds": "assert ..."}
 
 A guess that differs by no more than `within` is well guessed. A field without an answer is not judged.
 """
@@ -31,20 +32,21 @@ KEYS = {"ask", "kind", "choices", "printed", "times", "within", "answer", "holds
 
 
 def right(field: dict[str, Any], cells: Sequence[dict[str, Any]], after: int) -> dict[str, Any] | None:
-    """What is right for a field of a question in cell number `after`: its number or range, or the index of its choice.
+    """What is right for a field of a question in cell number `after`: its number or range, or its choices.
 
     Raises:
         ValueError: it is printed nowhere behind the question, or what should hold for it does not.
     """
     if unknown := set(field) - KEYS:
         raise ValueError(f"predict={field}: unknown {sorted(unknown)}")
-    if field["kind"] == "choice":
+    if field["kind"] in {"choice", "several"}:
         if "answer" not in field:
             return None
-        if field["answer"] not in field["choices"]:
+        wanted = field["answer"] if field["kind"] == "several" else [field["answer"]]
+        if not set(wanted) <= set(field["choices"]):
             raise ValueError(f"predict={field}: 'answer' is none of its 'choices'")
         check(field, cells, after)
-        return {"choice": field["choices"].index(field["answer"])}
+        return {"choices": [place for place, choice in enumerate(field["choices"]) if choice in wanted]}
     if "printed" in field:
         found = printed(field["printed"], cells, after)
     elif "answer" in field:

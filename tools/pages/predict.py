@@ -6,6 +6,8 @@ its fields, which the script predict_script.js shows, and which open the fold:
 
     "predict": [{"ask": "one head", "kind": "number"}, {"ask": "Which?", "kind": "choice", "choices": ["a", "b"]}]
 
+Of a "choice" one is chosen, of "several" any number.
+
 What is right for a field, where its metadata says so (tools/notebooks/predictions.py), is an attribute of the form on
 the page; the script says it beside the reader's own answer.
 """
@@ -28,7 +30,7 @@ from tools.notebooks import predictions
 from tools.pages import catalogues
 from tools.pages.page_head import first_part, is_cell, raw
 
-MARK, FIELDS, RIGHT = "Predict.", "predict-fields", "predict-right-"
+MARK, FIELDS, RIGHT, SEVERAL = "Predict.", "predict-fields", "predict-right-", "predict-several-"
 SHOW, LOOK, SAID = "Show what happens", "just show me", "You said:"
 NUDGE = "Guess first: it is the guess that makes you remember."
 ANSWER = "Answer"
@@ -43,7 +45,7 @@ COMPARED = {
     "range": "{low} to {high}",
 }
 PHRASES = (MARK, SHOW, LOOK, SAID, NUDGE, ANSWER, *COMPARED.values())  # locale/*/LC_MESSAGES/book.po has them
-KINDS = ("number", "choice")
+KINDS = ("number", "choice", "several")
 SUMMARY = re.compile(r"<details[^>]*>\s*<summary>(.*?)</summary>\s*", re.DOTALL)
 FIGURE = re.compile(r"(\w+ \d+\.\d+)\.$")
 END = "</details>"
@@ -59,7 +61,7 @@ def fields_of(cell: NotebookNode) -> list[dict[str, Any]]:
     for field in fields:
         if field.get("kind") not in KINDS or not field.get("ask", "").strip():
             raise ValueError(f"predict={dict(field)}: a field has 'ask', and a 'kind', one of {', '.join(KINDS)}")
-        if field["kind"] == "choice" and len(set(field.get("choices", ()))) < 2:
+        if field["kind"] != "number" and len(set(field.get("choices", ()))) < 2:
             raise ValueError(f"predict={dict(field)}: a choice has two or more 'choices'")
     if fields and not cell.source.rstrip().rpartition("\n\n")[2].startswith(f"**{MARK}**"):
         raise ValueError(f"a cell with the metadata 'predict' does not end in a paragraph **{MARK}**: {cell.source!r}")
@@ -79,6 +81,7 @@ def with_fields(cells: Sequence[NotebookNode], place: int) -> str:
         lines += [f"  - {choice}" for choice in field.get("choices", ())]
     listed = "\n".join(lines)
     kinds = f"{FIELDS} {RIGHT}{json.dumps(right).encode().hex()}" if any(right) else FIELDS
+    kinds += "".join(f" {SEVERAL}{n}" for n, field in enumerate(fields, start=1) if field["kind"] == "several")
     return f"{cell.source}\n\n:::{{container}} {kinds}\n{listed}\n:::\n" if lines else str(cell.source)
 
 
@@ -185,9 +188,10 @@ def form_of(fields: nodes.Element, number: int, figures: str, say: Callable[[str
                 raw(f'</label> <input id="{name}" type="text" inputmode="decimal" size="6" /></div>'),
             ]
             continue
+        kind = "checkbox" if f"{SEVERAL}{place}" in fields["classes"] else "radio"
         parts += [raw('<fieldset class="predict-field"><legend>'), *asked.children, raw("</legend>")]
         for choice in choices[0].children:
-            parts += [raw(f'<label><input type="radio" name="{name}" /> <span>'), *choice.children[0].children]
+            parts += [raw(f'<label><input type="{kind}" name="{name}" /> <span>'), *choice.children[0].children]
             parts.append(raw("</span></label>"))
         parts.append(raw("</fieldset>"))
     nudge = html.escape(say(NUDGE), quote=True)

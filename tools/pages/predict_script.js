@@ -3,7 +3,7 @@
    Where the page knows what is right, it says so beside what the reader said. */
 (() => {
   /** @typedef {HTMLInputElement} Input */
-  /** @typedef {{is?: string[], within?: number, choice?: number}} Right */
+  /** @typedef {{is?: string[], within?: number, choices?: number[]}} Right */
   /** @param {Element | null | undefined} one */
   const words = (one) => one?.textContent?.trim().replace(/\s+/g, " ") ?? "";
 
@@ -43,17 +43,22 @@
     return fields.flatMap((field, place) => {
       const asked = words(field.querySelector("legend, label[for]"));
       const written = /** @type {Input | null} */ (field.querySelector("input[type=text]"))?.value.trim();
-      const choices = [.../** @type {NodeListOf<Input>} */ (field.querySelectorAll("input[type=radio]"))];
+      const choices = [.../** @type {NodeListOf<Input>} */ (field.querySelectorAll("input:not([type=text])"))];
       const labels = choices.map((choice) => words(choice.nextElementSibling));
-      const chosen = choices.findIndex((choice) => choice.checked);
-      const given = written ?? labels[chosen] ?? "";
+      /** @param {number[]} places */
+      const named = (places) => places.map((one) => labels[one]).join(", ");
+      const chosen = [...choices.keys()].filter((one) => choices[one].checked);
+      const given = written ?? named(chosen);
       if (given === "") return [];
       const known = right[place];
       let sentence = `${said} ${given}.`;
-      if (known?.choice === chosen) sentence = filled(form.dataset.sayChosen, { said: given });
-      else if (known?.choice !== undefined)
-        sentence = filled(form.dataset.sayOther, { said: given, right: labels[known.choice] });
-      else if (known) sentence = compared(given, known, form.dataset);
+      if (known?.choices) {
+        const agrees = String(known.choices) === String(chosen);
+        sentence = filled(agrees ? form.dataset.sayChosen : form.dataset.sayOther, {
+          said: given,
+          right: named(known.choices),
+        });
+      } else if (known) sentence = compared(given, known, form.dataset);
       const between = /[?:.]$/.test(asked) ? " " : ": ";
       return [fields.length > 1 ? `${asked}${between}${sentence}` : sentence];
     });
