@@ -1,5 +1,6 @@
 """Toy tasks, generated from a seed: nothing is downloaded."""
 
+from ._copies import COPIED, Copies, copies
 from ._digits import Digits, digits, shifted
 from ._pictures import (
     ANSWERS,
@@ -58,6 +59,7 @@ __all__ = [
     "ANSWERS",
     "BEGIN",
     "CAPTION_WORDS",
+    "COPIED",
     "DETERMINERS",
     "END",
     "ENGLISH",
@@ -78,6 +80,7 @@ __all__ = [
     "VERBS",
     "VOCABULARY",
     "WORD_IDS",
+    "Copies",
     "Digits",
     "Meetings",
     "Pairs",
@@ -86,6 +89,7 @@ __all__ = [
     "Sums",
     "Translations",
     "Vocabulary",
+    "copies",
     "digits",
     "meetings",
     "pairs",

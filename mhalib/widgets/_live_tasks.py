@@ -13,6 +13,7 @@ from .. import data, moments, saved, style
 from .._validate import require_text
 from ..data import (
     BEGIN,
+    COPIED,
     END,
     ENGLISH,
     FRENCH,
@@ -20,6 +21,10 @@ from ..data import (
     QUESTIONS,
     VOCABULARY,
     WORD_IDS,
+    Copies,
+    Translations,
+    Vocabulary,
+    copies,
     repeats,
     sentences,
     translations,
@@ -163,12 +168,71 @@ class Task:
         raise NotImplementedError
 
 
-class Translation(Task):
+class Writing(Task):
+    """A model that reads a source and writes a target, word by word."""
+
+    says = "sentence"
+    source_words: Vocabulary
+    target_words: Vocabulary
+    begin = ""
+    """The word of the target that is given."""
+    end = ""
+    """The word with which it ends."""
+    most = 0
+    """How many words it writes at most, the end among them."""
+
+    def _ids(self, units: Sequence[str]) -> tuple[Tensor, list[int]]:
+        """The source (1, K), and the ids that the model writes, without begin."""
+        source = self.source_words.encode([list(units)])[0]
+        begin, end = self.target_words.ids[self.begin], self.target_words.ids[self.end]
+        written = greedy(self.model, source, begin=begin, end=end, max_tokens=self.most)  # type: ignore[arg-type]
+        return source, written[0].tolist()
+
+    @torch.no_grad()
+    def run(self, units: Sequence[str]) -> Run:
+        source, ids = self._ids(units)
+        read = torch.tensor([[self.target_words.ids[self.begin], *ids[:-1]]])
+        with head_outputs(self.model) as outputs:
+            _, weights = self.model(source, read, need_weights=True)
+        words = [self.target_words.words[i] for i in ids]
+        return Run([word for word in words if word != self.end], weights, outputs)
+
+    @torch.no_grad()
+    def log_p(self, units: Sequence[str], plain: Sequence[str]) -> float:
+        ids = [self.target_words.ids[word] for word in (*plain, self.end)][: self.most]
+        source = self.source_words.encode([list(units)])[0]
+        logits, _ = self.model(source, torch.tensor([[self.target_words.ids[self.begin], *ids[:-1]]]))
+        return float(logits[0].log_softmax(-1)[range(len(ids)), ids].sum())
+
+    def examples(self) -> Translations | Copies:
+        """As many as a mean is taken over."""
+        raise NotImplementedError
+
+    def own_means(self) -> dict[str, list[Tensor]]:
+        def run(model: Any, batch: Any) -> dict[str, Tensor]:
+            model(batch.source, batch.target[:, :-1], batch.source_lens)
+            source = torch.arange(batch.source.shape[1]) < batch.source_lens[:, None]
+            target = torch.arange(batch.target.shape[1] - 1) < batch.target_lens[:, None] - 1
+            return {"encoder self": source, "decoder self": target, "cross": target}
+
+        return head_means(self.model, [self.examples()], run)
+
+    def more_facts(self) -> dict[str, Any]:
+        return {
+            "written": list(self.target_words.words),
+            "begin": self.target_words.ids[self.begin],
+            "end": self.target_words.ids[self.end],
+            "most": self.most,
+        }
+
+
+class Translation(Writing):
     """The translator: English words, and the French that the model writes."""
 
     what = "words"
-    says = "sentence"
     longest = MAX_SOURCE
+    source_words, target_words = ENGLISH, FRENCH
+    begin, end, most = BEGIN, END, MAX_TARGET - 1
     start = "the white cow sees the black dog"
     others = (
         "the car finds some round schools now",
@@ -194,44 +258,12 @@ class Translation(Task):
     def known(self) -> Sequence[str]:
         return ENGLISH.words[1:]
 
-    def _ids(self, units: Sequence[str]) -> tuple[Tensor, list[int]]:
-        """The source (1, K), and the ids that the model writes, without begin."""
-        source = ENGLISH.encode([list(units)])[0]
-        begin, end = FRENCH.ids[BEGIN], FRENCH.ids[END]
-        written = greedy(self.model, source, begin=begin, end=end, max_tokens=MAX_TARGET - 1)  # type: ignore[arg-type]
-        return source, written[0].tolist()
-
-    @torch.no_grad()
-    def run(self, units: Sequence[str]) -> Run:
-        source, ids = self._ids(units)
-        with head_outputs(self.model) as outputs:
-            _, weights = self.model(source, torch.tensor([[FRENCH.ids[BEGIN], *ids[:-1]]]), need_weights=True)
-        return Run([FRENCH.words[i] for i in ids if i != FRENCH.ids[END]], weights, outputs)
-
-    @torch.no_grad()
-    def log_p(self, units: Sequence[str], plain: Sequence[str]) -> float:
-        ids = [FRENCH.ids[word] for word in (*plain, END)][: MAX_TARGET - 1]
-        source = ENGLISH.encode([list(units)])[0]
-        logits, _ = self.model(source, torch.tensor([[FRENCH.ids[BEGIN], *ids[:-1]]]))
-        return float(logits[0].log_softmax(-1)[range(len(ids)), ids].sum())
-
-    def own_means(self) -> dict[str, list[Tensor]]:
-        batch = translations(MEAN_OF, seed=38)
-
-        def run(model: Any, batch: Any) -> dict[str, Tensor]:
-            model(batch.source, batch.target[:, :-1], batch.source_lens)
-            source = torch.arange(batch.source.shape[1]) < batch.source_lens[:, None]
-            target = torch.arange(batch.target.shape[1] - 1) < batch.target_lens[:, None] - 1
-            return {"encoder self": source, "decoder self": target, "cross": target}
-
-        return head_means(self.model, [batch], run)
+    def examples(self) -> Translations:
+        return translations(MEAN_OF, seed=38)
 
     def more_facts(self) -> dict[str, Any]:
         return {
-            "written": list(FRENCH.words),
-            "begin": FRENCH.ids[BEGIN],
-            "end": FRENCH.ids[END],
-            "most": MAX_TARGET - 1,
+            **super().more_facts(),
             "ways": {
                 "encoder self": "English to English",
                 "decoder self": "French to French",
@@ -266,6 +298,46 @@ def menus() -> list[list[str]]:
         list(PREPOSITIONS),
         list(ADVERBS),
     ]
+
+
+class Copying(Writing):
+    """The copier of chapter 10: letters and digits, and the letters that they spell, from position 0 on."""
+
+    what = "letters and digits"
+    longest = 8
+    source_words = target_words = COPIED
+    begin, end, most = "0", ".", 9
+    start = "fo1tbal6"
+    others = (
+        "ban1n1",
+        "no10",
+        "mad10",
+        "cof2e4",
+        "peopl1",
+        "toma01",
+        "kit2en",
+        "pe001r",
+        "din2er",
+        "let21r",
+        "ad1e1",
+        "bal2o4n",
+    )
+
+    def split(self, text: str) -> list[str]:
+        return list(text.lower())
+
+    def joined(self, units: Sequence[str]) -> str:
+        return "".join(units)
+
+    def known(self) -> Sequence[str]:
+        return [one for one in COPIED.words[1:] if one != self.end]
+
+    def examples(self) -> Copies:
+        return copies(MEAN_OF, seed=38)
+
+    def more_facts(self) -> dict[str, Any]:
+        ways = {"encoder self": "source to source", "decoder self": "copy to copy", "cross": "copy to source"}
+        return {**super().more_facts(), "ways": ways}
 
 
 class Repetition(Task):
@@ -458,6 +530,7 @@ class Questions(Task):
 
 
 TASKS: dict[str, type[Task]] = {
+    "copier": Copying,
     "reader": Questions,
     "repeater": Repetition,
     "small_gpt": Growth,

@@ -226,7 +226,7 @@ function started(model, el, carried) {
       const query = Math.min(model.get("query"), nq - 1);
       large.say(answer.inWords(now));
       large.draw({ head, record: now.log[head], ...task.labels(kind, now.units, now.answer), deed: deedOf(head), query });
-      input.draw(now.units, kind === "decoder self" && task.facts.what === "words" ? null : weights.subarray(query * nk, (query + 1) * nk), colours.hue(head));
+      input.draw(now.units, kind === "decoder self" && task.facts.written ? null : weights.subarray(query * nk, (query + 1) * nk), colours.hue(head));
     } else input.draw(now.units, null, "");
     mixing?.draw(head || heads[heads.length - 1], deeds, answer.inWords(now));
     answer.draw(now, off, heads.length);

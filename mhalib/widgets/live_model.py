@@ -28,8 +28,8 @@ class LiveModel(Instrument):
     `head` and `query`. All count from 0.
 
     Args:
-        model_name: one of `mhalib.saved.names()`: "translator", "repeater", "reader" or "talker"; or "small_gpt", the
-            GPT of chapter 12 at moments of its training.
+        model_name: one of `mhalib.saved.names()`: "translator", "copier", "repeater", "reader" or "talker"; or
+            "small_gpt", the GPT of chapter 12 at moments of its training.
         input: what it reads: an English sentence, or up to 48 symbols of a to z and 0 to 5. Without it, one of the
             book's.
         deeds: what is done to heads, by a head's name, as in {"encoder self 1 2": {"off": True}}:

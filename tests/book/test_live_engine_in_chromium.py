@@ -23,6 +23,7 @@ INPUTS = {
     "translator": [[5, 9, 12, 33, 4, 60, 7], [1, 9, 12, 33, 4]],
     "reader": [[1, 17, 23, 41, 3, 11]],
     "talker": [[5, 9, 2, 7, 5, 9, 2]],
+    "copier": [[6, 15, 22, 20, 2], [21, 6, 15]],
 }
 TALKING = [("decoder self", 0), ("decoder self", 1)]
 RUN = """

@@ -56,6 +56,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "late row": ("translator", "the cow sleeps", LE_VACHE),
     "reader": ("reader", "the clever fox sees my hungry young bear", {"encoder self 0 2": {"off": "mean"}}),
     "reader frozen": ("reader", "every singer meets my dog", {"encoder self 0 0": {"frozen": "a dog sees the fox"}}),
+    "copier": ("copier", "ban1n1", {"cross 0 1": {"rows": {"2": [0, 1]}}, "decoder self 0 2": {"off": "mean"}}),
     "repeater": (
         "repeater",
         "kwcapkwcapkwcap",

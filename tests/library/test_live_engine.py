@@ -102,7 +102,8 @@ def new_model(name):
     return model
 
 
-STORED_SIZES = {"repeater": [32], "translator": [153, 223], "reader": [len(VOCABULARY)], "talker": [32]}
+STORED_SIZES = {"repeater": [32], "talker": [32], "reader": [len(VOCABULARY)]}
+STORED_SIZES |= {"translator": [153, 223], "copier": [30, 30]}
 
 
 def inputs_of(name, number):

@@ -17,7 +17,7 @@ import torch
 
 from mhalib import saved
 from mhalib._write import write_whole
-from mhalib.data import ENGLISH, FRENCH, VOCABULARY, Repeats, repeats, sentences, translations
+from mhalib.data import COPIED, ENGLISH, FRENCH, VOCABULARY, Repeats, copies, repeats, sentences, translations
 from mhalib.evaluation import exact_match, next_token_accuracy, token_loss
 from mhalib.models import GPT, Model, SentenceReader, Transformer
 from mhalib.train import fit
@@ -105,6 +105,24 @@ def talker(seed: int = 0) -> tuple[Model, saved.About]:
 
 
 RECIPES["talker"] = talker
+
+
+def copier() -> tuple[Model, saved.About]:
+    """What a source of `mhalib.data.copies` spells: 1 layer on each side, 12 heads in all, attention only."""
+    made = copies(25_000, seed=0)
+    train, unseen = made[:24_000], made[24_000:]
+    torch.manual_seed(0)
+    model = Transformer(len(COPIED), len(COPIED), num_hiddens=32, num_heads=4, ffn_num_hiddens=0)
+
+    def loss() -> torch.Tensor:
+        return token_loss(model, train[torch.randint(len(train), (64,))])
+
+    fit(model, loss, steps=1500, max_lr=1e-2, warm_up=0.1, clip=1.0, progress=True)
+    metric = ("exact match on 1000 unseen sources", exact_match(model, unseen))
+    return model, saved.About("spelling and copying", metric, "python -m tools.evidence.train copier")
+
+
+RECIPES["copier"] = copier
 
 
 def main() -> None:
