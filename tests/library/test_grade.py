@@ -911,7 +911,7 @@ def test_a_wrong_folder_or_chapter_leaves_the_table_as_it_was(counted, tmp_path,
     hand_in(tmp_path / "other", {"b": ["x = 1"]})
     out.write_text("old", encoding="ascii")
     for given, said in (
-        ([str(folder), "--chapter", "99"], r"there are exercises for 1 to 34"),
+        ([str(folder), "--chapter", "99"], r"there are exercises for 1 to 35"),
         ([str(tmp_path / "empty")], r"there is no notebook below"),
         ([str(tmp_path / "other")], r"no checker is called in these notebooks; name the chapters"),
         ([str(folder), "--out", str(tmp_path / "empty")], r"is a folder, and must be a file"),
