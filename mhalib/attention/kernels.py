@@ -86,7 +86,7 @@ def softmax_(scores: Tensor, mask: Tensor | None) -> Tensor:
 def weights(q: Tensor, k: Tensor, mask: Tensor | None, scale: float | None) -> Tensor:
     """Softmax of the scores of q (..., Q, d) with k (..., K, d), 0 where `mask` is False: (..., Q, K).
 
-    Numbers and gradients are those of `scores` and `softmax_`, bit for bit.
+    Numbers and gradients are those of `scores` and `softmax_`, bit for bit; of a single matrix, to rounding.
     """
     q, k = scaled(q, scale), in_rows(k)
     if torch.is_grad_enabled() and _saves_memory(q, k):
