@@ -34,8 +34,8 @@ h1 { font-size: 1.2rem; }
 .mhalib-instrument { overflow-x: auto; }
 """
 """What a page of its own has beside the style of the instruments: the system's colours, and a margin."""
-COMMENT = re.compile(r"^[ \t]*/\*(?:(?!\*/).)*\*/[ \t]*$|^// @ts-check$", re.DOTALL | re.MULTILINE)
-"""Comments and types that have lines of their own."""
+COMMENT = re.compile(r"^[ \t]*/\*(?:(?!\*/).)*\*/[ \t]*$|^// @ts-check$|/\*\* @[^\n]*?\*/ ?", re.DOTALL | re.MULTILINE)
+"""Comments that have lines of their own, and types."""
 
 
 class Instrument(anywidget.AnyWidget):
@@ -151,8 +151,8 @@ def common() -> list[str]:
 
 
 def joinable(file: Path) -> str:
-    """A module's JavaScript as it stands in one scope with the others, line by line: without `import`, `export` and the
-    comments that have lines of their own, which no browser needs.
+    """A module's JavaScript as it stands in one scope with the others, line by line: without `import`, `export`, types
+    and the comments that have lines of their own, which no browser needs.
 
     The files are ES modules, for the tools that check them. A page that is opened from a disk loads no modules, and
     anywidget wants one text. So they are joined here, which needs no Node, and their top names must differ.

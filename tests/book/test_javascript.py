@@ -54,7 +54,7 @@ def test_names_differ_in_the_one_scope_where_all_are_joined(names: tuple[str, ..
 def test_comments_stay_with_us_and_code_does_not(tmp_path: Path) -> None:
     file = tmp_path / "new.js"
     file.write_text("// @ts-check\n/* One\n * two. */\n/** @type {x} */\n/** @type {y} */ (f)(1);\n  /** z */\ng();\n")
-    assert joinable(file) == "\n\n\n\n/** @type {y} */ (f)(1);\n\ng();\n"
+    assert joinable(file) == "\n\n\n\n(f)(1);\n\ng();\n"
 
 
 @ONE_SCOPE

@@ -192,7 +192,7 @@ def test_without_scripts_formulas_are_legible_and_a_word_says_what_is_missing(br
     expect(formula).to_be_visible()
     box = formula.bounding_box()
     assert box is not None
-    assert box["height"] > 20
+    assert box["height"] > 15  # a line of text; collapsed, it has none
     assert box["width"] > 60
     assert "\\(" not in page.locator("article").inner_text()
     expect(page.locator(".without-script")).to_contain_text("instruments")

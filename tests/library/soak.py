@@ -177,6 +177,7 @@ def soak(faults: int, seed: int) -> dict[str, int]:
                     said = Path(held, "other.err").read_text(encoding="utf-8", errors="replace")
                     assert code == 0 or "another grader writes this table" in said, said
                     counts["two at a time"] += 1
+                    before = before if code else set()  # it came through, and what it kept on its way is gone
                 said = log.with_suffix(".err").read_text(encoding="utf-8", errors="replace")
                 counts["faults"] += status != 0 and "another grader" not in said
                 counts["killed"] += status == -signal.SIGKILL

@@ -41,11 +41,7 @@ SEEN = {  # what differs in looks alone, as somebody saw; spaces as one
     r"\frac{1}{\frac1X + \frac1Y + \frac1Z}. \end{aligned}": "MathJax has wider bars in fractions of fractions",
     r"\frac{F}{M} = \frac{2}{\nu} \cdot \frac{1}{\frac{2}{N} + \frac{h}{D}} \;<\; \frac{2d}{\nu}.": "the same",
     r"\tfrac{1}{2} / \sqrt{\tfrac{1}{2}} = 0.71": "the same, and it takes a larger root",
-    r"\begin{aligned} \mathbf o &= \begin{bmatrix} W_0^o \mid W_1^o \mid W_2^o \mid W_3^o \end{bmatrix} "
-    r"\begin{bmatrix} \mathbf h_0 \\ \mathbf h_1 \\ \mathbf h_2 \\ \mathbf h_3 \end{bmatrix}\\ "
-    r"&= W_0^o\,\mathbf h_0 + W_1^o\,\mathbf h_1 + W_2^o\,\mathbf h_2 + "
-    r"W_3^o\,\mathbf h_3 \end{aligned}": "letters that touch",
-    "(X, Y)": "so, too",
+    "(X, Y)": "letters that touch",
 }
 OURS, THEIRS, WIDTH, HEIGHT = 350, 930, 1500, 1900  # pixels of a sheet
 
