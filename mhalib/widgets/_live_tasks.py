@@ -65,6 +65,10 @@ class Task:
     """What its input is made of, in errors."""
     says = ""
     """What its answer is: a "sentence", "symbols" or "answers"."""
+    one = "sentence"
+    """What one input is called."""
+    letters = ""
+    """What it is made of, where that is no words."""
     longest = 0
     """How many words or symbols an input has at most."""
     start = ""
@@ -151,6 +155,8 @@ class Task:
             "described": described(self.model),
             "what": self.what,
             "says": self.says,
+            "one": self.one,
+            "letters": self.letters,
             "longest": self.longest,
             "start": self.start,
             "known": list(self.known()),
@@ -304,6 +310,7 @@ class Copying(Writing):
     """The copier of chapter 10: letters and digits, and the letters that they spell, from position 0 on."""
 
     what = "letters and digits"
+    one, letters = "word", "a to t and 0 to 7"
     longest = 8
     source_words = target_words = COPIED
     begin, end, most = "0", ".", 9
@@ -345,6 +352,7 @@ class Repetition(Task):
 
     what = "symbols"
     says = "symbols"
+    one, letters = "list", "a to z and 0 to 5"
     longest = 48
     start = "kwcapkwcapkwcap"
     others = (

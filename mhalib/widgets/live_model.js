@@ -287,7 +287,7 @@ function started(model, el, carried) {
     });
     return [...jobs, () => {
       const same = [...(switches.positions === false ? ["without the order"] : []), ...(headDeeds(switches).length ? ["with the same heads off"] : []), ...(mixingDeeds(switches).length ? ["with the same matrices"] : [])];
-      dotsSaid.textContent = [`${right} of ${jobs.length} other ${task.facts.says === "symbols" ? "lists" : "sentences"} right`, ...same].join(", ");
+      dotsSaid.textContent = [`${right} of ${jobs.length} other ${task.facts.one}s right`, ...same].join(", ");
       dots.setAttribute("aria-label", dotsSaid.textContent);
       judge(right);
     }];
@@ -332,7 +332,7 @@ function started(model, el, carried) {
     ...(growth ? [growth.whole] : []),
     ...(quests.length ? [questList] : []),
     board.board,
-    ...(model.get("compact") ? [] : [make("p", { class: css("note"), text: `Each square is where one head looks. The bar below it: what losing it would cost this ${task.facts.says === "symbols" ? "list" : "sentence"}.` })]),
+    ...(model.get("compact") ? [] : [make("p", { class: css("note"), text: `Each square is where one head looks. The bar below it: what losing it would cost this ${task.facts.one}.` })]),
     ...(mixing ? [mixing.whole] : []),
     large.whole,
   );

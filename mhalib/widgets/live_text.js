@@ -39,7 +39,7 @@ export function inputOf(task, { take, menu, replace }) {
   function refuse(/** @type {import("./live_tasks.js").Unread} */ { message, at }) {
     field.setAttribute("aria-invalid", "true");
     const other = field.value.toLowerCase().match(/[^\s.]+/g)?.filter((unit, i) => unit !== shown[i]);
-    const may = isOfWords ? other?.length === 1 && at < shown.length && menu(shown, at).slice(0, 12).join(", ") : "a to z and 0 to 5";
+    const may = isOfWords ? other?.length === 1 && at < shown.length && menu(shown, at).slice(0, 12).join(", ") : task.facts.letters;
     refused.textContent = at < 0 ? `${message}.` : may ? `${message}. What fits here: ${may}.` : `${message}. Choose from the menus.`;
   }
   field.addEventListener("input", () => tried(false));
@@ -56,7 +56,7 @@ export function inputOf(task, { take, menu, replace }) {
     words.replaceChildren(...selects);
   }
   return {
-    whole: make("div", { class: css("input") }, ...(isOfWords ? [words] : []), labelled(isOfWords ? "or type:" : "a list (a to z, 0 to 5):", field), refused),
+    whole: make("div", { class: css("input") }, ...(isOfWords ? [words] : []), labelled(isOfWords ? "or type:" : `a ${task.facts.one} (${task.facts.letters}):`, field), refused),
     /** @param {string[]} units @param {Float64Array | null} weights how much the chosen query looks at each @param {string} hue */
     draw(units, weights, hue) {
       const text = task.joined(units);

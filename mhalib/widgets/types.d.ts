@@ -416,6 +416,8 @@ export interface LiveFacts {
   described: import("../live/settings.js").Described;
   what: "words" | "symbols";
   says: "sentence" | "symbols" | "answers";
+  one: "sentence" | "list" | "word";
+  letters: string;
   longest: number;
   known: string[];
   others: [string, string[]][];

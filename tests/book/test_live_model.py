@@ -429,7 +429,7 @@ def test_the_repeater_by_mouse_and_by_keys(show: Callable) -> None:
     page.get_by_label("it knows the order").check()
     page.get_by_text("9 of 9 as trained").wait_for()
     assert page.locator(".mhalib-live-model-symbols s").count() == 0
-    field = page.get_by_label("a list (a to z, 0 to 5):")
+    field = page.get_by_label("a list (a to z and 0 to 5):")
     for typed, told in (("kwé", "“é” is not one of the 32 symbols"), ("ab" * 25, "50 symbols, but it reads 1 to 48.")):
         field.fill(typed)
         field.press("Enter")
