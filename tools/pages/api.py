@@ -190,7 +190,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
             "sentences Sentences=sentences read_sentences QUESTIONS VOCABULARY WORD_IDS=VOCABULARY MAX_WORDS "
             "DETERMINERS=VOCABULARY ADJECTIVES=VOCABULARY NOUNS=VOCABULARY ADVERBS=VOCABULARY VERBS=VOCABULARY"
         ),
-        "10_all_targets_at_once": "PADDING=padding IGNORED=padding",
+        "10_all_targets_at_once": "PADDING=padding IGNORED=padding copies=copier Copies=copier COPIED=copier",
         "11_translator": (
             "translations Translations=translations translate read_english spoken ENGLISH FRENCH BEGIN END LEMMAS "
             "Vocabulary=ENGLISH"
