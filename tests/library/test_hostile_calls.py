@@ -979,6 +979,7 @@ PLACES = {
     ),
     "results.read": (mhalib.results.read, lambda: {"chapter": "x"}),
     "data.sentences": (data.sentences, lambda: {"num_examples": 3, "seed": 0}),
+    "data.copies": (data.copies, lambda: {"num_examples": 3, "seed": 0}),
     "data.meetings": (data.meetings, lambda: {"num_examples": 3, "seed": 0}),
     "data.read_sentences": (data.read_sentences, lambda: {"texts": [("the", "cat", "sees", "a", "dog")]}),
     "data.translations": (data.translations, lambda: {"num_examples": 3, "seed": 0, "pairs": "seen"}),
@@ -1347,6 +1348,7 @@ def test_numpy_integers_are_sizes_and_seeds(tmp_path):
     assert torch.equal(data.repeats(three, seed).tokens, data.repeats(3, 1).tokens)
     assert torch.equal(data.sentences(three, seed).tokens, data.sentences(3, 1).tokens)
     assert torch.equal(data.meetings(three, seed).tokens, data.meetings(3, 1).tokens)
+    assert torch.equal(data.copies(three, seed).source, data.copies(3, 1).source)
     assert torch.equal(data.translations(three, seed).target, data.translations(3, 1).target)
     assert torch.equal(data.sums(_digits(), three, seed).tokens, data.sums(_digits(), 3, 1).tokens)
 
