@@ -1157,7 +1157,8 @@ HARMLESS = {
         "a record",
     ),
     **dict.fromkeys(
-        ("Digits", "Meetings", "Pairs", "Repeats", "Sentences", "Sums", "Translations", "NumberTable"), "a record"
+        ("Copies", "Digits", "Meetings", "Pairs", "Repeats", "Sentences", "Sums", "Translations", "NumberTable"),
+        "a record",
     ),
     **dict.fromkeys(("names", "deviations", "kinds", "times"), "a function without arguments"),
     **dict.fromkeys(("History", "StepCost", "Chip", "LanguageModel", "Precision", "ServingCosts"), "a record"),
