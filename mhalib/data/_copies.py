@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -56,8 +56,7 @@ def copies(num_examples: int, seed: int) -> Copies:
         for i, source in enumerate(drawn.source.tolist()):
             made.setdefault(tuple(source), drawn[i : i + 1])
     rows = [*made.values()][:num_examples]
-    parts = ([getattr(row, name) for row in rows] for name in ("source", "source_lens", "target", "target_lens"))
-    return Copies(*map(torch.cat, parts))
+    return Copies(*(torch.cat([getattr(row, field.name) for row in rows]) for field in fields(Copies)))
 
 
 def _draw(count: int, rng: torch.Generator) -> Copies:

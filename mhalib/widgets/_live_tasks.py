@@ -62,7 +62,7 @@ class Task:
     """A stored model at its work."""
 
     what = ""
-    """What its input is made of, in errors."""
+    """What its input is made of, in errors: "words", or what stands without spaces."""
     says = ""
     """What its answer is: a "sentence", "symbols" or "answers"."""
     one = "sentence"
@@ -101,10 +101,11 @@ class Task:
         return units
 
     def split(self, text: str) -> list[str]:
-        raise NotImplementedError
+        """The words of a sentence, or the letters of what has no words."""
+        return text.lower().removesuffix(".").split() if self.what == "words" else list(text.lower())
 
     def joined(self, units: Sequence[str]) -> str:
-        raise NotImplementedError
+        return (" " if self.what == "words" else "").join(units)
 
     def known(self) -> Sequence[str]:
         """The words or symbols that an input may have."""
@@ -255,12 +256,6 @@ class Translation(Writing):
         "the new school paints my small quick fox",
     )
 
-    def split(self, text: str) -> list[str]:
-        return text.lower().removesuffix(".").split()
-
-    def joined(self, units: Sequence[str]) -> str:
-        return " ".join(units)
-
     def known(self) -> Sequence[str]:
         return ENGLISH.words[1:]
 
@@ -330,12 +325,6 @@ class Copying(Writing):
         "bal2o4n",
     )
 
-    def split(self, text: str) -> list[str]:
-        return list(text.lower())
-
-    def joined(self, units: Sequence[str]) -> str:
-        return "".join(units)
-
     def known(self) -> Sequence[str]:
         return [one for one in COPIED.words[1:] if one != self.end]
 
@@ -369,12 +358,6 @@ class Repetition(Task):
         "a3pvsda3pvsda3",
         "3gxuiy3gxuiy3g",
     )
-
-    def split(self, text: str) -> list[str]:
-        return list(text.lower())
-
-    def joined(self, units: Sequence[str]) -> str:
-        return "".join(units)
 
     def known(self) -> Sequence[str]:
         return list(SYMBOLS)
@@ -497,12 +480,6 @@ class Questions(Task):
         "a clever robot never sees every farmer",
         "every singer meets your green quiet pilot",
     )
-
-    def split(self, text: str) -> list[str]:
-        return text.lower().removesuffix(".").split()
-
-    def joined(self, units: Sequence[str]) -> str:
-        return " ".join(units)
 
     def known(self) -> Sequence[str]:
         return VOCABULARY[1:]
