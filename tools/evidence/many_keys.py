@@ -42,10 +42,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from mhalib.models import GPT
 from tools.evidence import results
+from tools.evidence.operations import counter
 from tools.evidence.race import p_values
 
 NUM_KEYS, NUM_VALUES, NUM_OTHERS = 64, 16, 16
@@ -194,9 +194,9 @@ def operations(name: str) -> tuple[float, ...]:
     model = new_model(name, width_for(name))
     of_length: dict[int, int] = {}
     for length in LENGTHS.values():
-        with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        with sdpa_kernel(SDPBackend.MATH), counter() as counted:
             loss_of(model, *texts(1, length, torch.Generator().manual_seed(0))).backward()  # type: ignore[no-untyped-call]
-        of_length[length] = counter.get_total_flops() * (TOKENS // length)
+        of_length[length] = counted.get_total_flops() * (TOKENS // length)
     total = np.cumsum([of_length[length_at(step)] for step in range(1, STEPS + 1)])
     return tuple(total[EVERY - 1 :: EVERY].tolist())
 

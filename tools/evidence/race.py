@@ -68,8 +68,8 @@ def own_layer(path: Path) -> str:
     return path.stem
 
 
-def runner(folder: Path, told: Mapping[str, Any]) -> Run:
-    """A function that makes a run, or reads it."""
+def runner(folder: Path, told: Mapping[str, Any], *, focus: bool = True) -> Run:
+    """A function that makes a run, or reads it; in copying with the focus of its best head, unless `focus` is off."""
 
     def run(task: str, name: str, rate: float, seed: int) -> dict[str, Any]:
         path = folder / task / name / f"{rate}" / f"{seed}.json"
@@ -78,8 +78,8 @@ def runner(folder: Path, told: Mapping[str, Any]) -> Run:
         def made() -> dict[str, Any]:
             again = name == AGAIN
             model, curve = told["trained"](task, CONTROL if again else name, rate, seed, again)
-            focus = float(told["copying_heads"](model)[1].max()) if task == "copying" else None
-            return {"curve": curve, "focus": focus}
+            looks = focus and task == "copying"
+            return {"curve": curve, "focus": float(told["copying_heads"](model)[1].max()) if looks else None}
 
         results.keep(path, made)
         found: dict[str, Any] = json.loads(path.read_text("utf-8"))
