@@ -328,6 +328,15 @@ class Copying(Writing):
     def known(self) -> Sequence[str]:
         return [one for one in COPIED.words[1:] if one != self.end]
 
+    def units(self, text: str) -> list[str]:
+        """Letters and digits; a `ValueError`, too, if a digit is no letter's position."""
+        units = super().units(text)
+        letters = {str(at) for at, unit in enumerate(units) if not unit.isdigit()}
+        for unit in units:
+            if unit.isdigit() and unit not in letters:
+                raise ValueError(f"input={text!r:.80} holds {unit}, a position, counted from 0, where no letter is")
+        return units
+
     def examples(self) -> Copies:
         return copies(MEAN_OF, seed=38)
 

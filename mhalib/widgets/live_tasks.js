@@ -31,6 +31,8 @@ function reading(facts) {
     const { what, longest } = facts;
     if (at >= 0) throw new Unread(`“${[...found[at]].slice(0, 30).join("")}” is not one of the ${known.size} ${what} that this model knows`, at);
     if (!found.length || found.length > longest) throw new Unread(`${found.length} ${what}, but it reads 1 to ${longest}`, -1);
+    const lost = facts.one === "word" && found.find((unit) => Number(unit) >= 0 && !(found[Number(unit)] > "9"));
+    if (lost) throw new Unread(`“${lost}” is a position, counted from 0, and there is no letter`, -1);
     return found;
   }
   return { units, joined: (/** @type {string[]} */ list) => list.join(isOfWords ? " " : "") };

@@ -168,7 +168,7 @@ export function answerOf(task, others) {
       const numMistaken = right?.filter((word, i) => word !== now.answer[i]).length ?? 0;
       const total = task.counted(now.units, now.plain).length;
       const kept = total - task.numWrong(now.units, now.answer, now.plain);
-      const sure = says === "sentence" ? `chance of the trained answer ${chance(now.logP)}` : `${kept} of ${total}${says === "answers" ? " answers are as before" : " as trained"}${numMistaken ? `; ${numMistaken} are wrong` : ""}`;
+      const sure = says === "sentence" ? `chance of the trained answer ${chance(now.logP)}` : `${kept} of ${total}${says === "answers" ? " answers" : ""} as trained${numMistaken ? `; ${numMistaken} wrong` : ""}`;
       meter.style.setProperty("--share", String(says === "sentence" ? probability(now.logP) : kept / total));
       certain.textContent = `${sure}${off ? ` · ${off} of ${all} heads off` : ""}`;
     },

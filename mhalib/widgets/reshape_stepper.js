@@ -331,7 +331,7 @@ export function ReshapeStepper({ model, el }) {
     const all = stages(now);
     const stage = all[now.step];
     /** @type {T.How} */
-    const how = (each, i) => (i === 0 ? "the first array" : each.copied ? "copy" : "view: nothing moves");
+    const how = (each, i) => (i === 0 ? "the first array" : each.copied ? "copy" : "a view: memory stays");
     const found = all.map(({ shape, strides, memory: held }) => places(shape).find((index) => held[offset(index, strides)] === now.cell) ?? []);
     const at = (/** @type {number} */ i) => offset(found[i], all[i].strides);
     slider.setAttribute("aria-valuetext", `step ${now.step + 1} of ${LAST + 1}: ${stage.code}`);

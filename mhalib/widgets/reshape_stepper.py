@@ -144,7 +144,7 @@ class ReshapeStepper(Instrument):
                 stage.code,
                 f"({stage.axes}) = {tuple(stage.array.shape)}",
                 str(tuple(stage.array.stride())),
-                "the first array" if number == 1 else "copy" if stage.copied else "view: nothing moves",
+                "the first array" if number == 1 else "copy" if stage.copied else "a view: memory stays",
                 " ".join(f"{value:04d}" for value in stage.array.as_strided((B * N * D,), (1,)).tolist()),
             )
             for number, stage in enumerate(self.stages(), 1)

@@ -275,6 +275,18 @@ def test_words_are_changed_by_menu_and_by_typing_and_unknown_ones_are_refused(sh
     assert said(settled(page)) == "la vache dort"
 
 
+def test_a_digit_of_the_copier_is_the_position_of_a_letter(show: Callable) -> None:
+    page = settled(show(LiveModel("copier")).page)
+    field, refused = page.get_by_label("a word (a to t and 0 to 7):"), page.locator(".mhalib-live-model-refused")
+    for typed, lost in (("ab7c", "7"), ("3aa1", "3"), ("0", "0")):
+        field.fill(typed)
+        field.press("Enter")
+        expect(refused).to_have_text(f"“{lost}” is a position, counted from 0, and there is no letter.")
+    field.fill("pa0er")
+    expect(refused).to_be_hidden()
+    assert said(settled(page)) == "paper"
+
+
 @pytest.mark.parametrize(
     "typed", ["</SCRIPT><img src=x onerror=window.PWN=1>", "<!--", "שלום", "\u202e\x00", "{{1}}${1}"]
 )
@@ -341,7 +353,7 @@ def test_the_box_of_the_order_stays_in_a_compact_model_that_begins_without_it_an
     expect(box).to_be_visible()
     expect(box).not_to_be_checked()
     box.check()
-    expect(asked.get_by_text("32 of 32 answers are as before")).to_be_visible()
+    expect(asked.get_by_text("32 of 32 answers as trained")).to_be_visible()
     expect(other.get_by_label("it knows the order")).to_be_hidden()
     for told in page.locator(".mhalib-live-model-large > p:last-child").all():
         expect(told).to_contain_text("With this head off")
@@ -389,7 +401,7 @@ def test_what_the_reader_gets_wrong_is_marked_though_nothing_was_done_to_it(show
     wrong = page.locator(".mhalib-live-model-mistaken")
     expect(wrong).to_have_count(num_wrong)
     assert wrong.first.get_attribute("title").startswith("right is “")
-    assert page.get_by_text(f"16 of 16 answers are as before; {num_wrong} are wrong").is_visible()
+    assert page.get_by_text(f"16 of 16 answers as trained; {num_wrong} wrong").is_visible()
     expect(page.locator(".mhalib-live-model-large")).to_contain_text(re.compile(r"off, \d+ of 16 answers change\."))
     page.get_by_label("or type:").fill("the clever fox sees my hungry young bear")
     settled(page)

@@ -103,7 +103,7 @@ def test_every_stage_is_torchs(show: Callable, B: int, N: int, D: int, h: int, s
         where = positions(array)
         drawn = page.evaluate(DRAWN)
         assert drawn["code"] == stage.code
-        memory = "the first array" if step == 0 else "copy" if stage.copied else "view: nothing moves"
+        memory = "the first array" if step == 0 else "copy" if stage.copied else "a view: memory stays"
         assert drawn["facts"]["shape"] == f"({stage.axes}) = {shape}"
         assert drawn["facts"]["strides"] == str(strides)
         assert drawn["facts"]["memory"] == memory
@@ -136,7 +136,7 @@ def test_a_copy_shows_the_strip_before_and_after(show: Callable) -> None:
 def test_one_example_is_a_view_and_the_picture_says_so(show: Callable) -> None:
     page = show(ReshapeStepper(batch_size=1, step=3)).page
     expect(page.get_by_text("With one example, B = 1, there is nothing to fold over")).to_be_visible()
-    assert fact(page, "memory") == "view: nothing moves"
+    assert fact(page, "memory") == "a view: memory stays"
 
 
 def test_buttons_and_slider_move_between_the_ends(show: Callable) -> None:

@@ -242,3 +242,9 @@ def test_other_inputs_are_read_without_the_order_where_it_is_off():
     """As the page does it, in whose sentence stands how many are right."""
     assert LiveModel("reader")._others_right() == 12
     assert LiveModel("reader", deeds={"positions": False})._others_right() < 12
+
+
+@pytest.mark.parametrize(("typed", "lost"), [("ab7c", 7), ("3aa1", 3), ("0", 0), ("a10", 1)])
+def test_a_digit_of_the_copier_is_the_position_of_a_letter(typed: str, lost: int) -> None:
+    with pytest.raises(ValueError, match=rf"input='{typed}' holds {lost}, a position, counted from 0, where no letter"):
+        LiveModel("copier", typed)

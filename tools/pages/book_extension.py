@@ -28,7 +28,7 @@ FOLDS = {  # by tag: what the fold of a cell says where the cell itself does not
     "set-up": ("Show how this page installs what it needs in Colab", "Hide how this page installs what it needs"),
     exercises.EXERCISE: ("Show a solution, and what the checker says", "Hide the solution"),
 }
-FITS_A_PHONE, SMALLER = 49, (56, 62)  # characters: what a phone holds in its own letters, and in two smaller sizes
+FITS_A_PHONE, SMALLER = 49, (56, 66)  # characters: what a phone holds in its own letters, and in two smaller sizes
 MEASURED = '<p class="statement measured" title="{said}"><span aria-hidden="true">±</span><span>{said}</span></p>'
 
 
@@ -153,10 +153,14 @@ def keep_columns(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 
 
 def has_columns(text: str) -> bool:
-    """Whether parts of a printed text stand under each other by spaces in several lines, or numbers in a row."""
+    """Whether parts of a printed text stand under each other by spaces in several lines, or numbers in a row.
+
+    Numbers in a line of two sentences are no row.
+    """
     lines = [line for line in text.splitlines() if line.strip()]
     under = len(lines) > 1 and any(re.search(r"\S {2,}\S|^ {4,}\S", line) for line in lines)
-    return under or any(re.search(r"\d[\])]?,? +[-+\[(]?\d+\b", line) for line in lines)
+    row, sentences = re.compile(r"\d[\])]?,? +[-+\[(]?\d+\b"), re.compile(r"[a-z]\. [A-Z]")
+    return under or any(row.search(line) and not sentences.search(line) for line in lines)
 
 
 def mark_statements(app: Sphinx, doctree: nodes.document, docname: str) -> None:
