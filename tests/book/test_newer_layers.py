@@ -66,10 +66,11 @@ def test_layers_that_see_neighbours_have_the_convolution_for_a_rival() -> None:
     level = {CONTROL: 0.5, AGAIN: 0.5, race.MIXED: 0.9, "delta": 0.8}
     curves = {name: level.get(name, 0.5) + 0.01 * rng.standard_normal((24, 5)) for name in race.ENTRANTS}
     said = race.lines(curves, dict.fromkeys(race.ENTRANTS, 0.1))
-    first, second = (n for n, line in enumerate(said) if line.startswith("minus "))
+    first, second, third = (n for n, line in enumerate(said) if line.startswith("minus "))
     delta = [line for line in said if line.startswith("delta ")]
     assert len(delta) == 2
     found = [float(re.search(r"[+-]\d\.\d+", line)[0]) for line in delta]
     assert found == pytest.approx([0.3, -0.1], abs=0.005)
     assert len(said[first + 1 : second]) == len(race.NEWER)
-    assert len(said[second + 1 :]) == len(race.NEIGHBOURS)
+    assert len(said[second + 1 : third]) == len(race.NEIGHBOURS)
+    assert len(said[third + 1 :]) == len(race.LATER)
