@@ -211,6 +211,7 @@ def sphinx(folder: Path, pages: dict[str, str]) -> dict[str, str]:
         "extensions": ["tools.pages.formulas", "myst_parser", "sphinxcontrib.bibtex", "tools.pages.book_extension"],
         "bibtex_bibfiles": ["empty.bib"],
         "root_doc": "three",
+        "source_suffix": {".md": "markdown"},  # Sphinx's own default is one dict for all builds of a process
         "myst_heading_anchors": 3,
         "html_title": "Book",
         "html_theme": "basic",

@@ -284,7 +284,7 @@ def test_a_digit_of_the_copier_is_the_position_of_a_letter(show: Callable) -> No
         expect(refused).to_have_text(f"“{lost}” is a position, counted from 0, and there is no letter.")
     field.fill("pa0er")
     expect(refused).to_be_hidden()
-    assert said(settled(page)) == "paper"
+    assert said(settled(page)) == "p a p e r"
 
 
 @pytest.mark.parametrize(
