@@ -273,7 +273,7 @@ def test_on_a_phone_columns_scroll_and_sentences_wrap(browser: Browser, site: st
 
 
 @pytest.mark.parametrize("name", ["10_all_targets_at_once", "13_induction_circuit", "18_which_heads_matter"])
-def test_on_a_phone_a_printed_table_of_66_characters_is_seen_whole(browser: Browser, site: str, name: str) -> None:
+def test_on_a_phone_a_printed_table_of_64_characters_is_seen_whole(browser: Browser, site: str, name: str) -> None:
     page = browser.new_page(viewport={"width": 390, "height": 900})
     page.goto(f"{site}chapters/{name}.html?way=whole")
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
@@ -283,8 +283,8 @@ def test_on_a_phone_a_printed_table_of_66_characters_is_seen_whole(browser: Brow
                       one.scrollWidth - one.clientWidth])"""
     )
     page.close()
-    assert any(49 < characters <= 66 for characters, _ in widths)
-    assert not [one for one in widths if one[0] <= 66 and one[1] > 0]
+    assert any(49 < characters <= 64 for characters, _ in widths)
+    assert not [one for one in widths if one[0] <= 64 and one[1] > 0]
 
 
 def test_on_a_phone_no_figure_scrolls(browser: Browser, site: str) -> None:

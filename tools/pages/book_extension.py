@@ -28,7 +28,7 @@ FOLDS = {  # by tag: what the fold of a cell says where the cell itself does not
     "set-up": ("Show how this page installs what it needs in Colab", "Hide how this page installs what it needs"),
     exercises.EXERCISE: ("Show a solution, and what the checker says", "Hide the solution"),
 }
-FITS_A_PHONE, SMALLER = 49, (56, 66)  # characters: what a phone holds in its own letters, and in two smaller sizes
+FITS_A_PHONE, SMALLER = 49, (56, 64)  # characters: what a phone holds in its own letters, and in two smaller sizes
 MEASURED = '<p class="statement measured" title="{said}"><span aria-hidden="true">±</span><span>{said}</span></p>'
 
 
