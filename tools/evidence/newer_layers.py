@@ -1,4 +1,4 @@
-"""The layers of 2025 and 2026 in the copying race of "The bake-off", and the rivals that a specialist would ask for.
+"""More layers in the copying race of "The bake-off", most of 2024 and 2025, and rivals that a specialist would ask for.
 
     OMP_NUM_THREADS=1 python -m tools.evidence.newer_layers --folder RUNS [--layers NAME ...] [--store]
 
@@ -20,8 +20,9 @@ The analysis, written down before a fresh seed was run. One training of each lay
 6. *A third question, added when a specialist had read what came out*, on the same seeds: the same convolution in front
    of `GIVEN` as well, and multi-token attention whose kernel is as small as it can be. Do these lead "convolution"?
 
-Sizes are those of the chapter (64 channels, 4 heads, 23 tokens), so windows, blocks and choices are small as well. The
-states are computed in chunks of 8 tokens, since chunks of 64 would pay for 41 that are not there.
+Sizes are those of the chapter (64 channels, 4 heads, 23 tokens), so windows, blocks and choices are small as well; the
+kernel of multi-token attention is that of its paper, 6 queries by 11 keys. The states are computed in chunks of 8
+tokens, since chunks of 64 would pay for 41 that are not there.
 """
 
 from __future__ import annotations
@@ -66,9 +67,8 @@ NEWER: dict[str, tuple[int, Any]] = {  # heads, layer or a layer for each place
     "hybrid": (4, [DELTA, "multi-head"]),
 }
 NEIGHBOURS = ("multi-token", "delta", "Kimi's delta", "hybrid")
-SMALL = "small multi-token"
 GIVEN = {f"{MIXED}, {name}": NEWER[name] for name in (*NEIGHBOURS, "bare differential", "cross-layer")}
-LATER = {**GIVEN, SMALL: (4, {"name": "multi-token", "kernel_size": (1, 3)})}
+LATER = {**GIVEN, "small multi-token": (4, {"name": "multi-token", "kernel_size": (1, 3)})}
 FRESH = range(200, 224)
 ENTRANTS = (race.CONTROL, race.AGAIN, MIXED, *NEWER, *LATER)
 
