@@ -151,6 +151,7 @@ def catalogue(*messages) -> Catalog:
         ([(OLD, OTHER.replace("`attend`", "attend"))], [OLD], {"unlike": [OLD]}),
         ([(OLD, OTHER)], [OLD + "\n\n$$x = y$$\n\n---\n"], {}),
         ([(OLD, OTHER)], [f"- {OLD}\n- A second one."], {"new": ["- A second one."]}),
+        ([(OLD, OTHER), ("no", "non")], [OLD, "- no", "He knows."], {"translated": 2, "new": ["He knows."]}),
     ],
 )
 def test_what_does_not_fit_is_found(messages, words, found) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -57,6 +58,8 @@ def test_a_new_chapter_passes_the_conventions_tests(copied: Path) -> None:
     line = re.escape(f"{number}. [Rotary: {{what}} turns?]({stem}.ipynb): TO WRITE")
     assert re.search(rf"^{number - 1}\. .*\n{line}", index, re.MULTILINE)
     assert re.search(rf"^{number - 1}: .*\n{number}: 0 \d+\n```", index, re.MULTILINE)
+
+    assert stem in json.loads((copied / "mhalib_classroom/checks/chapters.json").read_text(encoding="utf-8"))
 
     options = ("-q", "-p", "no:cacheprovider", "-k", f"{stem} or {OF_ALL}")
     found = run(copied, "-m", "pytest", *options, *ASKED)

@@ -1,9 +1,11 @@
 """Begin a chapter: its notebook with all that the conventions demand, and its lines in _toc.yml and chapters/index.md.
 
+Its name joins mhalib_classroom/checks/chapters.json, too: without it, no checker of the chapter could be imported.
+
     make chapter NAME=rotary_positions TITLE="Rotary positions"
 
 The notebook is executed and passes the tests of conventions. What is yours to write says "TO WRITE"; a test fails while
-such words are left. The chapter comes last of those with a number; to move it, rename the file, and both lines.
+such words are left. The chapter comes last of those with a number; `make move` moves it.
 """
 
 from __future__ import annotations
@@ -218,6 +220,9 @@ def make(name: str, title: str) -> Path:
     nbformat.write(notebooks.execute(path), path)
     write_whole(toc, listed)
     write_whole(index, told)
+    known = ROOT / "mhalib_classroom/checks/chapters.json"
+    names = {*json.loads(known.read_text(encoding="utf-8")), stem}
+    write_whole(known, json.dumps(sorted(names), indent=1) + "\n")
     return path
 
 
