@@ -65,7 +65,7 @@ export function ReshapeStepper({ model, el }) {
   function stages({ B, N, D, h, d, skip }) {
     /** @type {T.Reshape} */
     const swap = (from, shape) => (skip ? reshape(from, shape) : permute(from));
-    const call = (/** @type {string} */ axes) => (skip ? `view(${axes})` : "permute(0, 2, 1, 3)");
+    const call = (/** @type {string} */ axes) => (skip ? `reshape(${axes})` : "transpose(1, 2)");
     const x = { shape: [B, N, D], strides: [N * D, D, 1], memory: range(0, B * N * D), copied: false };
     const cut = reshape(x, [B, N, h, d]);
     const split = swap(cut, [B, h, N, d]);
@@ -75,10 +75,10 @@ export function ReshapeStepper({ model, el }) {
     /** @type {[string, string, string, T.Strided][]} */
     const named = [
       ["x", "x = W_q(tokens)", "B, N, D", x],
-      ["cut", "cut = x.view(B, N, h, d)", "B, N, h, d", cut],
+      ["cut", "cut = x.reshape(B, N, h, d)", "B, N, h, d", cut],
       ["split", `split = cut.${call("B, h, N, d")}`, "B, h, N, d", split],
       ["folded", "folded = split.reshape(B * h, N, d)", "B·h, N, d", folded],
-      ["heads", "heads = folded.view(B, h, N, d)", "B, h, N, d", heads],
+      ["heads", "heads = folded.reshape(B, h, N, d)", "B, h, N, d", heads],
       ["rows", `rows = ${compact ? "split" : "heads"}.${call("B, N, h, d")}`, "B, N, h, d", rows],
       ["back", "back = rows.reshape(B, N, D)", "B, N, D", reshape(rows, [B, N, D])],
     ];
@@ -201,7 +201,7 @@ export function ReshapeStepper({ model, el }) {
       x: `One row for each token: ${d} channels for each of ${h} heads.`,
       cut: `The last axis is cut into ${h} × ${d}. No number moves.`,
       split: skip
-        ? `The shape is right, but view keeps the order in memory: a new row every ${d} numbers, a new head every ${N * d}.${same ? " With one head or one token, that is the right split." : ""}`
+        ? `The shape is right, but reshape keeps the order in memory: a new row every ${d} numbers, a new head every ${N * d}.${same ? " With one head or one token, that is the right split." : ""}`
         : "Heads and tokens change places, so that each head is a matrix of its own.",
       folded: skip ? "Nothing has to move, because nothing changed places." : fold,
       heads: "The way back: the first axis is cut into B and h again.",
@@ -235,7 +235,7 @@ export function ReshapeStepper({ model, el }) {
       const verdict = leaks ? "✗ the future leaks" : first.length < now.N ? "✗ cannot look back" : "as it should be";
       return [`split ${split}, merge ${merge}`, first.join(", "), final.join(", "), verdict];
     });
-    return sheet("Causal attention: which outputs change when one token changes? (wrong = without the permute)", ["", "token 0 changes outputs", `token ${last} changes outputs`, "so"], rows);
+    return sheet("Causal attention: which outputs change when one token changes? (wrong = without the transpose)", ["", "token 0 changes outputs", `token ${last} changes outputs`, "so"], rows);
   }
 
   let turn = 0; // which question is asked
@@ -325,7 +325,7 @@ export function ReshapeStepper({ model, el }) {
     for (const part of [facts, board, below, quiz, steps]) part.hidden = broken;
     if (broken) {
       slider.setAttribute("aria-valuetext", `step ${now.step + 1}`);
-      said.textContent = `D = ${now.D} is not divisible by h = ${now.h}: x.view(B, N, ${now.h}, ${(now.D / now.h).toFixed(2)}) does not exist. Choose D = ${now.h * Math.max(1, Math.floor(now.D / now.h))}, or other heads.`;
+      said.textContent = `D = ${now.D} is not divisible by h = ${now.h}: x.reshape(B, N, ${now.h}, ${(now.D / now.h).toFixed(2)}) does not exist. Choose D = ${now.h * Math.max(1, Math.floor(now.D / now.h))}, or other heads.`;
       return;
     }
     const all = stages(now);
@@ -367,7 +367,7 @@ export function ReshapeStepper({ model, el }) {
     el,
     "reshape-stepper",
     ...full(make("div", { class: "mhalib-controls", role: "group", "aria-label": "sizes" }, ...fields.map(({ row }) => row))),
-    make("div", { class: `mhalib-row ${CSS}-steps`, role: "group", "aria-label": "steps" }, previous, slider, next, make("label", { class: "mhalib-check" }, skip, "skip the permute")),
+    make("div", { class: `mhalib-row ${CSS}-steps`, role: "group", "aria-label": "steps" }, previous, slider, next, make("label", { class: "mhalib-check" }, skip, "skip the transpose")),
     said,
     facts,
     board,

@@ -41,7 +41,7 @@ class ReshapeStepper(Instrument):
         num_heads: h, 1 to 4, divides D.
         step: 0 to 6: x (B, N, D), cut (B, N, h, d), split (B, h, N, d), folded (B*h, N, d), and back again. In the
             compact form 0 to 4, since two steps are left out.
-        skip_permute: make the split's shape without the permute, so that heads get the wrong numbers.
+        skip_permute: make the split's shape without the transpose, so that heads get the wrong numbers.
         cell: the chosen number: its position in the memory of x, `(b*N + n)*D + c`.
         compact: only the split and the way back, without the fold, of the chosen number's example; strides, memory,
             fields for sizes, the question about the fold and the list of all steps are left out.
@@ -101,22 +101,22 @@ class ReshapeStepper(Instrument):
         d = D // h
         b, n, c = torch.meshgrid(*map(torch.arange, (B, N, D)), indexing="ij")
         x = (1000 * b + 100 * n + c).contiguous()
-        cut = x.view(B, N, h, d)
-        split = cut.view(B, h, N, d) if self.skip_permute else cut.permute(0, 2, 1, 3)
+        cut = x.reshape(B, N, h, d)
+        split = cut.reshape(B, h, N, d) if self.skip_permute else cut.transpose(1, 2)
         folded = split.reshape(B * h, N, d)
-        heads = folded.view(B, h, N, d)
+        heads = folded.reshape(B, h, N, d)
         merged = "split" if self.compact else "heads"
         before_swap = split if self.compact else heads
-        tokens = before_swap.view(B, N, h, d) if self.skip_permute else before_swap.permute(0, 2, 1, 3)
+        tokens = before_swap.reshape(B, N, h, d) if self.skip_permute else before_swap.transpose(1, 2)
         back = tokens.reshape(B, N, D)
-        swap = "permute(0, 2, 1, 3)"
+        swap = "transpose(1, 2)"
         named = [
             ("x", "x = W_q(tokens)", "B, N, D", x),
-            ("cut", "cut = x.view(B, N, h, d)", "B, N, h, d", cut),
-            ("split", f"split = cut.{'view(B, h, N, d)' if self.skip_permute else swap}", "B, h, N, d", split),
+            ("cut", "cut = x.reshape(B, N, h, d)", "B, N, h, d", cut),
+            ("split", f"split = cut.{'reshape(B, h, N, d)' if self.skip_permute else swap}", "B, h, N, d", split),
             ("folded", "folded = split.reshape(B * h, N, d)", "B·h, N, d", folded),
-            ("heads", "heads = folded.view(B, h, N, d)", "B, h, N, d", heads),
-            ("rows", f"rows = {merged}.{'view(B, N, h, d)' if self.skip_permute else swap}", "B, N, h, d", tokens),
+            ("heads", "heads = folded.reshape(B, h, N, d)", "B, h, N, d", heads),
+            ("rows", f"rows = {merged}.{'reshape(B, N, h, d)' if self.skip_permute else swap}", "B, N, h, d", tokens),
             ("back", "back = rows.reshape(B, N, D)", "B, N, D", back),
         ]
         if self.compact:
@@ -132,7 +132,7 @@ class ReshapeStepper(Instrument):
         header = ("step", "line of code", "shape", "strides", "memory", "order of the numbers in memory")
         if D % h:
             return f"D={D} is not divisible by h={h}: there is no such split", header, []
-        skipped = ", without the permute" if self.skip_permute else ""
+        skipped = ", without the transpose" if self.skip_permute else ""
         b, n, c = min(1, B - 1), min(3, N - 1), min(7, D - 1)
         caption = (
             f"Splitting B={B} examples of N={N} tokens and D={D} channels into h={h} heads, and back{skipped}; "

@@ -156,7 +156,7 @@ def test_buttons_and_slider_move_between_the_ends(show: Callable) -> None:
     page.get_by_role("slider").press("ArrowLeft")
     expect(status(page)).to_contain_text("Step 5 of 7")
     spoken = page.get_by_role("slider").get_attribute("aria-valuetext")
-    assert spoken == "step 5 of 7: heads = folded.view(B, h, N, d)"
+    assert spoken == "step 5 of 7: heads = folded.reshape(B, h, N, d)"
 
 
 @pytest.mark.parametrize("skip", [False, True])
@@ -285,13 +285,13 @@ def test_skipping_the_permute_mixes_the_rows_at_equal_shape(show: Callable) -> N
     page = show(ReshapeStepper(step=2)).page
     shape, right = fact(page, "shape"), cells(page, PICTURE)
     assert page.get_by_text("✗ holds heads").count() == 0
-    page.get_by_label("skip the permute").check()
+    page.get_by_label("skip the transpose").check()
     assert fact(page, "shape") == shape
     assert cells(page, PICTURE) != right
     assert page.get_by_text("✗ holds heads 0, 1, 2").count() == 6
     go_to(page, 6)
     expect(page.get_by_text("a round trip proves nothing")).to_be_visible()
-    page.get_by_label("skip the permute").uncheck()
+    page.get_by_label("skip the transpose").uncheck()
     expect(page.get_by_text("Causal attention")).to_be_hidden()
 
 
@@ -467,11 +467,11 @@ def test_a_live_model_is_followed_written_to_and_left(browser: Any) -> None:
     assert fact(page, "shape") == "(B·h, N, d) = (6, 4, 2)"
     expect(page.get_by_label("tokens N")).to_have_value("4")
     expect(page.get_by_role("slider")).to_have_value("3")
-    expect(page.get_by_label("skip the permute")).to_be_checked()
+    expect(page.get_by_label("skip the transpose")).to_be_checked()
     expect(status(page)).to_contain_text("0103")
     page.evaluate("calls.length = 0")
     page.get_by_role("button", name="next").click()
-    page.get_by_label("skip the permute").uncheck()
+    page.get_by_label("skip the transpose").uncheck()
     page.locator(f"{PICTURE} [data-cell='5']").click()
     page.get_by_label("examples B").fill("1")
     written = [["step", 4], ["skip_permute", False], ["cell", 5], ["batch_size", 1], ["cell", 5]]
