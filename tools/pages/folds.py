@@ -58,7 +58,7 @@ def fold_code(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 
 
 def fold_exercises(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Put the exercises in code of a page behind one bar, and hints and solution of each behind one.
+    """Put the exercises in code of a page, and what leads to them, behind a bar; hints and solution of each, too.
 
     Raises:
         ValueError: there are more of them than the bar has words for.
@@ -72,6 +72,8 @@ def fold_exercises(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     for parent in {id(one.parent): one.parent for one in sections}.values():
         own = [one for one in sections if one.parent is parent]
         begin, end = parent.index(own[0]), parent.index(own[-1]) + 1
+        if all(isinstance(part, (nodes.title, nodes.paragraph)) or is_cell(part) for part in parent.children[:begin]):
+            begin = 1  # how to work, and the imports, go behind the bar, too; the title stays
         if len(own) > len(IN_CODE):
             raise ValueError(
                 f"{docname}: {len(own)} exercises in code: add a number to NUMBERS in tools/pages/folds.py"
