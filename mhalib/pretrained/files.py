@@ -19,7 +19,7 @@ from .config import read_config
 from .gguf_model import SUFFIX, GGUFModel
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
-"""The encoder of chapter 16, by its name on the Hugging Face Hub."""
+"""The encoder of chapter 18, by its name on the Hugging Face Hub."""
 
 
 class Pin(NamedTuple):

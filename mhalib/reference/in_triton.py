@@ -1,4 +1,4 @@
-"""Attention in tiles as one kernel of a GPU, in Triton: the loop of chapter 28, and where each number lives.
+"""Attention in tiles as one kernel of a GPU, in Triton: the loop of chapter 30, and where each number lives.
 
 Without a GPU, the variable `TRITON_INTERPRET=1`, set before the import, runs the kernel by Triton's interpreter.
 """

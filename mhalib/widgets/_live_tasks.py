@@ -302,7 +302,7 @@ def menus() -> list[list[str]]:
 
 
 class Copying(Writing):
-    """The copier of chapter 10: letters and digits, and the letters that they spell, from position 0 on."""
+    """The copier of chapter 12: letters and digits, and the letters that they spell, from position 0 on."""
 
     what = "letters and digits"
     one, letters = "word", "a to t and 0 to 7"
@@ -406,7 +406,7 @@ class Repetition(Task):
 
 
 class Talk(Repetition):
-    """The talker of chapter 21: the same with narrow heads that talk, on shorter lists."""
+    """The talker of chapter 23: the same with narrow heads that talk, on shorter lists."""
 
     longest = 24
     others = (
@@ -432,7 +432,7 @@ class Talk(Repetition):
 
 
 class Growth(Repetition):
-    """The small GPT of chapter 12, which learns what the repeater has learned, at moments of its training."""
+    """The small GPT of chapter 14, which learns what the repeater has learned, at moments of its training."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -469,7 +469,7 @@ class Growth(Repetition):
 
 
 class Questions(Task):
-    """The reader of chapter 6: a sentence, and four questions about each of its words. Answers stand word by word."""
+    """The reader of chapter 7: a sentence, and four questions about each of its words. Answers stand word by word."""
 
     what = "words"
     says = "answers"

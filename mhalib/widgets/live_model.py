@@ -29,7 +29,7 @@ class LiveModel(Instrument):
 
     Args:
         model_name: one of `mhalib.saved.names()`: "translator", "copier", "repeater", "reader" or "talker"; or
-            "small_gpt", the GPT of chapter 12 at moments of its training.
+            "small_gpt", the GPT of chapter 14 at moments of its training.
         input: what it reads: an English sentence, or up to 48 symbols of a to z and 0 to 5. Without it, one of the
             book's.
         deeds: what is done to heads, by a head's name, as in {"encoder self 1 2": {"off": True}}:

@@ -38,7 +38,8 @@ from .many_devices import (
     summed_output,
     zigzag_rows,
 )
-from .mathematics import count_flops, count_weights, multi_head
+from .masks import attend, causal_mask, masked_softmax, mended_filling, padding_mask
+from .mathematics import head_terms
 from .never_write_the_scores import (
     mended_lazy,
     mended_pass,
@@ -59,12 +60,13 @@ from .open_a_model_you_know import (
 from .per_head_heatmaps import head_entropy, mended_axis, offset_weight
 from .positions import pairs_to_halves, rotate, sinusoidal_positions
 from .reshape_trick import fold_heads, mended_merge, merge_heads, row_of_fold, split_heads, strides_of_heads
-from .scale_masks_dropout import attend, causal_mask, masked_softmax, mended_filling, mended_scale, padding_mask
+from .scale_temperature_dropout import mended_scale, with_dropout
 from .seeing_with_heads import mended_patches, patches
 from .serving import found_drafts, kept_by_top_p, next_chunks, passes_needed, rest, ring_slot, tokens_read
 from .shape_checks import converted_mask, first_wrong_step, folded_lens, mended_layer, mended_tiling
 from .sharing_keys_and_values import absorbed_scores, keys_for_heads, pooled, to_halves, tokens_that_fit
 from .small_gpt import induction_weight, longest_ago, mended_loss, mended_step, next_token_probabilities, rule_shares
+from .the_whole_layer import count_flops, count_weights, multi_head
 from .three_uses import cross_shapes, decoder_mask, mended_masks
 from .token_by_token import grown, mended_rotary_step, read_pages, rounded_keys, step_bytes
 from .training_that_holds import (
@@ -144,6 +146,7 @@ __all__ = [
     "head_entropy",
     "head_importance",
     "head_loads",
+    "head_terms",
     "heard_of",
     "holm",
     "hybrid_bytes",
@@ -258,6 +261,7 @@ __all__ = [
     "weighted_heads",
     "widened",
     "window_mask",
+    "with_dropout",
     "with_z_loss",
     "written_share",
     "zigzag_rows",

@@ -1,4 +1,4 @@
-"""Splits and merges of heads, right and wrong, that the exercises and mistakes of chapters 4 to 6 are made of."""
+"""Splits and merges of heads, right and wrong, that the exercises and mistakes of chapters 4 to 7 are made of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layer of chapters 5 and 7, with a place for each mistake in it."""
+"""The layer of chapters 5 and 9, with a place for each mistake in it."""
 
 from __future__ import annotations
 

@@ -1,56 +1,41 @@
-"""What a layer costs, and the whole layer."""
+"""A layer as the sum of its heads."""
 
 from __future__ import annotations
 
-import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from mhalib.costs import Sizes, pair_flops, parameters
+import torch
+from torch import Tensor
 
 from ._exercise import Case
-from ._heads import interleaved_merge, interleaved_split, straight_merge, straight_split
-from ._inputs import apart
-from ._layer import forward, layer_inputs
+from ._inputs import apart, draw
 from ._markdown import exercises_of
 
 exercise = exercises_of(globals())
 
 
-def _numbers(*names: str) -> Callable[[random.Random], Iterator[Case]]:
-    """Distinct sizes under these names, with `num_hiddens` a multiple of `num_heads`."""
-
-    def cases(rng: random.Random) -> Iterator[Case]:
-        drawn = apart(rng, 3, largest=20, of=lambda tokens, d, h: [tokens, d, h, h * d])
-        for number, (num_tokens, head_dim, num_heads) in enumerate(drawn):
-            case: Case = {
-                "num_tokens": num_tokens,
-                "num_hiddens": num_heads * head_dim,
-                "num_heads": num_heads,
-                "bias": number != 1,
-            }
-            yield {name: case[name] for name in names}
-
-    return cases
+def _layers(rng: random.Random) -> Iterator[Case]:
+    drawn = apart(rng, 4, largest=12, of=lambda batch, tokens, d, h: [batch, tokens, d, h, h * d])
+    for batch_size, num_tokens, head_dim, num_heads in ([1, 3, 2, 2], *drawn):
+        num_hiddens = num_heads * head_dim
+        yield {
+            "passed_on": draw(rng, batch_size, num_heads, num_tokens, head_dim),
+            "W_o": draw(rng, num_hiddens, num_hiddens),
+        }
 
 
-count_weights = exercise(
-    "count_weights",
-    reference=lambda num_hiddens, num_heads, bias: parameters(Sizes(num_hiddens, num_heads), bias=bias),
-    cases=_numbers("num_hiddens", "num_heads", "bias"),
-)
+def _terms(passed_on: Tensor, W_o: Tensor) -> Tensor:
+    """passed_on (B, h, N, d), W_o (D, D) -> (B, h, N, D)."""
+    return passed_on @ W_o.unflatten(1, (passed_on.shape[1], -1)).permute(1, 2, 0)
 
 
-count_flops = exercise(
-    "count_flops",
-    reference=lambda num_tokens, num_hiddens, num_heads: pair_flops(Sizes(num_hiddens, num_heads), num_tokens),
-    cases=_numbers("num_tokens", "num_hiddens", "num_heads"),
-)
+def _alone(passed_on: Tensor) -> Tensor:
+    return _terms(passed_on, torch.eye(passed_on.shape[1] * passed_on.shape[3], dtype=passed_on.dtype))
 
 
-multi_head = exercise(
-    "multi_head",
-    reference=forward,
-    cases=layer_inputs,
-    switches=forward,
+head_terms = exercise(
+    "head_terms",
+    reference=_terms,
+    cases=_layers,
 )

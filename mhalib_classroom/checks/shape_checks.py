@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from mhalib.attention import attend, merge_heads, padding_mask, split_heads
 from mhalib.shapes import ledger
 
-from . import mathematics
+from . import the_whole_layer
 from ._exercise import Case
 from ._heads import merge_folded_head_first, straight_merge, straight_split
 from ._inputs import apart, draw, own_sizes, sizes

@@ -24,7 +24,7 @@ from tools.pages import book_extension, book_online, chromium
 HTML = notebooks.ROOT / "_build/html/chapters"
 THERE = address.Address("some-one/my.heads", "v0.3.0", "v0.3.0", "https://some-one.github.io/my.heads/")
 GIVEN = {"BOOK_REPOSITORY": "some-one/my.heads"}
-CHAPTER, OWN = notebooks.CHAPTERS / "07_shape_checks.ipynb", notebooks.ROOT / "exercises/07_shape_checks.ipynb"
+CHAPTER, OWN = notebooks.CHAPTERS / "09_shape_checks.ipynb", notebooks.ROOT / "exercises/09_shape_checks.ipynb"
 
 
 def test_no_file_holds_an_address() -> None:
@@ -145,7 +145,7 @@ def test_pages_have_the_address_and_put_what_colab_opens_beside_them(
     monkeypatch.setenv("BOOK_VERSION", "v0.3.0")
     before = CHAPTER.read_text(encoding="utf-8")
     source = [before]
-    book_online.write_address(builder(tmp_path), "chapters/07_shape_checks", source)
+    book_online.write_address(builder(tmp_path), "chapters/09_shape_checks", source)
     book_online.write_launched(builder(tmp_path / "fr", "fr"), None)
     book_online.write_launched(builder(tmp_path / "failed"), ValueError())
     book_online.write_launched(builder(tmp_path), None)

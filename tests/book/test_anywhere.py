@@ -18,7 +18,7 @@ from tools.notebooks import notebooks
 
 ROOT = notebooks.ROOT
 SCRIPT = ROOT / ".binder/postBuild"
-LARGE = {"jax", "flax", "keras", "tokenizers", "transformers"}  # chapters 32 and 33 install them when they are run
+LARGE = {"jax", "flax", "keras", "tokenizers", "transformers"}  # chapters 34 and 35 install them when they are run
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 FAKE_PYTHON = """#!/bin/bash
 echo "$PWD" > {told}

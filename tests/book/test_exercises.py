@@ -310,7 +310,7 @@ def test_the_exercises_of_four_frameworks_can_be_solved_in_each_framework(
 ) -> None:
     """The page solves them in torch. One line chooses another framework, and the same text solves them there."""
     monkeypatch.setenv("KERAS_BACKEND", "torch")
-    chapter, space = notebooks.CHAPTERS / "32_four_frameworks.ipynb", {}
+    chapter, space = notebooks.CHAPTERS / "34_four_frameworks.ipynb", {}
     for cell in cells_with(chapter, exercises.SETUP):
         exec(cell.source.replace('FRAMEWORK = "torch"', f'FRAMEWORK = "{framework}"'), space)
     assert space["xp"].__name__.partition(".")[0] == framework
@@ -341,7 +341,7 @@ def test_the_exercises_of_four_frameworks_can_be_solved_in_tensorflow() -> None:
     if python is None:
         pytest.skip("no environment has tensorflow: make frameworks")
     path = [str(notebooks.ROOT), sysconfig.get_path("purelib")]
-    code = IN_TENSORFLOW.format(path=path, chapter=str(notebooks.CHAPTERS / "32_four_frameworks.ipynb"))
+    code = IN_TENSORFLOW.format(path=path, chapter=str(notebooks.CHAPTERS / "34_four_frameworks.ipynb"))
     found = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
     assert "tensorflow" in found.stdout.splitlines()[0]

@@ -114,7 +114,7 @@ def test_the_picture_of_the_head_is_a_figure_of_the_page_in_small(chapter: Path,
     screen.evaluate(LOADED)
     for plate in screen.evaluate(OPENING):
         assert plate["again"]
-        assert plate["height"] <= 421  # it was 380: letters of chapters 6, 15 and 25 were 8.2 to 8.6 px high
+        assert plate["height"] <= 421  # it was 380: letters of chapters 7, 17 and 27 were 8.2 to 8.6 px high
         assert plate["ratio"] == pytest.approx(1, abs=0.02)
 
 
@@ -160,24 +160,24 @@ def test_the_code_of_each_figure_is_behind_a_word_of_its_caption_or_beside_it(ch
 
 
 def test_what_a_cell_prints_beside_its_figure_is_behind_the_word_too(browser: Browser, screen: Page, site: str) -> None:
-    screen.goto(f"{site}chapters/09_positions.html")
-    printed = screen.locator("#figure-9-3 .figure-text")
+    screen.goto(f"{site}chapters/11_positions.html")
+    printed = screen.locator("#figure-11-3 .figure-text")
     assert not printed.is_visible()
-    screen.locator("#figure-9-3 summary").press("Enter")
+    screen.locator("#figure-11-3 summary").press("Enter")
     assert printed.is_visible()
     assert "2 apart" in printed.inner_text()
     paper = browser.new_page()
     paper.emulate_media(media="print")
     paper.goto(screen.url)
-    assert paper.locator("#figure-9-3 .figure-text").is_visible()
-    assert "Show how Figure 9.3 is drawn" in paper.locator("#figure-9-3 summary").inner_text()
+    assert paper.locator("#figure-11-3 .figure-text").is_visible()
+    assert "Show how Figure 11.3 is drawn" in paper.locator("#figure-11-3 summary").inner_text()
     assert not paper.locator("figure.opening").is_visible()
     paper.close()
 
 
 def test_on_a_phone_the_picture_of_the_head_fills_the_width(browser: Browser, site: str) -> None:
     page = browser.new_page(viewport={"width": 390, "height": 844})
-    page.goto(f"{site}chapters/33_open_a_model_you_know.html")
+    page.goto(f"{site}chapters/35_open_a_model_you_know.html")
     page.evaluate(LOADED)
     (plate,) = page.evaluate(OPENING)
     assert plate["width"] > 320
@@ -195,10 +195,10 @@ def test_the_place_of_the_picture_of_the_head_is_kept(browser: Browser, site: st
             page.route("**/*.svg", lambda route: route.abort())
         else:
             page.unroute("**/*.svg")
-        page.goto(f"{site}chapters/33_open_a_model_you_know.html")
+        page.goto(f"{site}chapters/35_open_a_model_you_know.html")
         if not blocked:
             page.evaluate(LOADED)
         heights.append(page.locator("figure.opening img.only-light").bounding_box()["height"])
     page.close()
     assert heights[0] == pytest.approx(heights[1], abs=1)
-    assert heights[1] > 200  # the picture of chapter 33 is 249 pixels high
+    assert heights[1] > 200  # the picture of chapter 35 is 249 pixels high

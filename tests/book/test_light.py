@@ -29,9 +29,9 @@ from tools.editions import offline
 from tools.notebooks import move_chapter, notebooks
 from tools.pages import chromium, finish, icons, theme_words
 
-CHAPTER = "chapters/06_per_head_heatmaps"
+CHAPTER = "chapters/07_per_head_heatmaps"
 FORMULAS = "chapters/05_mathematics"
-FORMULAS_AND_INSTRUMENT = "chapters/13_induction_circuit"
+FORMULAS_AND_INSTRUMENT = "chapters/15_induction_circuit"
 TAB_STOPS = "[...document.querySelectorAll('.math, .math *')].filter((one) => one.tabIndex >= 0).length"
 
 
@@ -74,11 +74,11 @@ WEIGHTS = """
   return found.map((one) => one.startTime - Math.max(page.loadEventEnd, drawn.startTime));
 }
 """
-FAR = "chapters/18_which_heads_matter"  # its live model is below the first view
+FAR = "chapters/20_which_heads_matter"  # its live model is below the first view
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("name", ["chapters/09_positions", "chapters/11_translator", FAR, "chapters/index"])
+@pytest.mark.parametrize("name", ["chapters/11_positions", "chapters/13_translator", FAR, "chapters/index"])
 @pytest.mark.page
 def test_weights_of_a_live_model_come_after_the_first_view(browser: Browser, packing: str, name: str) -> None:
     context = browser.new_context(viewport={"width": 1280, "height": 800})
@@ -251,7 +251,7 @@ def test_the_zip_has_all_that_its_note_promises(disk: Disk) -> None:
     note = (disk.folder / "OFFLINE.txt").read_text(encoding="utf-8")
     assert "book/index.html" in note
     assert "pip download -r requirements.txt -d wheelhouse" in note
-    for name in ("chapters/06_per_head_heatmaps.ipynb", "exercises", "pyproject.toml", "LICENSE"):
+    for name in ("chapters/07_per_head_heatmaps.ipynb", "exercises", "pyproject.toml", "LICENSE"):
         assert (disk.folder / "notebooks" / name).exists(), name
     for package in PACKAGES:
         assert (disk.folder / "notebooks" / package / "__init__.py").exists(), package

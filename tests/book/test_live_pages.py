@@ -25,7 +25,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("book")
     pages = small_book.sources(folder)
     (pages / "index.md").write_text("# A small book\n\nBegin with [the first page](01_first.ipynb).\n")
-    quests = ["le vache", "as many as you can", "the others"]  # as chapter 11 has it
+    quests = ["le vache", "as many as you can", "the others"]  # as chapter 13 has it
     data, _ = LiveModel("translator", head="encoder self 1 2", quests=quests)._repr_mimebundle_()
     shown = {name: data[name] for name in ("text/plain", "text/html")}
     output = new_output("execute_result", shown, execution_count=1)

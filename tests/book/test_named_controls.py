@@ -60,7 +60,7 @@ def test_a_control_that_the_text_names_can_be_seen(browser: Browser, site: str, 
 
 def test_a_control_that_is_hidden_is_missed(browser: Browser, site: str) -> None:
     page = browser.new_page()
-    page.goto(f"{site}chapters/09_positions.html{ALL_OPEN}")
+    page.goto(f"{site}chapters/11_positions.html{ALL_OPEN}")
     page.add_style_tag(content=".mhalib-live-model .mhalib-check { display: none }")
     assert hidden(page) == {"it knows the order"}
     page.close()

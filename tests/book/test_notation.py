@@ -162,7 +162,7 @@ def test_no_symbol_and_no_name_has_two_meanings() -> None:
     [
         ("| $K$ | `num_kvpairs` |", "| $Q$ | `num_kvpairs` |", "Q"),
         ("| $w$ | `weights` |", "| $w$ | `scores` |", "scores"),
-        (r"| $\tau$ | [2]", "| $q$ | [2]", "q"),
+        (r"| $\tau$ | [8]", "| $q$ | [8]", "q"),
     ],
 )
 def test_a_second_meaning_is_found(right: str, wrong: str, twice: str) -> None:

@@ -20,7 +20,7 @@ PATHS = sorted(notebooks.CHAPTERS.glob("*.ipynb"))
 MAX_BYTES = 1_000_000
 MAX_LINES = 20
 TIDY = "an editor has left something:  .venv/bin/python -m tools.notebooks.notebooks --tidy  drops it"
-WHOLE_LAYER = ("class MultiHeadAttention(", 40)  # chapter 5 shows it in one piece, so that it is read as one
+WHOLE_LAYER = ("class MultiHeadAttention(", 40)  # chapter 6 shows it in one piece, so that it is read as one
 
 
 def figures_without_alt(notebook: NotebookNode) -> list[str]:
@@ -260,7 +260,7 @@ def test_a_notebook_is_stored_as_tidy_leaves_it(path: Path) -> None:
 
 
 def test_tidy_drops_what_an_editor_leaves_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stored = notebooks.CHAPTERS / "06_per_head_heatmaps.ipynb"
+    stored = notebooks.CHAPTERS / "07_per_head_heatmaps.ipynb"
     opened = nbformat.read(stored, as_version=4)
     opened.metadata["vscode"] = {"interpreter": "x"}
     opened.metadata["language_info"]["version"] = "3.14.0"

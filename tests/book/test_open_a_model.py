@@ -1,4 +1,4 @@
-"""Chapter 33 with a reader's model: its one cell names a folder, and the whole page runs."""
+"""Chapter 35 with a reader's model: its one cell names a folder, and the whole page runs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tools.notebooks import notebooks
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")  # pages draw tensors
-OF_THE_PAGE = pytest.mark.weekly("chapters/33_open_a_model_you_know.ipynb", "mhalib/pretrained/")
-CHAPTER = notebooks.CHAPTERS / "33_open_a_model_you_know.ipynb"
+OF_THE_PAGE = pytest.mark.weekly("chapters/35_open_a_model_you_know.ipynb", "mhalib/pretrained/")
+CHAPTER = notebooks.CHAPTERS / "35_open_a_model_you_know.ipynb"
 CELL = "MODEL = None  #"
 LETTERS = 'SENTENCE = "d {k|z} w c a p m d k"'
 PAIR = "Anna met John, and {John|Anna} thanked"

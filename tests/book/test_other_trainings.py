@@ -1,4 +1,4 @@
-"""What chapters 14 and 18 store of other trainings: made by the chapters as they are, a number for each training."""
+"""What chapters 16 and 20 store of other trainings: made by the chapters as they are, a number for each training."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ START = next(iter(SOURCES))
 CHAPTERS = [name for name, path in SOURCES.items() if path.suffix == ".ipynb"]
 PAGES = [*SOURCES, "search", "genindex"]
 WITH_MATHS = {name for name, path in SOURCES.items() if book_text.formulas(book_text.read(path).prose)}
-HEATMAPS = "chapters/06_per_head_heatmaps"
+HEATMAPS = "chapters/07_per_head_heatmaps"
 CLOSELY = {*CHOSEN, START, "search", "genindex"}
 MODES = list(itertools.product(("light", "dark"), (1280, 390)))
 BRIEFLY = [("light", 1280), ("dark", 390)]
@@ -272,7 +272,7 @@ def test_on_a_phone_columns_scroll_and_sentences_wrap(browser: Browser, site: st
     page.close()
 
 
-@pytest.mark.parametrize("name", ["10_all_targets_at_once", "13_induction_circuit", "18_which_heads_matter"])
+@pytest.mark.parametrize("name", ["12_all_targets_at_once", "15_induction_circuit", "20_which_heads_matter"])
 def test_on_a_phone_a_printed_table_of_64_characters_is_seen_whole(browser: Browser, site: str, name: str) -> None:
     page = browser.new_page(viewport={"width": 390, "height": 900})
     page.goto(f"{site}chapters/{name}.html?way=whole")
@@ -290,7 +290,7 @@ def test_on_a_phone_a_printed_table_of_64_characters_is_seen_whole(browser: Brow
 def test_on_a_phone_no_figure_scrolls(browser: Browser, site: str) -> None:
     page = browser.new_page(viewport={"width": 390, "height": 900})
     fits = {}
-    for name in ("chapters/24_heads_composed_anew", HEATMAPS):
+    for name in ("chapters/26_heads_composed_anew", HEATMAPS):
         page.goto(f"{site}{name}.html{ALL_OPEN}")
         page.evaluate(NEAR)
         page.wait_for_function(
@@ -302,7 +302,7 @@ def test_on_a_phone_no_figure_scrolls(browser: Browser, site: str) -> None:
                     && image.getBoundingClientRect().width <= image.parentElement.clientWidth)"""
         )
     page.close()
-    assert len(fits["chapters/24_heads_composed_anew"]) >= 3
+    assert len(fits["chapters/26_heads_composed_anew"]) >= 3
     assert all(map(all, fits.values())), fits
 
 

@@ -277,7 +277,7 @@ def test_one_page_printed_from_the_browser_shows_all(html: Path, browser: Browse
 
 
 def test_a_long_table_to_sort_is_printed_in_part_and_its_bars_are_drawings(browser: Browser) -> None:
-    """All 342 rows of chapter 19's two tables, with each bar as a picture, were 58 of a volume's 69 MB."""
+    """All 342 rows of chapter 21's two tables, with each bar as a picture, were 58 of a volume's 69 MB."""
     cell = '<td class="mhalib-number" style="--share: 40%">0.4</td>'
     rows = "".join(f'<tr><th scope="row">row {n}.</th>{cell * 5}</tr>' for n in range(1, 41))
     frame = '<div class="mhalib-instrument"><div class="mhalib-frame mhalib-sortable-table-frame"><table><tbody>{}'
@@ -297,5 +297,5 @@ def test_a_long_table_to_sort_is_printed_in_part_and_its_bars_are_drawings(brows
 
 def test_the_build_numbers_chapters_for_paper() -> None:
     context = {"body": '<section id="a"><h1>A</h1><section id="b"><h2>B</h2></section></section>'}
-    book_extension.number_chapter(None, "chapters/06_per_head_heatmaps", "page.html", context, None)
-    assert '<section id="a"><h1 data-chapter="6">A</h1><section id="b">' in context["body"]
+    book_extension.number_chapter(None, "chapters/07_per_head_heatmaps", "page.html", context, None)
+    assert '<section id="a"><h1 data-chapter="7">A</h1><section id="b">' in context["body"]

@@ -116,23 +116,23 @@ def test_pages_touch_the_built_pages_and_only_their_own_tests(root: Path) -> Non
 @pytest.mark.parametrize(
     ("nodeid", "expected"),
     [
-        ("test_pages.py::test_fits[chapters/07_shape_checks-light-390]", False),
+        ("test_pages.py::test_fits[chapters/09_shape_checks-light-390]", False),
         ("test_pages.py::test_fits[chapters/04_reshape_trick-light-390]", True),
         ("test_notebooks.py::test_is_small[04_reshape_trick]", True),
-        ("test_notebooks.py::test_is_small[07_shape_checks]", False),
+        ("test_notebooks.py::test_is_small[09_shape_checks]", False),
         ("test_05_reshape_trick.py::test_all", False),
-        ("test_pages.py::test_links[07_shape_checks to 04_reshape_trick]", False),
+        ("test_pages.py::test_links[09_shape_checks to 04_reshape_trick]", False),
     ],
 )
 def test_what_is_about_another_page(nodeid: str, expected: bool) -> None:
-    assert quick.is_of_another_page(nodeid, {"07_shape_checks"}, {"07_shape_checks", "04_reshape_trick"}) == expected
+    assert quick.is_of_another_page(nodeid, {"09_shape_checks"}, {"09_shape_checks", "04_reshape_trick"}) == expected
 
 
 def test_a_test_of_a_tool_is_left_out_where_only_pages_changed() -> None:
     def item(nodeid: str, marker: str = "") -> Mock:
         return Mock(nodeid=nodeid, get_closest_marker=lambda name: name == marker or None)
 
-    options, left_out = {"--pages": "07_shape_checks", "--of-pages": "tests/a.py"}, []
+    options, left_out = {"--pages": "09_shape_checks", "--of-pages": "tests/a.py"}, []
     hook = Mock(pytest_deselected=lambda items: left_out.extend(items))
     items = [item("tests/a.py::one", "tool"), item("tests/a.py::two"), item("tests/b.py::three", "tool")]
     tool_of_pages, *rest = items
@@ -201,7 +201,7 @@ def test_in_a_fresh_clone_the_change_is_that_of_the_last_commit(tmp_path: Path, 
 
 EACH_PAGE = """
 import pytest
-@pytest.mark.parametrize("page", ["07_shape_checks", "glossary", "mine"])
+@pytest.mark.parametrize("page", ["09_shape_checks", "glossary", "mine"])
 def test_page(page): pass
 """
 
@@ -259,13 +259,13 @@ def book() -> affected.Affected:
     ("changed", "among", "not_among"),
     [
         ("mhalib/attention/layer.py", "test_attention test_reference 04_reshape_trick", "test_glossary test_plots"),
-        ("mhalib/measures/roles.py", "test_measures_roles 16_what_heads_look_at", "test_attention test_pages"),
+        ("mhalib/measures/roles.py", "test_measures_roles 18_what_heads_look_at", "test_attention test_pages"),
         ("mhalib/widgets/head_explorer.js", "test_head_explorer test_live_lab", "test_attention test_grade"),
         ("mhalib_classroom/grade/worker.py", "test_grade", "test_attention 04_reshape_trick"),
         ("mhalib/weights/translator.safetensors", "test_saved_translator", "test_attention test_pages"),
         (
-            "chapters/07_shape_checks.ipynb",
-            "07_shape_checks test_notebooks test_notation",
+            "chapters/09_shape_checks.ipynb",
+            "09_shape_checks test_notebooks test_notation",
             "test_grade 04_reshape_trick",
         ),
         (quick.BUILT, "test_pages test_exercises", "test_head_explorer test_attention"),

@@ -18,12 +18,12 @@ PAGES = schedule.PAGES
 @pytest.mark.parametrize(
     ("nodeid", "unit"),
     [
-        (f"{PAGES}::test_fits[chapters/07_shape_checks-light-1280]", f"{PAGES}::chapters/07_shape_checks"),
-        (f"{PAGES}::test_fits[chapters/07_shape_checks-dark-390]", f"{PAGES}::chapters/07_shape_checks"),
-        (f"{PAGES}::test_links[chapters/07_shape_checks]", f"{PAGES}::chapters/07_shape_checks"),
+        (f"{PAGES}::test_fits[chapters/09_shape_checks-light-1280]", f"{PAGES}::chapters/09_shape_checks"),
+        (f"{PAGES}::test_fits[chapters/09_shape_checks-dark-390]", f"{PAGES}::chapters/09_shape_checks"),
+        (f"{PAGES}::test_links[chapters/09_shape_checks]", f"{PAGES}::chapters/09_shape_checks"),
         (f"{PAGES}::test_search", PAGES),
         ("tests/book/test_notation.py::test_line[chapters/a-light-390]", "tests/book/test_notation.py"),
-        ("chapters/07_shape_checks.ipynb::Cell 3", "chapters/07_shape_checks.ipynb"),
+        ("chapters/09_shape_checks.ipynb::Cell 3", "chapters/09_shape_checks.ipynb"),
     ],
 )
 def test_a_page_stays_together_and_so_does_another_file(nodeid: str, unit: str) -> None:

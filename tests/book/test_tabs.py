@@ -1,4 +1,4 @@
-"""The tabs of chapter 32: their code is the library's, prints what the page shows, and they can be used."""
+"""The tabs of chapter 34: their code is the library's, prints what the page shows, and they can be used."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_the_tool_fails_where_the_page_is_stale_and_stores_only_if_asked(
 def page(browser: Browser, site: str) -> Any:
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     shown = context.new_page()
-    shown.goto(f"{site}chapters/32_four_frameworks.html{ALL_OPEN}")
+    shown.goto(f"{site}chapters/34_four_frameworks.html{ALL_OPEN}")
     yield shown
     context.close()
 

@@ -126,7 +126,7 @@ def test_the_foot_of_a_page_leads_along_the_way_until_it_is_left(browser: Browse
     expect(back).to_contain_text("Take a model apart")
     page.get_by_role("button", name="Leave this way").click()
     page.wait_for_url(address)
-    expect(foot).to_have_attribute("href", "02_scale_masks_dropout.html")
+    expect(foot).to_have_attribute("href", "02_masks.html")
     expect(page.get_by_role("button", name="Leave this way")).to_have_count(0)
     context.close()
 

@@ -51,7 +51,7 @@ def test_attention_of_its_page_is_the_library_s() -> None:
 def layers_of_chapter_5(num_hiddens: int, num_heads: int) -> tuple[Any, mhalib.MultiHeadAttention]:
     """The class that the page writes out, and the library's layer, with the same weights."""
     torch.manual_seed(0)
-    (cell,) = (code for code in book_text.PAGES["05_mathematics"].code if "class MultiHeadAttention(" in code)
+    (cell,) = (code for code in book_text.PAGES["06_the_whole_layer"].code if "class MultiHeadAttention(" in code)
     namespace = dict(NAMESPACE)
     exec(cell, namespace)
     assert len(cell.splitlines()) <= 40
@@ -85,7 +85,7 @@ def blocks_of_chapter_8() -> dict[str, Any]:
     namespace = {**NAMESPACE, "mhalib": mhalib, "copy": copy}
     names = ("FeedForward", "SkipConnection", "EncoderLayer", "DecoderLayer")
     for name in names:
-        (cell,) = (code for code in book_text.PAGES["08_three_uses"].code if f"class {name}(" in code)
+        (cell,) = (code for code in book_text.PAGES["10_three_uses"].code if f"class {name}(" in code)
         exec(cell, namespace)
     return {name: namespace[name] for name in names}
 
@@ -115,7 +115,7 @@ def small_gpt(**settings: Any) -> mhalib.models.GPT:
 
 
 def test_the_reader_of_the_heat_maps_is_the_library_s() -> None:
-    (cell,) = (code for code in book_text.PAGES["06_per_head_heatmaps"].code if "class Reader(" in code)
+    (cell,) = (code for code in book_text.PAGES["07_per_head_heatmaps"].code if "class Reader(" in code)
     names = NAMESPACE | {"VOCABULARY": mhalib.data.VOCABULARY, "MAX_WORDS": mhalib.data.MAX_WORDS}
     exec(cell, names)
     torch.manual_seed(3)
@@ -135,7 +135,7 @@ def test_the_reader_of_the_heat_maps_is_the_library_s() -> None:
 def test_the_model_of_its_page_is_the_library_s(positions: str) -> None:
     model = small_gpt(positions=positions)
     tokens = torch.randint(11, (5, 7))
-    by_hand = written_out("12_small_gpt", "read")
+    by_hand = written_out("14_small_gpt", "read")
     by_hand.__globals__["mhalib"] = mhalib
     with torch.no_grad():
         torch.testing.assert_close(by_hand(model, tokens), model(tokens)[0])
@@ -145,7 +145,7 @@ def test_the_model_of_its_page_is_the_library_s(positions: str) -> None:
 def test_drawing_of_its_page_is_the_library_s(temperature: float, top_k: int | None) -> None:
     model, prompt = small_gpt(positions="rotary"), torch.randint(11, (5, 4))
     found = []
-    for draw in (written_out("27_token_by_token", "sample"), mhalib.decoding.sample):
+    for draw in (written_out("29_token_by_token", "sample"), mhalib.decoding.sample):
         torch.manual_seed(0)
         found.append(draw(model, prompt, 9, temperature=temperature, top_k=top_k))
     assert torch.equal(*found)
@@ -155,7 +155,7 @@ def test_what_the_heads_of_its_page_add_is_what_the_layer_adds() -> None:
     torch.manual_seed(0)
     layer = mhalib.MultiHeadAttention(12, 3, positions="rotary")
     x = torch.randn(5, 1, 12)  # a token alone attends fully to itself
-    adds = written_out("13_induction_circuit", "head_adds")
+    adds = written_out("15_induction_circuit", "head_adds")
     with torch.no_grad():
         torch.testing.assert_close(sum(adds(layer, x, head) for head in range(3)), layer(x, x, x)[0])
 
@@ -165,8 +165,8 @@ def test_scores_from_weights_of_its_page_are_those_of_the_projections(distance: 
     torch.manual_seed(0)
     below, above = (mhalib.MultiHeadAttention(12, 3, positions="rotary") for _ in range(2))
     model = SimpleNamespace(embed=nn.Embedding(7, 12), layers=(below, above))
-    match = inspect.unwrap(written_out("13_induction_circuit", "match"))  # of torch.no_grad
-    match.__globals__["head_adds"] = written_out("13_induction_circuit", "head_adds")
+    match = inspect.unwrap(written_out("15_induction_circuit", "match"))  # of torch.no_grad
+    match.__globals__["head_adds"] = written_out("15_induction_circuit", "head_adds")
     match.__globals__["rotate"] = mhalib.attention.rotate
     with torch.no_grad():
         table = match(model, writer=1, reader=2, distances=[distance])
@@ -181,7 +181,7 @@ def test_scores_from_weights_of_its_page_are_those_of_the_projections(distance: 
 
 
 def test_patches_and_the_model_of_its_page_are_the_library_s() -> None:
-    page = "14_seeing_with_heads"
+    page = "16_seeing_with_heads"
     (code,) = (code for code in book_text.PAGES[page].code if "def cut(" in code)
     cut = {**NAMESPACE}
     exec(code[: code.index("\n\n\n")], cut)
@@ -196,7 +196,7 @@ def test_patches_and_the_model_of_its_page_are_the_library_s() -> None:
 
 def test_writing_a_caption_of_its_page_is_the_library_s() -> None:
     words = mhalib.data.CAPTION_WORDS
-    (code,) = (code for code in book_text.PAGES["15_two_modalities"].code if "def caption(" in code)
+    (code,) = (code for code in book_text.PAGES["17_two_modalities"].code if "def caption(" in code)
     page = {**NAMESPACE, "CAPTION_WORDS": words}
     exec(code, page)
     torch.manual_seed(1)
@@ -219,7 +219,7 @@ def test_greedy_decoding_of_its_page_is_the_library_s() -> None:
     data = mhalib.data.translations(40, seed=5)
     model = mhalib.models.Transformer(len(mhalib.data.ENGLISH), len(mhalib.data.FRENCH), 16, 2).eval()
     model.readout.bias.data[2] += 4.0  # so that some sentences end early
-    ours = written_out("11_translator", "greedy")(model, data)
+    ours = written_out("13_translator", "greedy")(model, data)
     theirs = mhalib.decoding.greedy(model, data.source, data.source_lens, begin=1, end=2, max_tokens=ours.shape[1])
     assert (theirs == 2).any()
     assert torch.equal(ours[:, : theirs.shape[1]], theirs)
@@ -231,13 +231,13 @@ def test_the_score_of_its_page_is_the_library_s() -> None:
     weights = torch.rand(3, 4, 5, 7).softmax(-1)
     targets, real = torch.rand(3, 5, 7) < 0.3, torch.rand(3, 5, 7) < 0.7
     assert not (targets & real).any(-1).all()  # some query has no target
-    tally, score = (written_out("16_what_heads_look_at", name) for name in ("tally", "score"))
+    tally, score = (written_out("18_what_heads_look_at", name) for name in ("tally", "score"))
     ours = score(*tally(weights, targets, real))
     torch.testing.assert_close(ours, mhalib.measures.attention_to(weights, targets, real[:, None]))
 
 
 def test_the_measures_of_its_page_are_the_library_s() -> None:
-    page = "17_are_heads_different"
+    page = "19_are_heads_different"
     (code,) = (code for code in book_text.PAGES[page].code if "def divergence(" in code)
     known = {"mhalib": mhalib, "pretrained": mhalib.pretrained, "real_cells": mhalib.measures.real_cells}
     ours = {**NAMESPACE, **known}
@@ -253,8 +253,8 @@ def test_the_measures_of_its_page_are_the_library_s() -> None:
 
 
 def page_18(name: str, **known: Any) -> dict[str, Any]:
-    """The names of the cell of chapter 18 that defines `name`."""
-    (code,) = (code for code in book_text.PAGES["18_which_heads_matter"].code if f"def {name}(" in code)
+    """The names of the cell of chapter 20 that defines `name`."""
+    (code,) = (code for code in book_text.PAGES["20_which_heads_matter"].code if f"def {name}(" in code)
     found = {**NAMESPACE, "copy": copy, "mhalib": mhalib, **known}
     exec(code[: code.index("\n\n\n", code.index(f"def {name}("))] if "\n\n\n" in code else code, found)
     return found
@@ -295,10 +295,10 @@ def test_a_pruned_layer_of_its_page_is_the_library_s() -> None:
 
 
 def page_19(*names: str) -> dict[str, Any]:
-    """The names of the cells of chapter 20 that define these functions and classes."""
+    """The names of the cells of chapter 22 that define these functions and classes."""
     namespace = {**NAMESPACE, "mhalib": mhalib, "rotate": mhalib.attention.rotate, "SEED": 0}
     for name in names:
-        (cell,) = (code for code in book_text.PAGES["20_sharing_keys_and_values"].code if f"{name}(" in code)
+        (cell,) = (code for code in book_text.PAGES["22_sharing_keys_and_values"].code if f"{name}(" in code)
         exec(cell, namespace)
     return namespace
 
@@ -324,10 +324,10 @@ def test_the_turn_of_its_page_is_the_library_s() -> None:
 
 
 def composed_anew(*names: str) -> dict[str, Any]:
-    """The names of the cells of chapter 24 that define these functions."""
+    """The names of the cells of chapter 26 that define these functions."""
     namespace = dict(NAMESPACE)
     for name in names:
-        (cell,) = (code for code in book_text.PAGES["24_heads_composed_anew"].code if f"def {name}(" in code)
+        (cell,) = (code for code in book_text.PAGES["26_heads_composed_anew"].code if f"def {name}(" in code)
         exec(cell.partition("\n\n\n")[0] if name in ("composition", "compose", "differential") else cell, namespace)
     return namespace
 
@@ -354,11 +354,11 @@ def test_differential_attention_of_its_page_is_the_library_s() -> None:
     torch.testing.assert_close(page["differential_attention"](layer, x, mask), expected[0])
 
 
-ROUTERS = "23_each_word_chooses_its_heads"
+ROUTERS = "25_each_word_chooses_its_heads"
 
 
-def chosen(name: str, page: str = "22_looking_at_fewer_words") -> Any:
-    """A function of chapter 22 or 23, from the cell that defines it."""
+def chosen(name: str, page: str = "24_looking_at_fewer_words") -> Any:
+    """A function of chapter 24 or 25, from the cell that defines it."""
     namespace = {**NAMESPACE, "mhalib": mhalib, "SEED": 0}
     (cell,) = (code for code in book_text.PAGES[page].code if f"def {name}(" in code)
     exec(cell, namespace)
@@ -396,13 +396,13 @@ def test_gates_of_its_page_are_the_library_s(num_chosen: int, paper: bool) -> No
 @pytest.mark.parametrize("seed", range(20))
 def test_holm_s_correction_is_the_same_on_two_pages(seed: int) -> None:
     p_values = torch.rand(13, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) ** 6
-    passed = written_out("25_bake_off", "remain")({name: float(p) for name, p in enumerate(p_values)})
-    expected = written_out("16_what_heads_look_at", "holm")(p_values)
+    passed = written_out("27_bake_off", "remain")({name: float(p) for name, p in enumerate(p_values)})
+    expected = written_out("18_what_heads_look_at", "holm")(p_values)
     assert passed == set(expected.nonzero()[:, 0].tolist())
 
 
 def test_a_rate_of_its_page_is_chosen_by_the_other_seeds() -> None:
-    chosen = written_out("25_bake_off", "chosen")
+    chosen = written_out("27_bake_off", "chosen")
     quality = torch.rand(3, 8, generator=torch.Generator().manual_seed(0))
     for seed, rate in enumerate(chosen(quality).tolist()):
         means = [sum(float(row[n]) for n in range(8) if n != seed) for row in quality]
@@ -416,5 +416,5 @@ def test_the_eight_bits_of_its_page_are_the_library_s() -> None:
     k, v = torch.randn(2, 3, 7, 5), torch.randn(2, 3, 7, 4)
     cache = mhalib.attention.QuantisedCache()
     for found, x in zip(cache.append(k, v), (k, v), strict=True):
-        codes, scale = written_out("27_token_by_token", "eight_bits")(x)
+        codes, scale = written_out("29_token_by_token", "eight_bits")(x)
         torch.testing.assert_close(found, codes * scale)

@@ -1,4 +1,4 @@
-"""What checkers say in French: each sentence of chapters 1 to 8, and neither points nor what is found depends on it."""
+"""What checkers say in French: all sentences of chapters 1 to 10, and neither points nor findings depend on it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mhalib_classroom.checks import EXERCISES, _report
 from mhalib_classroom.grade import _feedback
 from mhalib_classroom.grade._table import Row
 
-TRANSLATED = [exercise for exercise in EXERCISES.values() if exercise.chapter <= 8]
+TRANSLATED = [exercise for exercise in EXERCISES.values() if exercise.chapter <= 10]
 MADE_OF_PARTS = re.compile("the fold is .*, the masks are repeated .*, the way back is .*")
 FOLDER = Path(_language.__file__).parent
 

@@ -52,7 +52,7 @@ MEMORY_MB = 1011 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])  # of n
 LIMITS = Limits(memory_mb=MEMORY_MB, call_seconds=2, cell_seconds=3)
 TOGETHER = replace(LIMITS, submission_seconds=900)  # of what would else be many notebooks
 SPLITTING = checks.EXERCISES["split_heads"].chapter
-CHAPTERS = [1, 2, SPLITTING, 18]
+CHAPTERS = [1, 2, SPLITTING, *(checks.EXERCISES[one].chapter for one in ("mended_scale", "prune"))]
 
 
 def why_not() -> str:
@@ -168,8 +168,8 @@ RAISING = {
     "mended_pruning": ("def f(*a): return f(*a)\nreturn f()", "raised", "RecursionError"),
 }
 PATCHES = (
-    f"{IMPORTS}\nfrom mhalib_classroom.checks import EXERCISES, scale_masks_dropout\n"
-    "from mhalib_classroom.checks.scale_masks_dropout import masked_softmax as w\n"
+    f"{IMPORTS}\nfrom mhalib_classroom.checks import EXERCISES, masks\n"
+    "from mhalib_classroom.checks.masks import masked_softmax as w\n"
     "from mhalib_classroom import checks\nchecks.prune = checks.Exercise.examine = lambda *_: True\n"
     "for name in ('equal', 'allclose', 'isclose'): setattr(torch, name, lambda *a, **k: True)"
 )
@@ -911,7 +911,7 @@ def test_a_wrong_folder_or_chapter_leaves_the_table_as_it_was(counted, tmp_path,
     hand_in(tmp_path / "other", {"b": ["x = 1"]})
     out.write_text("old", encoding="ascii")
     for given, said in (
-        ([str(folder), "--chapter", "99"], r"there are exercises for 1 to 35"),
+        ([str(folder), "--chapter", "99"], r"there are exercises for 1 to 37"),
         ([str(tmp_path / "empty")], r"there is no notebook below"),
         ([str(tmp_path / "other")], r"no checker is called in these notebooks; name the chapters"),
         ([str(folder), "--out", str(tmp_path / "empty")], r"is a folder, and must be a file"),

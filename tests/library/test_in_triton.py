@@ -1,4 +1,4 @@
-"""The kernel of chapter 28 in Triton, run by Triton's interpreter where it is installed, against torch's formula."""
+"""The kernel of chapter 30 in Triton, run by Triton's interpreter where it is installed, against torch's formula."""
 
 import os
 import subprocess
@@ -43,5 +43,5 @@ def test_the_page_shows_the_kernel_letter_by_letter() -> None:
     source = (ROOT / "mhalib/reference/in_triton.py").read_text(encoding="utf-8")
     kernel = source[source.index("@triton.jit") : source.index("def triton_attention")]
     kernel = kernel.replace("  # type: ignore[no-untyped-def]", "").strip()
-    notebook = nbformat.read(ROOT / "chapters/28_never_write_the_scores.ipynb", as_version=4)
+    notebook = nbformat.read(ROOT / "chapters/30_never_write_the_scores.ipynb", as_version=4)
     assert any(kernel in cell.source for cell in notebook.cells if cell.cell_type == "markdown")

@@ -37,7 +37,7 @@ def test_the_metric_is_what_the_file_says(model):
 
 
 def silenced(model, layer, *steps):
-    """The accuracy with these matrices of a layer made the identity, to 2 digits as chapter 21 says it."""
+    """The accuracy with these matrices of a layer made the identity, to 2 digits as chapter 23 says it."""
     with mixed(model, {("decoder self", layer): dict.fromkeys(steps, SILENT)}):
         return round(accuracy(model), 2)
 
@@ -49,7 +49,7 @@ def test_of_layer_1_either_mixing_can_go_and_not_both(model):
     assert silenced(model, 0, "scores", "weights") == 0.89
 
 
-@pytest.mark.weekly("tools/evidence/train.py", "mhalib/variants/talking.py", "chapters/21_heads_that_talk.ipynb")
+@pytest.mark.weekly("tools/evidence/train.py", "mhalib/variants/talking.py", "chapters/23_heads_that_talk.ipynb")
 def test_what_chapter_20_says_holds_in_five_trainings():
     """The ranges that its fold names, with room for another machine's arithmetic."""
     models = [talker(seed)[0].eval() for seed in range(5)]

@@ -1,4 +1,4 @@
-"""What chapter 17 stores of heads that share keys is what SmolLM2's weights give."""
+"""What chapter 19 stores of heads that share keys is what SmolLM2's weights give."""
 
 import pytest
 import torch
@@ -25,5 +25,5 @@ def test_what_is_stored_of_smollm2_is_what_the_weights_give():
         assert torch.stack(each).mean(0).flatten().tolist() == pytest.approx(stored[name], rel=2e-2, abs=2e-4)
         assert real_sharing.between(torch.stack(each)).tolist() == pytest.approx(stored[f"share/{name}"], abs=2e-3)
     heads = {name: torch.stack(each).mean(0) for name, each in found.items()}
-    assert heads["previous"].flatten().argmax() == 9 * 16  # (16, 0), as chapter 12 says
+    assert heads["previous"].flatten().argmax() == 9 * 16  # (16, 0), as chapter 14 says
     assert heads["induction"].flatten().topk(4).indices.tolist() == [9 * 18 + 6, 9 * 17 + 4, 9 * 17 + 3, 9 * 17 + 5]

@@ -1,4 +1,4 @@
-"""What chapter 16 stores of the sinks of two real models is what their weights give."""
+"""What chapter 18 stores of the sinks of two real models is what their weights give."""
 
 import pytest
 import torch

@@ -2,7 +2,7 @@
 
     python -m tools.development.look [--pages NAME ...] [--html FOLDER] [--against FOLDER_OR_ZIP] [--out FOLDER]
 
-A name is that of a page, as 06_per_head_heatmaps, or the number of a chapter; without names, all pages are looked at.
+A name is that of a page, as 07_per_head_heatmaps, or the number of a chapter; without names, all pages are looked at.
 In --out: `findings.txt`, a line for each thing that is wrong with a figure or a page; `pages.txt`, the pages in
 numbers; `index.html` with all contact sheets, which are for eyes. With --against, only pages that differ from that
 build are looked at, and `changed` holds what differs: before, now, and the difference in red.
@@ -142,7 +142,7 @@ def run(asked: argparse.Namespace) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pages", nargs="*", default=[], help="as 06_per_head_heatmaps, or 7")
+    parser.add_argument("--pages", nargs="*", default=[], help="as 07_per_head_heatmaps, or 7")
     parser.add_argument("--html", type=Path, default=HTML, help="the folder of the built pages")
     parser.add_argument("--against", type=Path, help="another build, as a folder or a zip: only what differs is shown")
     parser.add_argument("--out", type=Path, default=OUT, help="where the sheets go")

@@ -98,7 +98,7 @@ class Figure:
     """A figure as it is seen in a mode; sizes in pixels of CSS."""
 
     name: str
-    """`Figure 6.1`; where it has no number, `opening figure` or `picture 2`."""
+    """`Figure 7.1`; where it has no number, `opening figure` or `picture 2`."""
     box: tuple[float, float, float, float]
     """Left, top, width and height of what is drawn, on the page."""
     natural: tuple[float, float]

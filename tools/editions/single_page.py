@@ -216,7 +216,7 @@ def own_id(page: str, name: str) -> str:
 
 
 def summary_of(fold: Tag) -> str:
-    """What is written on a fold, as a heading: `Show how Figure 6.2 is drawn` -> `How Figure 6.2 is drawn`.
+    """What is written on a fold, as a heading: `Show how Figure 7.2 is drawn` -> `How Figure 7.2 is drawn`.
 
     A symbol keeps its case: `f need not be a dot product` says something of f.
     """
@@ -356,7 +356,7 @@ def main(about: str, files: Mapping[str, Make]) -> int:
             the names of those that are wanted, and the file of their order; returns what is to be said of them.
     """
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", default=(), metavar="NAME", help="pages, such as 06_per_head_heatmaps")
+    parser.add_argument("--only", nargs="*", default=(), metavar="NAME", help="pages, such as 07_per_head_heatmaps")
     parser.add_argument("--html", type=Path, default=HTML, help="the built pages")
     parser.add_argument("--toc", type=Path, default=ROOT / "_toc.yml", help="their order and titles")
     parser.add_argument("--to", type=Path, help="the folder to write to, in place of the pages' downloads")

@@ -2,7 +2,7 @@
 
     python -m tools.evidence.gpu [--quick]
 
-Writes mhalib/results/gpu.json, which chapters 26 to 28 read: for each name the numbers of nine rounds, whose numbers
+Writes mhalib/results/gpu.json, which chapters 28 to 30 read: for each name the numbers of nine rounds, whose numbers
 stand where those of seeds do elsewhere. Seconds, unless a name begins with "peak", "bandwidth", "bytes" or "error".
 Each call is recorded many times in a CUDA graph, so that Python and the start of a kernel do not count, with inputs of
 its own each time where they would else stay in the caches; each round replays all graphs of a group, in a new order.
@@ -206,7 +206,7 @@ def ways_to_decode(q: Tensor, caches: list[tuple[Tensor, Tensor]], g: int) -> di
 
 
 def kernels(device: torch.device, N: int) -> Found:
-    """Forward alone, causal, 16 heads of width 128: every kernel of torch, and the one of chapter 28 in Triton."""
+    """Forward alone, causal, 16 heads of width 128: every kernel of torch, and the one of chapter 30 in Triton."""
     q, k, v = (draw(device, 1, 16, N, D_HEAD) for _ in range(3))
     ways: dict[str, Call] = {
         name: partial(_by, backend, q, k, v)
@@ -221,7 +221,7 @@ def kernels(device: torch.device, N: int) -> Found:
     if device.type == "cuda" and importlib.util.find_spec("triton"):
         from mhalib.reference.in_triton import triton_attention
 
-        ways["Triton, chapter 28"] = partial(triton_attention, q, k, v, causal=True)
+        ways["Triton, chapter 30"] = partial(triton_attention, q, k, v, causal=True)
     errors = agree(ways, exact(q, k, v, causal=True))
     found = {f"error: {name}": [error] * ROUNDS for name, error in errors.items()}
     found |= {f"kernel: {name}": one for name, one in timed({n: _ignoring(w) for n, w in ways.items()}, device).items()}

@@ -2,7 +2,7 @@
 
     python -m tools.evidence.head_benchmark --folder RUNS [--seeds 20] [--store]
 
-Trains, of each seed, one layer of 8 heads for 2,000 steps and two layers of 4 heads for 200 on chapter 12's repeated
+Trains, of each seed, one layer of 8 heads for 2,000 steps and two layers of 4 heads for 200 on chapter 14's repeated
 lists, scores every measure of `MEASURES` against the truth below, and writes RUNS/KIND_SEED.json and .safetensors;
 what is there already is not done again. `--store` makes mhalib/results/head_benchmark.json of all that is there, and of
 what is stored of other seeds.
@@ -174,12 +174,12 @@ def new_model(kind: str, seed: int) -> GPT:
 
 @functools.cache
 def every_list() -> Repeats:
-    """Chapter 12's: 20,000 to train with, 1,000 held out."""
+    """Chapter 14's: 20,000 to train with, 1,000 held out."""
     return repeats(21000, seed=0)
 
 
 def train(kind: str, seed: int) -> GPT:
-    """Chapter 12's recipe: AdamW, 5e-3, one cycle, batches of 64."""
+    """Chapter 14's recipe: AdamW, 5e-3, one cycle, batches of 64."""
     lists, model = every_list()[:20000], new_model(kind, seed)
 
     def loss() -> Tensor:
@@ -231,7 +231,7 @@ def holding(tokens: Tensor, answers: Tensor, counts: Tensor) -> Tensor:
 
 
 def ordinary(first: int, num: int) -> Question:
-    """Lists held out of training, as chapter 12 has them."""
+    """Lists held out of training, as chapter 14 has them."""
     lists = every_list()[20000 + first : 20000 + first + num]
     return Question(lists.inputs, lists.targets, lists.is_predictable, induction_targets(lists.inputs))
 

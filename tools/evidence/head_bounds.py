@@ -1,4 +1,4 @@
-"""Which measure of a head is right where chapters 3, 15 and 17 have bounds: what a head is worth, without a search.
+"""Which measure of a head is right where chapters 3, 17 and 19 have bounds: what a head is worth, without a search.
 
     OMP_NUM_THREADS=1 python -m tools.evidence.head_bounds --folder RUNS [--seeds 20] [--first 0] [--store]
 
@@ -15,12 +15,12 @@ named 0.85 of the digits and learned nothing of *equal* (0.50), which was to be 
    - "faces": chapter 3's listener with four heads, two of them blind. The verb must give back two faces. One head
      explains at most half of the variance of both, so where the model explains more than that, both seeing heads are
      needed, and the blind ones are worth nothing: they are the random heads that serve as control.
-   - "digits": chapter 15's reader with four heads of cross-attention, asked which digit is on the left or on the right.
+   - "digits": chapter 17's reader with four heads of cross-attention, asked which digit is on the left or on the right.
      One head sees the left digit (on the right it has another picture's patches), one the right digit, two are blind;
      patches of a digit see only each other. Asked about the left digit, only the first head is worth anything; about
      the right one, only the second: without it, the answer is a guess. Two questions of one model, so a measure has to
      name another head each time.
-   - "symbols": chapter 17's repeater. All heads of layer 1 find the right key and divide the symbols. Here
+   - "symbols": chapter 19's repeater. All heads of layer 1 find the right key and divide the symbols. Here
      the truth is searched: all 16 subsets of layer 1, the others giving their mean over texts at each place, by symbol.
      A master names a symbol in over 0.9 of the cases alone. Questions: symbols with one to three masters.
 2. *Named.* The heads with the highest scores, as many as are right, are the right ones; of a symbol: the highest is a
@@ -233,7 +233,7 @@ def ask_faces(model: FaceListener, name: str) -> Question:
 
 
 def new_digits(seed: int) -> PictureReader:
-    """Chapter 15's; patches see only their own digit, and heads of cross-attention the digits drawn by the seed."""
+    """Chapter 17's; patches see only their own digit, and heads of cross-attention the digits drawn by the seed."""
     torch.manual_seed(seed)
     model = PictureReader(len(QUESTION_WORDS), len(ANSWERS), height=8, width=16, patch_size=4)
     is_left = torch.arange(8) % 4 < 2
@@ -305,7 +305,7 @@ def new_symbols(seed: int) -> GPT:
 
 
 def train_symbols(seed: int) -> GPT:
-    """Chapter 17's `trained_again`, with fewer steps."""
+    """Chapter 19's `trained_again`, with fewer steps."""
     model, known = new_symbols(seed), every_list()[:20_000]
 
     def loss() -> Tensor:

@@ -15,7 +15,7 @@ The analysis of SmolLM2's ablations, written down before they were run:
    texts against ranks by the other two, in all three ways to divide four ("halves"). Layers differ in everything, so
    agreement counts again within layers, nine heads each, as a mean of 30.
 3. *The ten costliest* by resample: how many are among the first ten of a measure; chance is 0.37.
-4. *(16, 0)*, without which induction fails in chapter 12: its rank in every column. Attribution ranked it 269th with a
+4. *(16, 0)*, without which induction fails in chapter 14: its rank in every column. Attribution ranked it 269th with a
    loss that counted the first round too; does it still?
 
 5. *The ablations' control*, added when the numbers above were known and before its own were: the same heads on 4 lists

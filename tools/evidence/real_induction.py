@@ -1,4 +1,4 @@
-"""Induction in a real model: what chapters 12 and 13 say of SmolLM2, measured on its weights and stored.
+"""Induction in a real model: what chapters 14 and 15 say of SmolLM2, measured on its weights and stored.
 
     python -m tools.evidence.real_induction
 

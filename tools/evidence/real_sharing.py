@@ -1,4 +1,4 @@
-"""Do heads that share keys share roles? What chapter 17 says of SmolLM2, measured on its weights and stored.
+"""Do heads that share keys share roles? What chapter 19 says of SmolLM2, measured on its weights and stored.
 
     python -m tools.evidence.real_sharing
 

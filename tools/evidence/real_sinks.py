@@ -1,4 +1,4 @@
-"""Sinks of two real models: what chapter 16 says of them, measured on their weights and stored.
+"""Sinks of two real models: what chapter 18 says of them, measured on their weights and stored.
 
     python -m tools.evidence.real_sinks
 

@@ -29,7 +29,7 @@ import nbformat
 from tools.evidence import results
 from tools.notebooks import notebooks
 
-CHAPTER = notebooks.CHAPTERS / "14_seeing_with_heads.ipynb"
+CHAPTER = notebooks.CHAPTERS / "16_seeing_with_heads.ipynb"
 DIGITS = 4
 BEFORE = (
     "import matplotlib.pyplot",

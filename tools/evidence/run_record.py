@@ -176,7 +176,7 @@ def text(run: dict[str, Any]) -> str:
         "Each layer gets the same weights and inputs as plain loops, with masks, gradients and caches among what is "
         "compared. A number is the largest deviation, as `make frameworks` measured and stored it. Some layers give "
         "another answer by design, such as NaN for a query without keys; "
-        "[Four frameworks, one answer](32_four_frameworks.ipynb) explains these.",
+        "[Four frameworks, one answer](34_four_frameworks.ipynb) explains these.",
         table(("layer", "another answer for", "float32", "float64"), [_in_powers(row) for row in run["deviations"]], 2),
     ]
     return "\n\n".join(parts)

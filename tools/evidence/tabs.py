@@ -1,4 +1,4 @@
-"""Run the code in the tabs of chapter 32, each in its own framework, and hold what it prints against the page.
+"""Run the code in the tabs of chapter 34, each in its own framework, and hold what it prints against the page.
 
     python -m tools.evidence.tabs [--store] [FRAMEWORK ...]
 
@@ -36,7 +36,7 @@ from tools import ROOT
 from tools.evidence.frameworks.__main__ import KERNELS, QUIET
 from tools.notebooks import statements
 
-PAGE = ROOT / "chapters/32_four_frameworks.ipynb"
+PAGE = ROOT / "chapters/34_four_frameworks.ipynb"
 ELSEWHERE = ("tensorflow", "mxnet")  # whose environments the book's tests do not have
 FRAMEWORKS = ("pytorch", "jax", "keras", *ELSEWHERE, "einops")
 TAB = re.compile(

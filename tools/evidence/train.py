@@ -85,13 +85,13 @@ RECIPES["repeater"] = repeater
 
 
 def reader() -> tuple[Model, saved.About]:
-    """Four questions about each word of `mhalib.data.sentences`: one layer of 4 heads, trained as in chapter 6."""
+    """Four questions about each word of `mhalib.data.sentences`: one layer of 4 heads, trained as in chapter 7."""
     made = sentences(21_000, seed=0)
     train, unseen = made[:20_000], made[20_000:]
     torch.manual_seed(10)
     model = SentenceReader(len(VOCABULARY))
     with torch.no_grad():
-        model.get_parameter("tokens.positions.table").div_(0.6)  # begins with 0.5 in place of 0.3, as in chapter 6
+        model.get_parameter("tokens.positions.table").div_(0.6)  # begins with 0.5 in place of 0.3, as in chapter 7
 
     def loss() -> torch.Tensor:
         batch = train[torch.randint(len(train), (128,))]
@@ -112,7 +112,7 @@ RECIPES["reader"] = reader
 
 
 def talker(seed: int = 0) -> tuple[Model, saved.About]:
-    """The next token of short `mhalib.data.repeats`, by 16 narrow heads that talk: as in chapter 21."""
+    """The next token of short `mhalib.data.repeats`, by 16 narrow heads that talk: as in chapter 23."""
     made = repeats(4500, seed=1, num_tokens=24, periods=(4, 8))
     torch.manual_seed(seed)
     model = GPT(32, 32, 8, num_layers=2, ffn_num_hiddens=0, positions="rotary", attention="talking")

@@ -1,4 +1,4 @@
-"""Store the training of chapter 12's small GPT at several moments, for a slider over them.
+"""Store the training of chapter 14's small GPT at several moments, for a slider over them.
 
     python -m tools.evidence.train_moments
 

@@ -41,8 +41,8 @@ CELL_TIMEOUT = 300  # seconds
 PACKAGE_FILES = (".py", ".md", ".js", ".css", ".json", ".npz", ".txt", ".safetensors")
 FRONT_PAGE = "front-page"
 FRONT_PICTURES = {  # README shows a figure of each part
-    "12_small_gpt": CHAPTERS / "_static/copying_heads.svg",
-    "16_what_heads_look_at": CHAPTERS / "_static/encoder_heads.svg",
+    "14_small_gpt": CHAPTERS / "_static/copying_heads.svg",
+    "18_what_heads_look_at": CHAPTERS / "_static/encoder_heads.svg",
 }
 PICTURES = ("image/svg+xml", "image/png")  # as mhalib.style stores a figure; the second where the first is too long
 # What a cell may carry: handbooks/chapter.md says what each is for.
@@ -61,12 +61,12 @@ HERE = '# %pip install -q -e "..[widgets]"{more}  # if one is missing'  # in the
 THERE = '%pip install -q "{package}"{more}'  # what a host has, torch and numpy above all, stays as it is
 
 OWN_NEEDS = {  # what one chapter needs beyond the package and its instruments, as pip calls it
-    "07_shape_checks": ("einops",),
-    **dict.fromkeys(("14_seeing_with_heads", "15_two_modalities"), ("scikit-learn",)),
-    "21_heads_that_talk": ("tensorly",),
-    "25_bake_off": ("scikit-learn", "scipy"),
-    "32_four_frameworks": ("jax", "flax", "keras"),
-    "33_open_a_model_you_know": ("tokenizers", "transformers"),
+    "09_shape_checks": ("einops",),
+    **dict.fromkeys(("16_seeing_with_heads", "17_two_modalities"), ("scikit-learn",)),
+    "23_heads_that_talk": ("tensorly",),
+    "27_bake_off": ("scikit-learn", "scipy"),
+    "34_four_frameworks": ("jax", "flax", "keras"),
+    "35_open_a_model_you_know": ("tokenizers", "transformers"),
 }
 
 LAUNCH = (

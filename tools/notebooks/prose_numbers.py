@@ -4,7 +4,7 @@ A number with a decimal point or a percent sign in a Markdown cell speaks of a r
 must be printed in the same section (a part of the page from one `##` heading to the next; the page's first part, its
 exercises and its recap may quote any of it), be a setting in that section's code, or be named in the cell's metadata:
 
-    {"numbers": {"0.997": "results: 03_why_more_than_one_head.nonlinear", "0.84": "page: 11_translator",
+    {"numbers": {"0.997": "results: 03_why_more_than_one_head.nonlinear", "0.84": "page: 13_translator",
                  "17.5 %": "paper: Michel et al. 2019, figure 3", "0.25": "given: a quarter of four keys",
                  "0.42": "run: exercise 2, seed 10"}}
 

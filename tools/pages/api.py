@@ -33,93 +33,93 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     "mhalib.attention": {
         "03_why_more_than_one_head": "MultiHeadAttention",
         "01_weighted_average": "attend",
-        "02_scale_masks_dropout": "masked_softmax causal_mask padding_mask",
+        "02_masks": "masked_softmax causal_mask padding_mask",
         "04_reshape_trick": "split_heads merge_heads transpose_qkv transpose_output HeadSlices=columns",
-        "08_three_uses": "register=layer KINDS=layer make_attention=layer kind_of=layer",
-        "09_positions": (
+        "10_three_uses": "register=layer KINDS=layer make_attention=layer kind_of=layer",
+        "11_positions": (
             "LearnedPositions SinusoidalPositions RotaryPositions rotate sinusoidal_positions Positions=positions "
             "make_positions=positions POSITIONS=positions ROTARY=positions"
         ),
-        "10_all_targets_at_once": "KeyValueCache Cache=cache",
-        "27_token_by_token": "QuantisedCache",
-        "31_serving": "WindowCache",
-        "35_what_comes_next": "StateCache=state",
-        "12_small_gpt": (
+        "12_all_targets_at_once": "KeyValueCache Cache=cache",
+        "29_token_by_token": "QuantisedCache",
+        "33_serving": "WindowCache",
+        "37_what_comes_next": "StateCache=state",
+        "14_small_gpt": (
             "Band=mask SymbolicMask=mask Strided=mask GlobalTokens=mask AnyOf=mask AllOf=mask num_pairs=mask"
         ),
     },
     "mhalib.variants": {
-        "20_sharing_keys_and_values": "group_heads align_heads exchange_pairs LatentAttention",
-        "21_heads_that_talk": "TalkingHeads CollaborativeAttention compress OverlappingAttention",
-        "22_looking_at_fewer_words": ("EntmaxAttention entmax SpanAttention SparseAttention attend_in_windows"),
-        "23_each_word_chooses_its_heads": "MixtureOfHeads",
-        "24_heads_composed_anew": "ComposedAttention Composition DifferentialAttention GatedAttention",
-        "29_training_that_holds": "QKNormAttention",
-        "35_what_comes_next": "DeltaAttention delta_rule delta_weights=delta",
-        "34_few_keys": "MixtureOfBlocks NativeSparseAttention IndexedAttention",
+        "22_sharing_keys_and_values": "group_heads align_heads exchange_pairs LatentAttention",
+        "23_heads_that_talk": "TalkingHeads CollaborativeAttention compress OverlappingAttention",
+        "24_looking_at_fewer_words": ("EntmaxAttention entmax SpanAttention SparseAttention attend_in_windows"),
+        "25_each_word_chooses_its_heads": "MixtureOfHeads",
+        "26_heads_composed_anew": "ComposedAttention Composition DifferentialAttention GatedAttention",
+        "31_training_that_holds": "QKNormAttention",
+        "37_what_comes_next": "DeltaAttention delta_rule delta_weights=delta",
+        "36_few_keys": "MixtureOfBlocks NativeSparseAttention IndexedAttention",
         "which_attention": (
             "SinkAttention=sinks SigmoidAttention=sigmoid SoftpickAttention=softpick SoftCapAttention=capping "
             "TensorProductAttention=products MultiTokenAttention=neighbours CrossLayerAttention=layers"
         ),
-        "09_positions": "RelativeAttention=distances distance_buckets=distances",
+        "11_positions": "RelativeAttention=distances distance_buckets=distances",
         "how_we_know": "check_variant VariantError=check_variant CHECKS=checks HandsOn=head",
     },
-    "mhalib.shapes": {"07_shape_checks": "check_shape ledger Ledger=ledger Step=step"},
+    "mhalib.shapes": {"09_shape_checks": "check_shape ledger Ledger=ledger Step=step"},
     "mhalib.reference": {
         "01_weighted_average": "attend_loops=loop",
-        "02_scale_masks_dropout": "to_torch from_torch=to_torch D2LMultiHeadAttention to_d2l=D2L from_d2l=D2L",
-        "05_mathematics": "multi_head_attention_loops",
-        "08_three_uses": "HarvardMultiHeadAttention to_harvard from_harvard=to_harvard",
+        "02_masks": "to_torch from_torch=to_torch D2LMultiHeadAttention to_d2l=D2L from_d2l=D2L",
+        "06_the_whole_layer": "multi_head_attention_loops",
+        "10_three_uses": "HarvardMultiHeadAttention to_harvard from_harvard=to_harvard",
         "notation": "to_arrays from_arrays Arrays=arrays deviations times",
         "which_attention": "kinds",
     },
     "mhalib.models": {
-        "06_per_head_heatmaps": "SentenceReader=Reader",
-        "08_three_uses": (
+        "07_per_head_heatmaps": "SentenceReader=Reader",
+        "10_three_uses": (
             "EncoderLayer DecoderLayer SkipConnection FeedForward Transformer Description=norm Model=model "
             "Weights=weights recomposed=layer"
         ),
-        "10_all_targets_at_once": "DecoderCache=cache",
-        "11_translator": "MODELS=Transformer",
-        "12_small_gpt": "GPT",
-        "14_seeing_with_heads": "ViT patches",
-        "15_two_modalities": "Captioner PictureReader CLIP=PictureReader",
-        "16_what_heads_look_at": "BERT",
-        "33_open_a_model_you_know": "MixtureFeedForward=mixture",
+        "12_all_targets_at_once": "DecoderCache=cache",
+        "13_translator": "MODELS=Transformer",
+        "14_small_gpt": "GPT",
+        "16_seeing_with_heads": "ViT patches",
+        "17_two_modalities": "Captioner PictureReader CLIP=PictureReader",
+        "18_what_heads_look_at": "BERT",
+        "35_open_a_model_you_know": "MixtureFeedForward=mixture",
     },
     "mhalib.costs": {
-        "05_mathematics": (
+        "06_the_whole_layer": (
             "Sizes=sizes parameters=weights pair_flops=scores flops=operations score_bytes=scores "
             "measured=weights Costs=weights"
         ),
-        "27_token_by_token": "cache_bytes",
+        "29_token_by_token": "cache_bytes",
         "instruments": "variant_costs variant_parts Parts=parts parts_of=parts counted_parts=parts chosen_flops",
     },
-    "mhalib.train": {"03_why_more_than_one_head": "fit", "11_translator": "History=history"},
+    "mhalib.train": {"03_why_more_than_one_head": "fit", "13_translator": "History=history"},
     "mhalib.decoding": {
-        "11_translator": "greedy beam_search",
-        "27_token_by_token": "sample",
-        "31_serving": "speculate Speculation=speculate look_up accepted=drafts probabilities",
+        "13_translator": "greedy beam_search",
+        "29_token_by_token": "sample",
+        "33_serving": "speculate Speculation=speculate look_up accepted=drafts probabilities",
     },
     "mhalib.evaluation": {
-        "11_translator": "exact_match token_accuracy=exact Pairs=sentences",
-        "17_are_heads_different": "next_token_accuracy",
-        "18_which_heads_matter": "token_loss",
+        "13_translator": "exact_match token_accuracy=exact Pairs=sentences",
+        "19_are_heads_different": "next_token_accuracy",
+        "20_which_heads_matter": "token_loss",
     },
     "mhalib.saved": {
-        "11_translator": "load about names=stored read=stored write=stored FOLDER=stored HASHES=stored KEY=stored",
-        "18_which_heads_matter": "About",
+        "13_translator": "load about names=stored read=stored write=stored FOLDER=stored HASHES=stored KEY=stored",
+        "20_which_heads_matter": "About",
     },
     "mhalib.moments": {
-        "12_small_gpt": "load=moments names=moments write=moments FOLDER=moments SCALE=moments SMALLEST=moments"
+        "14_small_gpt": "load=moments names=moments write=moments FOLDER=moments SCALE=moments SMALLEST=moments"
     },
     "mhalib.live": {"instruments": "described=instruments scripts=instruments"},
     "mhalib.pretrained": {
-        "16_what_heads_look_at": (
+        "18_what_heads_look_at": (
             "load_maps about_maps About=about_maps Reading=load_maps marked stacked SENTENCES=sentences "
             "read_maps=load_maps write_maps=load_maps ERROR=load_maps MINILM=MiniLM"
         ),
-        "33_open_a_model_you_know": (
+        "35_open_a_model_you_know": (
             "load Pretrained=load memory Memory=memory pieces supported FAMILIES=families DECODERS=families "
             "ENCODER_DECODERS=families PairReading=load PICTURES=families PREPARATION=folder Preparation=load "
             "UNREAD=refused FILES=folder INDEX=folder Pin=commit PINS=commit fetch WHEELS "
@@ -127,55 +127,55 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         ),
     },
     "mhalib.parallel": {
-        "30_many_devices": (
+        "32_many_devices": (
             "places mesh split ulysses ring zigzag expert_parallel weights_held numbers_sent "
             "Place=places PLANS=places Plan=places Sent=numbers_sent"
         )
     },
-    "mhalib.processes": {"30_many_devices": "share rank start=share"},
+    "mhalib.processes": {"32_many_devices": "share rank start=share"},
     "mhalib.devices": {"03_why_more_than_one_head": "best_device"},
     "mhalib.measures": {
         "00_take_a_model_apart": "switched_off",
-        "06_per_head_heatmaps": "head_entropy",
-        "10_all_targets_at_once": "heads_of",
-        "11_translator": "Head gated maximum_at",
-        "12_small_gpt": "attention_to induction_score",
-        "16_what_heads_look_at": "real_cells head_roles HeadRole=role confidence=head_roles rarest_tokens",
-        "17_are_heads_different": "head_map head_similarity js_distance diagonal_dominance",
-        "18_which_heads_matter": (
+        "07_per_head_heatmaps": "head_entropy",
+        "12_all_targets_at_once": "heads_of",
+        "13_translator": "Head gated maximum_at",
+        "14_small_gpt": "attention_to induction_score",
+        "18_what_heads_look_at": "real_cells head_roles HeadRole=role confidence=head_roles rarest_tokens",
+        "19_are_heads_different": "head_map head_similarity js_distance diagonal_dominance",
+        "20_which_heads_matter": (
             "head_importance head_means HardConcreteGate layers_of=heads_of prune_heads removed_heads=removed "
             "frozen=switched_off mixed=switched_off head_outputs=head_means patched=switched_off rows=switched_off "
             "without_positions=switched_off"
         ),
-        "19_which_measure_is_right": "head_card HeadCard=card stored_card",
-        "33_open_a_model_you_know": "induction_targets",
+        "21_which_measure_is_right": "head_card HeadCard=card stored_card",
+        "35_open_a_model_you_know": "induction_targets",
     },
     "mhalib.plots": {
         "03_why_more_than_one_head": "head_heatmap",
-        "02_scale_masks_dropout": "HIDDEN_STYLE=hatched",
+        "02_masks": "HIDDEN_STYLE=hatched",
         "04_reshape_trick": "number_grid",
-        "06_per_head_heatmaps": "head_heatmaps COLOUR_MAP=colour",
-        "16_what_heads_look_at": "head_wall score_grid MARK_STYLE=marked DPI=figure",
-        "30_many_devices": "OWNER_COLOURS",
-        "19_which_measure_is_right": "head_card",
+        "07_per_head_heatmaps": "head_heatmaps COLOUR_MAP=colour",
+        "18_what_heads_look_at": "head_wall score_grid MARK_STYLE=marked DPI=figure",
+        "32_many_devices": "OWNER_COLOURS",
+        "21_which_measure_is_right": "head_card",
     },
     "mhalib.style": {
-        "06_per_head_heatmaps": (
+        "07_per_head_heatmaps": (
             "use head_colour=colour head_map=colour HEADS=colour TINTS=colour head_stops=colour stops=colour "
             "PAPER=colour ON_PALE=colour ON_DARK=colour INK=colour MUTED=colour LINE=scale FRAME=scale WIDEST=scale "
             "QUERY=colour KEY=colour VALUE=colour "
             "as_svg=picture"
         ),
     },
-    "mhalib.tables": {"26_counting": "number_table NumberTable=number_table"},
+    "mhalib.tables": {"28_counting": "number_table NumberTable=number_table"},
     "mhalib.drawings": {"01_weighted_average": "layer_drawing PARTS=parts", "which_attention": "changed_steps=steps"},
-    "mhalib.overlays": {"14_seeing_with_heads": "attention_on_picture VEIL=colour"},
+    "mhalib.overlays": {"16_seeing_with_heads": "attention_on_picture VEIL=colour"},
     "mhalib.widgets": {
         "01_weighted_average": "AttentionPlayground WorkedExample",
         "04_reshape_trick": "ReshapeStepper",
-        "26_counting": "Roofline ModelCalculator",
-        "27_token_by_token": "CostCalculator",
-        "19_which_measure_is_right": "SortableTable",
+        "28_counting": "Roofline ModelCalculator",
+        "29_token_by_token": "CostCalculator",
+        "21_which_measure_is_right": "SortableTable",
         "instruments": (
             "HeadExplorer HeadWall Instrument=instruments page_script=instruments script_file=instruments "
             "scripts=instruments source=instruments STYLE=instruments joinable=instruments LiveModel=instruments "
@@ -186,38 +186,38 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "03_why_more_than_one_head": (
             "meetings Meetings=meetings NAMES ACTIONS=meetings SETTINGS=meetings MEETING_VOCABULARY MEETING_LENGTH"
         ),
-        "06_per_head_heatmaps": (
+        "07_per_head_heatmaps": (
             "sentences Sentences=sentences read_sentences QUESTIONS VOCABULARY WORD_IDS=VOCABULARY MAX_WORDS "
             "DETERMINERS=VOCABULARY ADJECTIVES=VOCABULARY NOUNS=VOCABULARY ADVERBS=VOCABULARY VERBS=VOCABULARY"
         ),
-        "10_all_targets_at_once": "PADDING=padding IGNORED=padding copies=copier Copies=copier COPIED=copier",
-        "11_translator": (
+        "12_all_targets_at_once": "PADDING=padding IGNORED=padding copies=copier Copies=copier COPIED=copier",
+        "13_translator": (
             "translations Translations=translations translate read_english spoken ENGLISH FRENCH BEGIN END LEMMAS "
             "Vocabulary=ENGLISH"
         ),
-        "12_small_gpt": "repeats Repeats=repeats",
-        "14_seeing_with_heads": "digits Digits=digits shifted",
-        "15_two_modalities": (
+        "14_small_gpt": "repeats Repeats=repeats",
+        "16_seeing_with_heads": "digits Digits=digits shifted",
+        "17_two_modalities": (
             "sums Sums=sums CAPTION_WORDS pairs Pairs=pairs PICTURE_QUESTIONS QUESTION_WORDS ANSWERS "
             "read_question=question"
         ),
-        "16_what_heads_look_at": "RELATIONS",
+        "18_what_heads_look_at": "RELATIONS",
     },
     "mhalib.results": {"03_why_more_than_one_head": "read Results=results"},
     "mhalib.bench": {
-        "26_counting": "measure_machine Machine=machine",
-        "28_never_write_the_scores": "time_ratios peak_bytes",
+        "28_counting": "measure_machine Machine=machine",
+        "30_never_write_the_scores": "time_ratios peak_bytes",
         "speed": "median_seconds=median seconds_by_round=round",
     },
     "mhalib.roofline": {
-        "26_counting": (
+        "28_counting": (
             "step_costs StepCost=steps latent_step_costs MACHINES=chips CHIPS Chip=chip PHASES=phases STEPS=steps "
             "KERNELS=kernel FUSED=fused"
         ),
         "instruments": "LATENT_STEPS=latent counted_step_costs=steps",
     },
     "mhalib.serving": {
-        "26_counting": (
+        "28_counting": (
             "serving_costs ServingCosts=costs MODELS LanguageModel=models PRECISIONS=precision Precision=precision"
         ),
         "which_attention": "ATTENTIONS=attention",

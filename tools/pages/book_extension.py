@@ -81,7 +81,7 @@ def link_downloads(app: Sphinx, page: str, template: str, context: dict[str, Any
 
 
 def caption_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Move a paragraph that begins **Figure 6.2.** into a figure with the framed picture of the cell above it."""
+    """Move a paragraph that begins **Figure 7.2.** into a figure with the framed picture of the cell above it."""
     if app.builder.name == "gettext":  # collects the words for translators, and no pictures
         return
     for paragraph in list(doctree.findall(nodes.paragraph)):
@@ -111,7 +111,7 @@ def figure_id(number: str) -> str:
 
 
 def link_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Make links of the words `Figure 6.2`, to this page or another; captions and titles stay as they are."""
+    """Make links of the words `Figure 7.2`, to this page or another; captions and titles stay as they are."""
     pages = {int(name.split("/")[-1][:2]): name for name in app.env.found_docs if re.match(r"chapters/\d\d_", name)}
     for paragraph in list(doctree.findall(nodes.paragraph)):
         for text in list(paragraph.findall(nodes.Text)):
@@ -120,7 +120,7 @@ def link_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 
 
 def linked(app: Sphinx, docname: str, text: str, pages: dict[int, str]) -> list[nodes.Node]:
-    """The text in pieces, each `Figure 6.2` in it a link."""
+    """The text in pieces, each `Figure 7.2` in it a link."""
     made: list[nodes.Node] = []
     for piece in re.split(f"({FIGURE.pattern})", text):
         found = FIGURE.fullmatch(piece)

@@ -10,7 +10,7 @@ in one place, its own: the chapters that the paragraph *You need* above its firs
 from the last of them, and a circle's title names all. A chapter one column to the right of what it needs hangs below
 it; a line to one farther off turns above it, where no title is.
 
-    ```{instrument-of} 06_per_head_heatmaps
+    ```{instrument-of} 07_per_head_heatmaps
     ```
 
 shows the instrument of that chapter's cell with the tag `front-instrument`.
@@ -38,7 +38,7 @@ LINE = re.compile(r"(\d+): (\d+) (\d+)")
 NEEDS = re.compile(r"^You need .+", re.MULTILINE)
 CHAPTER = re.compile(r"\((\d+)_\w+\.ipynb[)#]")
 STEP, DROP, RADIUS, MARGIN = 30, 30, 12, 20  # pixels from column to column and row to row, of a circle, around all
-WIDTH, LEGEND = 960, 11  # with the titles on the right; the names of the parts are below this row, on the left
+WIDTH, LEGEND = 960, 13  # with the titles on the right; the names of the parts are below this row, on the left
 
 
 class Station(NamedTuple):

@@ -39,18 +39,18 @@ FRONT_PICTURE = "_static/encoder_heads.svg"
 CARDS = {
     "01_weighted_average": 2,
     "04_reshape_trick": 3,
-    "09_positions": 2,
-    "12_small_gpt": 2,
-    "13_induction_circuit": 3,
-    "14_seeing_with_heads": 4,
-    "25_bake_off": 4,
-    "28_never_write_the_scores": 3,
-    "33_open_a_model_you_know": 3,
+    "11_positions": 2,
+    "14_small_gpt": 2,
+    "15_induction_circuit": 3,
+    "16_seeing_with_heads": 4,
+    "27_bake_off": 4,
+    "30_never_write_the_scores": 3,
+    "35_open_a_model_you_know": 3,
 }  # the figure of a chapter's card, where the first is not the best
 
 
 def card_of(chapter: str) -> str:
-    """The number of the figure that previews of links to a chapter show: of 14_seeing_with_heads, 14.4."""
+    """The number of the figure that previews of links to a chapter show: of 16_seeing_with_heads, 14.4."""
     return f"{int(chapter[:2])}.{CARDS.get(chapter, 1)}"
 
 

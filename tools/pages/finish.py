@@ -25,7 +25,7 @@ from tools.pages import catalogues, icons, page_head, theme_words
 from tools.pages.theme_words import ThemeError, replaced
 
 TOOLS = Path(__file__).parent
-HIGHEST = 420  # points of a screen, for the picture of a head; lower, letters of chapter 15 are under 9
+HIGHEST = 420  # points of a screen, for the picture of a head; lower, letters of chapter 17 are under 9
 INSTRUMENT_CLASS = 'class="mhalib-instrument"'
 INSTRUMENT = f"<div {INSTRUMENT_CLASS}"
 INSTRUMENTS = "_static/instruments.js"

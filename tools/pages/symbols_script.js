@@ -3,7 +3,7 @@
    is and which size it has, and lights up its part of the layer. */
 (() => {
   const chapter = Number(/** @type {HTMLElement | null} */ (document.querySelector("h1[data-chapter]"))?.dataset.chapter ?? 99);
-  const LAST = 7; // chapters 1 to 7 speak of one layer in one notation
+  const LAST = 9; // chapters 1 to 9 speak of one layer in one notation
   const hasNotes = chapter >= 1 && chapter <= LAST && document.documentElement.lang === "en";
 
   /** What a symbol is, its size in general and in the reader of chapter 0, and the parts that light up.

@@ -19,7 +19,7 @@ SCRIPTS = {"LiveModel": "live"}  # the others are in the script of all pages
 
 
 def file_name(page: str, number: int) -> str:
-    """Of the instrument with this number, from 1, on a page: `06_per_head_heatmaps-1.html`."""
+    """Of the instrument with this number, from 1, on a page: `07_per_head_heatmaps-1.html`."""
     return f"{page}-{number}.html"
 
 

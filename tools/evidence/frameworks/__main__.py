@@ -7,7 +7,7 @@ With no names it runs every framework for which there is an environment: those o
 the two is registered as a kernel of Jupyter in `.frameworks/jupyter`, where `make lab` and `tabs.py` find it.
 
 What is measured is held against `expected.py`, and the run fails where it differs. `--store` writes
-`mhalib/reference/deviations.json` and `times.json`, from which chapter 32 makes its tables.
+`mhalib/reference/deviations.json` and `times.json`, from which chapter 34 makes its tables.
 
 The answer is that of `mhalib.reference.multi_head_attention_loops` in float64, with gradients by autograd.
 """

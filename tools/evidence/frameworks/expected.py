@@ -1,4 +1,4 @@
-"""What each layer's deviations must be: rounding, or one of the differences that are known and that chapter 32 tells.
+"""What each layer's deviations must be: rounding, or one of the differences that are known and that chapter 34 tells.
 
 `make frameworks` holds what it measures against these lists, and `tests/library/test_frameworks.py` what is stored.
 """
