@@ -21,7 +21,7 @@ export function ReshapeStepper({ model, el }) {
   const product = (/** @type {T.Ints} */ sizes) => sizes.reduce((all, size) => all * size, 1);
   const tuple = (/** @type {T.Ints} */ values) => `(${values.join(", ")})`;
 
-  /** The strides of a view of another shape, by torch's rule; null where only a copy will do. @type {T.ViewStrides} */
+  /** The strides of a view of another shape, as in torch; null where only a copy will do. @type {T.ViewStrides} */
   function viewStrides(shape, strides, wanted) {
     /** @type {T.Ints} */
     const found = [];
@@ -85,7 +85,7 @@ export function ReshapeStepper({ model, el }) {
     return named.filter((_, i) => !compact || (i !== 3 && i !== 4)).map(([name, code, axes, array]) => ({ name, code, axes, ...array }));
   }
 
-  /** Which outputs change with a token, if row r of a head attends to its rows 0 to r. A cell stands for its token. @type {T.Reached} */
+  /** Which outputs change with a token, if row r attends to rows 0 to r. A cell stands for its token. @type {T.Reached} */
   function reached({ N, D, h, d }, token, wrongSplit, wrongMerge) {
     /** @type {T.TokenOf} */
     const tokenOf = (head, row) => (wrongSplit ? Math.floor(((head * N + row) * d) / D) : row);
