@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from mhalib.attention import split_heads
+
 from ._exercise import Case
 from ._inputs import apart, draw
 from ._markdown import exercises_of
@@ -27,7 +29,7 @@ def _layers(rng: random.Random) -> Iterator[Case]:
 
 def _terms(passed_on: Tensor, W_o: Tensor) -> Tensor:
     """passed_on (B, h, N, d), W_o (D, D) -> (B, h, N, D)."""
-    return passed_on @ W_o.unflatten(1, (passed_on.shape[1], -1)).permute(1, 2, 0)
+    return passed_on @ split_heads(W_o[None], passed_on.shape[1]).mT
 
 
 def _alone(passed_on: Tensor) -> Tensor:

@@ -59,7 +59,7 @@ def test_a_new_chapter_passes_the_conventions_tests(copied: Path) -> None:
     assert re.search(rf"^{number - 1}\. .*\n{line}", index, re.MULTILINE)
     assert re.search(rf"^{number - 1}: .*\n{number}: 0 \d+\n```", index, re.MULTILINE)
 
-    assert stem in json.loads((copied / "mhalib_classroom/checks/chapters.json").read_text(encoding="utf-8"))
+    assert stem in json.loads((copied / chapter.NAMES).read_text(encoding="utf-8"))
 
     options = ("-q", "-p", "no:cacheprovider", "-k", f"{stem} or {OF_ALL}")
     found = run(copied, "-m", "pytest", *options, *ASKED)

@@ -18,6 +18,7 @@ from nbclient import NotebookClient
 from mhalib_classroom import checks
 from tools.evidence.frameworks import __main__ as frameworks
 from tools.notebooks import notebooks
+from tools.notebooks.chapter import NAMES
 from tools.teaching import exercises
 
 CHAPTERS = [path for path in sorted(notebooks.CHAPTERS.glob("[0-9]*.ipynb")) if exercises.student_notebook(path)]
@@ -186,11 +187,11 @@ def test_what_is_known_of_code_to_mend_is_of_today() -> None:
 
 
 def test_a_checkers_chapter_has_the_number_that_its_notebook_has() -> None:
-    names = json.loads(exercises.NAMES.read_text(encoding="utf-8"))
+    names = json.loads((notebooks.ROOT / NAMES).read_text(encoding="utf-8"))
     assert names == [path.stem for path in sorted(notebooks.CHAPTERS.glob("[0-9]*.ipynb"))], (
         "mhalib_classroom/checks/chapters.json is stale: run  make exercises"
     )
-    topics = {path.stem for path in exercises.NAMES.parent.glob("*.md")}
+    topics = {path.stem for path in (notebooks.ROOT / NAMES).parent.glob("*.md")}
     assert topics <= {name[3:] for name in names}
 
 

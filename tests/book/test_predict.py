@@ -342,6 +342,12 @@ def test_the_code_of_what_is_printed_is_behind_a_word(page: Page) -> None:
     expect(both.last).to_be_visible()
 
 
+def test_what_leads_to_exercises_in_code_is_behind_their_bar_and_the_title_is_not(soup: BeautifulSoup) -> None:
+    fold = soup.select_one("details.exercises-in-code")
+    assert "A checker compares." in fold.get_text()
+    assert fold.find_previous_sibling("h3").get_text().startswith("In code")
+
+
 def test_a_page_has_few_bars(soup: BeautifulSoup) -> None:
     assert folds.bars(str(soup)) == ["Show y = 2", "Answer", "Two exercises in code, with hints and solutions"]
 

@@ -48,7 +48,7 @@ def test_attention_of_its_page_is_the_library_s() -> None:
     torch.testing.assert_close(written_out("01_weighted_average", "attend")(q, k, v), mhalib.attend(q, k, v))
 
 
-def layers_of_chapter_5(num_hiddens: int, num_heads: int) -> tuple[Any, mhalib.MultiHeadAttention]:
+def layers_of_its_page(num_hiddens: int, num_heads: int) -> tuple[Any, mhalib.MultiHeadAttention]:
     """The class that the page writes out, and the library's layer, with the same weights."""
     torch.manual_seed(0)
     (cell,) = (code for code in book_text.PAGES["06_the_whole_layer"].code if "class MultiHeadAttention(" in code)
@@ -63,7 +63,7 @@ def layers_of_chapter_5(num_hiddens: int, num_heads: int) -> tuple[Any, mhalib.M
 
 @pytest.mark.parametrize("num_heads", [1, 3, 12])
 def test_the_layer_of_its_page_is_the_library_s(num_heads: int) -> None:
-    ours, theirs = layers_of_chapter_5(12, num_heads)
+    ours, theirs = layers_of_its_page(12, num_heads)
     queries, keys, values = torch.randn(2, 5, 12), torch.randn(2, 7, 12), torch.randn(2, 7, 12)
     nothing = mhalib.padding_mask(torch.tensor([4, 0]), 7)  # the second example may look at no key
     own = torch.rand(2, num_heads, 5, 7) < 0.6
@@ -75,7 +75,7 @@ def test_the_layer_of_its_page_is_the_library_s(num_heads: int) -> None:
 
 
 def test_the_layer_of_its_page_refuses_heads_that_do_not_divide() -> None:
-    for refuse in (layers_of_chapter_5(12, 3)[0].__class__, mhalib.MultiHeadAttention):
+    for refuse in (layers_of_its_page(12, 3)[0].__class__, mhalib.MultiHeadAttention):
         with pytest.raises(ValueError, match="num_hiddens=64 is not divisible by num_heads=5"):
             refuse(64, 5)
 

@@ -1,7 +1,5 @@
 """Begin a chapter: its notebook with all that the conventions demand, and its lines in _toc.yml and chapters/index.md.
 
-Its name joins mhalib_classroom/checks/chapters.json, too: without it, no checker of the chapter could be imported.
-
     make chapter NAME=rotary_positions TITLE="Rotary positions"
 
 The notebook is executed and passes the tests of conventions. What is yours to write says "TO WRITE"; a test fails while
@@ -25,6 +23,7 @@ from tools import ROOT
 from tools.notebooks import notebooks
 
 TO_WRITE = "TO WRITE"
+NAMES = "mhalib_classroom/checks/chapters.json"  # from which checkers have their numbers
 USAGE = 'make chapter NAME=rotary_positions TITLE="Rotary positions"'
 NAME = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
 IN_TOC = re.compile(r"^(?P<indent> +)- file: chapters/\d\d_\w+\n +title: .*\n", re.MULTILINE)
@@ -220,10 +219,14 @@ def make(name: str, title: str) -> Path:
     nbformat.write(notebooks.execute(path), path)
     write_whole(toc, listed)
     write_whole(index, told)
-    known = ROOT / "mhalib_classroom/checks/chapters.json"
-    names = {*json.loads(known.read_text(encoding="utf-8")), stem}
-    write_whole(known, json.dumps(sorted(names), indent=1) + "\n")
+    write_names()
     return path
+
+
+def write_names() -> None:
+    """Write the names of all chapters for their checkers: of a chapter that is missing there, none can be imported."""
+    stems = sorted(path.stem for path in notebooks.CHAPTERS.glob("[0-9]*.ipynb"))
+    write_whole(ROOT / NAMES, json.dumps(stems, indent=1) + "\n")
 
 
 def main() -> int:

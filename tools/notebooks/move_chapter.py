@@ -35,11 +35,11 @@ ADDRESSES = "chapters/moved.yml"  # old names of chapters, and the new ones
 KEPT = (  # of the past, of other books, and examples
     "CHANGELOG.md",
     "chapters/references.bib",
-    "chapters/bibliography.md",
     ADDRESSES,
     "tools/notebooks/move_chapter.py",
     "tests/book/test_move_chapter.py",
 )
+OF_OTHERS = "chapters/bibliography.md"  # its chapters are those of other books, its links are ours
 SPACE = r'(?:[\s\u00a0]|\\n",\s*"|"\n"|\n# )+'  # lines of prose are texts in a notebook and in a catalogue
 WORDS = r"[Cc]hapters?|[Cc]hapitres?"
 NUMBERED = r"Figures?|Tables?|Tableaux?|Exercises?|Exercices?"
@@ -79,11 +79,15 @@ def with_order(toc: str, moved: int, to: int) -> str:
     return toc[: first[0]] + first[2] + toc[first[1] : last[0]] + last[2] + toc[last[1] :]
 
 
+def with_names(text: str, stems: Sequence[str], new: Mapping[int, int]) -> str:
+    """A text, or a path, that has the chapters' files by their new names."""
+    names = {stem: f"{new[int(stem[:2])]:02d}{stem[2:]}" for stem in stems}
+    return re.sub(rf"\b(?:{'|'.join(stems)})\b", lambda found: names[found[0]], text)
+
+
 def with_numbers(text: str, stems: Sequence[str], new: Mapping[int, int]) -> tuple[str, list[str]]:
     """A text that names the chapters by their new numbers, and the mentions in it that a person has to read."""
     doubtful = []
-    names = {stem: f"{new[int(stem[:2])]:02d}{stem[2:]}" for stem in stems}
-    either = "|".join(stems)
 
     def link(found: re.Match[str]) -> str:
         old = int(found["stem"][:2])
@@ -91,9 +95,11 @@ def with_numbers(text: str, stems: Sequence[str], new: Mapping[int, int]) -> tup
         return moved if int(found["number"]) == old else found[0]
 
     text = re.sub(
-        rf"\[(?P<joined>{JOINED})(?P<number>\d+)\b(?P<rest>[^\]\n]*\]\([\w./]*)(?P<stem>{either})\b", link, text
+        rf"\[(?P<joined>{JOINED})(?P<number>\d+)\b(?P<rest>[^\]\n]*\]\([\w./]*)(?P<stem>{'|'.join(stems)})\b",
+        link,
+        text,
     )
-    text = re.sub(rf"\b(?:{either})\b", lambda found: names[found[0]], text)
+    text = with_names(text, stems, new)
 
     def mention(found: re.Match[str]) -> str:
         if IN_A_RANGE.search(found[0]) or OF_ANOTHER_BOOK.search(text, max(0, found.start() - 3), found.start()):
@@ -148,11 +154,15 @@ def move(root: Path, moved: int, to: int) -> list[str]:
             text = path.read_bytes().decode("utf-8")
         except UnicodeDecodeError:  # a picture
             text = ""
-        made, doubtful = (text, []) if name in KEPT else with_numbers(text, stems, new)
+        made, doubtful = text, list[str]()
+        if name == OF_OTHERS:
+            made = with_names(text, stems, new)
+        elif name not in KEPT:
+            made, doubtful = with_numbers(text, stems, new)
         left += [f"{name}: {mention}" for mention in doubtful]
         if made != text:
             write_whole(path, made)
-        renamed_to, _ = with_numbers(name, stems, new)
+        renamed_to = with_names(name, stems, new)
         if renamed_to != name:
             renamed.append((path, root / renamed_to))
     for path, target in renamed:  # all of them first, as one takes the name of the next

@@ -38,7 +38,7 @@ LINE = re.compile(r"(\d+): (\d+) (\d+)")
 NEEDS = re.compile(r"^You need .+", re.MULTILINE)
 CHAPTER = re.compile(r"\((\d+)_\w+\.ipynb[)#]")
 STEP, DROP, RADIUS, MARGIN = 30, 30, 12, 20  # pixels from column to column and row to row, of a circle, around all
-WIDTH, LEGEND = 960, 13  # with the titles on the right; the names of the parts are below this row, on the left
+WIDTH, LEGEND = 960, 8  # with the titles on the right; the names of the parts are below these columns on the left
 
 
 class Station(NamedTuple):
@@ -124,12 +124,13 @@ def drawn(placed: dict[int, Station], label: str, language: str = "en") -> str:
             f'<circle cx="{x}" cy="{y}" r="{RADIUS}"/><text x="{x}" y="{y}">{number}</text>'
             f'<text class="name" x="{x + RADIUS + 6}" y="{y}">{html.escape(title)}</text></a>'
         )
+    lowest = max(one.row for one in placed.values() if one.column < LEGEND)
     legend = "".join(
         f'<g class="part-{part}"><circle cx="{MARGIN}" cy="{y}" r="5"/>'
         f'<text class="name" x="{MARGIN + RADIUS + 6}" y="{y}">{html.escape(caption)}</text></g>'
         for part, english in enumerate(parts(), 1)
         for caption in [catalogues.title_of(language, "chapters/index", english)]
-        for y in [DROP * (LEGEND + part)]
+        for y in [DROP * (lowest + 2 + part)]
     )
     height = 2 * MARGIN + DROP * max(one.row for one in placed.values())
     said = html.escape(label, quote=True)

@@ -1,7 +1,7 @@
 """The book in other languages: update the catalogues in locale/, and list what is translated, stale or missing.
 
     python -m tools.pages.catalogues fr                               # bring the catalogues of French up to date
-    python -m tools.pages.catalogues fr --begin 02_masks   # begin a page
+    python -m tools.pages.catalogues fr --begin 02_masks                # begin a page
     python -m tools.pages.catalogues fr --list  # what is stale or missing, from the catalogues alone
     python -m tools.pages.catalogues fr --to-do left.json  # the same as a file, in which to translate
     python -m tools.pages.catalogues fr --fill left.json   # takes over what was translated in it

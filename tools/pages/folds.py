@@ -71,9 +71,7 @@ def fold_exercises(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         fold_solution(section, say)
     for parent in {id(one.parent): one.parent for one in sections}.values():
         own = [one for one in sections if one.parent is parent]
-        begin, end = parent.index(own[0]), parent.index(own[-1]) + 1
-        if all(isinstance(part, (nodes.title, nodes.paragraph)) or is_cell(part) for part in parent.children[:begin]):
-            begin = 1  # how to work, and the imports, go behind the bar, too; the title stays
+        begin, end = 1, parent.index(own[-1]) + 1  # all of *In code* but its title
         if len(own) > len(IN_CODE):
             raise ValueError(
                 f"{docname}: {len(own)} exercises in code: add a number to NUMBERS in tools/pages/folds.py"

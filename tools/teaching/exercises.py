@@ -29,13 +29,12 @@ import nbformat
 from nbformat import NotebookNode
 
 from mhalib._write import write_whole
-from mhalib_classroom.checks._chapters import STEMS
 from mhalib_classroom.checks._given import HASHES, fingerprint
 from tools import ROOT
 from tools.notebooks import notebooks
+from tools.notebooks.chapter import write_names
 
 GIVEN = ROOT / "mhalib_classroom/checks" / HASHES.name
-NAMES = GIVEN.with_name(STEMS.name)
 FOLDER = ROOT / "exercises"
 TABLE = notebooks.CHAPTERS / "teaching.md"
 TABLE_BEGIN, TABLE_END = "<!-- written by tools/teaching/exercises.py -->\n", "<!-- end -->"
@@ -192,7 +191,7 @@ def main() -> None:
         if path.name not in wanted:
             path.unlink()
     write_whole(GIVEN, json.dumps(given_code(chapters), indent=1) + "\n")
-    write_whole(NAMES, json.dumps([chapter.stem for chapter in chapters], indent=1) + "\n")
+    write_names()
     page = TABLE.read_text(encoding="utf-8")
     written = with_table(page, table(chapters))
     if written != page:  # what is newer than the pages makes them be built anew
