@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
+from matplotlib.text import Annotation
 from numpy.typing import NDArray
 
 from . import style
@@ -32,6 +34,8 @@ STEPS = {  # part: what is beside it, its sizes, and its height in the drawing
     "merge": ("side by side again", "(N, D)", 7.15),
     "output": ("a last matrix mixes\nthe heads", "(N, D)", 8.15),
 }
+COMES = {"project": 1, "split": 2, "scores": 3, "mask": 3, "softmax": 3, "average": 4, "merge": 5, "output": 6}
+"""At which step of the growing drawing a part is there."""
 STEPS_OF = {  # step of the pass: the part of the drawing in which it is
     "project": "project",
     "project_with_cache": "project",
@@ -59,6 +63,7 @@ def layer_drawing(
     maps: Array | None = None,
     sizes: bool = False,
     head: int | None = None,
+    in_steps: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw a layer of four heads, from its words at the bottom to its output at the top.
@@ -70,6 +75,8 @@ def layer_drawing(
         maps: (4, N, N) weights of the four heads, drawn where the heads are; `None` draws four empty squares.
         sizes: write the shapes, (N, D) and so on, beside the words.
         head: the one head that is lit and has ways that lead to it; `None` is all four.
+        in_steps: name what is drawn "from-1" to "from-6", by the step with which it comes: then the book's pages can
+            let the drawing grow.
         ax: where to draw; `None` makes a figure.
 
     Returns:
@@ -82,6 +89,7 @@ def layer_drawing(
     if unknown := [part for part in parts if part not in PARTS]:
         raise ValueError(f"lit={unknown[0]!r} is no part of the layer: there are {', '.join(PARTS)}")
     require_flag("sizes", sizes)
+    require_flag("in_steps", in_steps)
     if head is not None:
         require_count("head", head, 0)
         require_at_most("head", head, NUM_HEADS - 1)
@@ -95,6 +103,9 @@ def layer_drawing(
     _heads(ax, parts, weights, heads)
     _outputs(ax, parts)
     _words(ax, parts, sizes)
+    if not in_steps:
+        for artist in _artists(ax):
+            artist.set_gid(None)
     ax.set(xlim=(-0.1, 10.4), ylim=(-0.25, 8.75))
     ax.set_axis_off()
     return ax
@@ -131,6 +142,22 @@ def changed_steps(choice: str | Mapping[str, Any]) -> dict[str, tuple[str, ...]]
     if kind.keeps_state:
         found |= {"scores": ("forward",), "mask": (), "softmax": (), "average": found.get("average", ())}
     return {part: found[part] for part in PARTS if part in found}
+
+
+def _artists(ax: Axes) -> list[Any]:
+    """What is drawn in the Axes, arrows one by one."""
+    every: list[Any] = ax.get_children()
+    return [*every, *(one.arrow_patch for one in every if isinstance(one, Annotation) and one.arrow_patch)]
+
+
+@contextmanager
+def _comes_with(ax: Axes, part: str) -> Iterator[None]:
+    """Names all that is drawn within by the step with which this part comes."""
+    before = {id(one) for one in _artists(ax)}
+    yield
+    for one in _artists(ax):
+        if id(one) not in before:
+            one.set_gid(f"from-{COMES[part]}")
 
 
 def _box(ax: Axes, corner: tuple[float, float], size: tuple[float, float], colour: str, *, is_lit: bool) -> None:
@@ -172,33 +199,49 @@ def _inputs(ax: Axes, parts: Sequence[str]) -> None:
     _letter(ax, RIGHT / 2, 0.22, "words, as lists of numbers", is_lit=is_lit)
     for index, (name, colour) in enumerate(zip("qkv", (style.QUERY, style.KEY, style.VALUE), strict=True)):
         left = LEFT + 2.1 * index
-        _arrow(ax, (left + 0.9, 0.5), (left + 0.9, 1.1), is_lit=is_lit)
-        _box(ax, (left, 1.15), (1.8, 0.8), colour, is_lit=is_lit)
-        _letter(ax, left + 0.9, 1.55, f"$W_{name}$", is_lit=is_lit)
-        _arrow(ax, (left + 0.9, 2.0), (left + 0.9, 2.45), is_lit="split" in parts)
-        _stripes(ax, (left, 2.5), (1.8, 0.5), is_lit="split" in parts)
+        with _comes_with(ax, "project"):
+            _arrow(ax, (left + 0.9, 0.5), (left + 0.9, 1.1), is_lit=is_lit)
+            _box(ax, (left, 1.15), (1.8, 0.8), colour, is_lit=is_lit)
+            _letter(ax, left + 0.9, 1.55, f"$W_{name}$", is_lit=is_lit)
+        with _comes_with(ax, "split"):
+            _arrow(ax, (left + 0.9, 2.0), (left + 0.9, 2.45), is_lit="split" in parts)
+            _stripes(ax, (left, 2.5), (1.8, 0.5), is_lit="split" in parts)
 
 
 def _heads(ax: Axes, parts: Sequence[str], weights: NDArray[np.float64] | None, followed: Sequence[int]) -> None:
     """The four heads: a map of weights each, made from its queries and keys, and what it brings back of its values."""
     for head in range(NUM_HEADS):
-        is_lit = head in followed and bool({"scores", "mask", "softmax"} & set(parts))
-        is_mean_lit = head in followed and "average" in parts
-        left, (low, high), (foot, top) = LEFT + STEP * head, MAP, HEAD
-        if head in followed:
-            for index, target in enumerate((left + SIDE * 0.3, left + SIDE * 0.7)):
-                _way(ax, head, [(_cut_x(index, head), CUT + 0.04), (target, low - 0.04)], is_lit=is_lit)
-            past = left + SIDE + PAST
-            _way(ax, head, [(_cut_x(2, head), CUT + 0.04), (past, low - 0.1), (past, foot - 0.04)], is_lit=is_mean_lit)
-        if weights is not None:
-            extent = (left, left + SIDE, low, high)
-            ax.imshow(weights[head], cmap=style.head_map(head), vmin=0, vmax=1, extent=extent, aspect="auto", zorder=1)
-        ax.add_patch(Rectangle((left, low), SIDE, high - low, fill=False, zorder=2, **_edge(head, is_lit=is_lit)))
-        _way(ax, head, [(left + SIDE / 2, high + 0.04), (left + SIDE / 2, foot - 0.04)], is_lit=is_mean_lit)
-        tint = style.TINTS[head] if is_mean_lit else style.PAPER
-        ax.add_patch(Rectangle((left, foot), STEP - 0.2, top - foot, facecolor=tint, **_edge(head, is_lit=is_mean_lit)))
-        middle = left + (STEP - 0.2) / 2
-        ax.text(middle, (foot + top) / 2 - 0.02, f"head {head}", ha="center", va="center", color=style.INK, size=10)
+        with _comes_with(ax, "scores"):
+            _map(ax, parts, None if weights is None else weights[head], head, is_followed=head in followed)
+        with _comes_with(ax, "average"):
+            _average(ax, parts, head, is_followed=head in followed)
+
+
+def _map(ax: Axes, parts: Sequence[str], weights: NDArray[np.float64] | None, head: int, *, is_followed: bool) -> None:
+    """A head's map, and the ways from its queries and keys."""
+    is_lit = is_followed and bool({"scores", "mask", "softmax"} & set(parts))
+    left, (low, high) = LEFT + STEP * head, MAP
+    if is_followed:
+        for index, target in enumerate((left + SIDE * 0.3, left + SIDE * 0.7)):
+            _way(ax, head, [(_cut_x(index, head), CUT + 0.04), (target, low - 0.04)], is_lit=is_lit)
+    if weights is not None:
+        extent = (left, left + SIDE, low, high)
+        ax.imshow(weights, cmap=style.head_map(head), vmin=0, vmax=1, extent=extent, aspect="auto", zorder=1)
+    ax.add_patch(Rectangle((left, low), SIDE, high - low, fill=False, zorder=2, **_edge(head, is_lit=is_lit)))
+
+
+def _average(ax: Axes, parts: Sequence[str], head: int, *, is_followed: bool) -> None:
+    """What a head brings back, and the ways from its map and its values."""
+    is_lit = is_followed and "average" in parts
+    left, (low, high), (foot, top) = LEFT + STEP * head, MAP, HEAD
+    if is_followed:
+        past = left + SIDE + PAST
+        _way(ax, head, [(_cut_x(2, head), CUT + 0.04), (past, low - 0.1), (past, foot - 0.04)], is_lit=is_lit)
+    _way(ax, head, [(left + SIDE / 2, high + 0.04), (left + SIDE / 2, foot - 0.04)], is_lit=is_lit)
+    tint = style.TINTS[head] if is_lit else style.PAPER
+    ax.add_patch(Rectangle((left, foot), STEP - 0.2, top - foot, facecolor=tint, **_edge(head, is_lit=is_lit)))
+    middle = left + (STEP - 0.2) / 2
+    ax.text(middle, (foot + top) / 2 - 0.02, f"head {head}", ha="center", va="center", color=style.INK, size=10)
 
 
 def _cut_x(index: int, head: int) -> float:
@@ -218,13 +261,15 @@ def _way(ax: Axes, head: int, points: Sequence[tuple[float, float]], *, is_lit: 
 
 def _outputs(ax: Axes, parts: Sequence[str]) -> None:
     """What the heads brought back, side by side, and the last matrix."""
-    for head in range(NUM_HEADS):
-        end = LEFT + RIGHT * (2 * head + 1) / (2 * NUM_HEADS)
-        _arrow(ax, (LEFT + STEP * head + 0.67, HEAD[1] + 0.05), (end, 6.85), is_lit="merge" in parts)
-    _stripes(ax, (LEFT, 6.9), (RIGHT, 0.5), is_lit="merge" in parts)
-    _arrow(ax, (RIGHT / 2, 7.45), (RIGHT / 2, 7.75), is_lit="output" in parts)
-    _box(ax, (LEFT + 1.5, 7.8), (3.0, 0.7), style.INK, is_lit="output" in parts)
-    _letter(ax, RIGHT / 2, 8.15, "$W_o$", is_lit="output" in parts)
+    with _comes_with(ax, "merge"):
+        for head in range(NUM_HEADS):
+            end = LEFT + RIGHT * (2 * head + 1) / (2 * NUM_HEADS)
+            _arrow(ax, (LEFT + STEP * head + 0.67, HEAD[1] + 0.05), (end, 6.85), is_lit="merge" in parts)
+        _stripes(ax, (LEFT, 6.9), (RIGHT, 0.5), is_lit="merge" in parts)
+    with _comes_with(ax, "output"):
+        _arrow(ax, (RIGHT / 2, 7.45), (RIGHT / 2, 7.75), is_lit="output" in parts)
+        _box(ax, (LEFT + 1.5, 7.8), (3.0, 0.7), style.INK, is_lit="output" in parts)
+        _letter(ax, RIGHT / 2, 8.15, "$W_o$", is_lit="output" in parts)
 
 
 def _words(ax: Axes, parts: Sequence[str], sizes: bool) -> None:
@@ -237,4 +282,5 @@ def _words(ax: Axes, parts: Sequence[str], sizes: bool) -> None:
         lines = [STEPS[part][0] for part in together]
         if sizes:
             lines.append(STEPS[together[0]][1])
-        ax.text(RIGHT + 0.35, height, "\n".join(lines), va="center", ha="left", size=10)
+        with _comes_with(ax, together[0]):
+            ax.text(RIGHT + 0.35, height, "\n".join(lines), va="center", ha="left", size=10)

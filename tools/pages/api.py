@@ -173,6 +173,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
     "mhalib.widgets": {
         "01_weighted_average": "AttentionPlayground WorkedExample",
         "04_reshape_trick": "ReshapeStepper",
+        "09_shape_checks": "MistakeHunt",
         "28_counting": "Roofline ModelCalculator",
         "29_token_by_token": "CostCalculator",
         "21_which_measure_is_right": "SortableTable",

@@ -19,7 +19,9 @@ import html
 import io
 import os
 import re
+import shutil
 from concurrent.futures import ProcessPoolExecutor
+from itertools import count, takewhile
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -34,6 +36,7 @@ from sphinx.application import Sphinx
 
 from mhalib import style
 from mhalib._colours import EVEN, colours_of, lab_of_light, light_of, light_of_lab, luminance
+from tools.pages import catalogues, steps
 
 FACE = "-apple-system, BlinkMacSystemFont, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"  # the theme's own
 THEMED = "themed"
@@ -133,15 +136,25 @@ def pair_figures(app: Sphinx, doctree: nodes.document) -> None:
         else:
             stored, folder = Path(app.env.relfn2path(image["uri"])[1]), Path(app.doctreedir)
         svg = stored.read_text(encoding="utf-8")
+        last = steps.count(svg)
         pair = []
-        for name, made in (("light", lit(svg)), ("dark", darkened(svg))):
+        for name, made in (("light", lit), ("dark", darkened)):
+            for step in range(1, last):
+                step_file(folder / f"{stored.stem}-{name}.svg", step).write_text(
+                    made(steps.at_step(svg, step)), "utf-8"
+                )
             file = folder / f"{stored.stem}-{name}.svg"
-            file.write_text(made, encoding="utf-8")
+            file.write_text(made(steps.at_step(svg, last) if last > 1 else svg), encoding="utf-8")
             one = image.deepcopy()
             one["uri"] = "/" + os.path.relpath(file, app.srcdir).replace(os.sep, "/")
             one["classes"] = [*image["classes"], f"only-{name}"]
             pair.append(one)
         image.parent.replace(image, pair)
+
+
+def step_file(file: Path, step: int) -> Path:
+    """Where an earlier step of a figure stands, beside the file of its last."""
+    return file.with_name(f"{file.stem}-{step}.svg")
 
 
 def as_png(svg: Path, png: Path, zoom: float = 3.0) -> None:
@@ -211,6 +224,37 @@ def offer_files(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         )
 
 
+def offer_steps(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Copy the steps before the last beside the figures that a reader can save, and tell steps_script.js of them."""
+    if app.builder.name != "html":
+        return
+    say, folder = catalogues.phrases(app.config.language), Path(app.outdir, FILES)
+    for figure in doctree.findall(lambda node: "captioned" in getattr(node, "attributes", {}).get("classes", ())):
+        pair = [one for one in figure.findall(nodes.image) if {"only-light", "only-dark"} & {*one["classes"]}]
+        files = [Path(app.srcdir, one["uri"].lstrip("/")) for one in pair]
+        number = next(figure.findall(nodes.strong), None)
+        if not files or number is None:
+            continue
+        earlier = [[*takewhile(Path.exists, (step_file(file, k) for k in count(1)))] for file in files]
+        if not earlier[0]:
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        name = figure["ids"][0]
+        for theme, found in zip(("light", "dark"), earlier, strict=True):
+            for k, file in enumerate(found, 1):
+                shutil.copyfile(file, folder / f"{name}-{theme}-{k}.svg")
+        told = {
+            "files": "../" * docname.count("/") + f"{FILES}/{name}",
+            "steps": str(len(earlier[0]) + 1),
+            "play": say(steps.PLAY),
+            "pause": say(steps.PAUSE),
+            "step": say(steps.STEP),
+            "choose": say(steps.CHOOSE).replace("{figure}", number.astext().rstrip(".")),
+        }
+        data = "".join(f' data-{key}="{html.escape(value, quote=True)}"' for key, value in told.items())
+        pair[-1].parent += nodes.raw("", f'<div class="figure-steps"{data}></div>', format="html")
+
+
 def draw(app: Sphinx, svg: Path, png: Path) -> None:
     """Have a second process draw a figure, where what is there is older: a page's writer need not wait."""
     if png.exists() and png.stat().st_mtime > svg.stat().st_mtime:
@@ -234,5 +278,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("doctree-read", pair_figures, priority=400)  # Sphinx collects pictures at 500
     app.connect("doctree-resolved", frame_figures, priority=400)  # before captions are moved
     app.connect("doctree-resolved", offer_files, priority=600)  # behind captions, with the word that shows code
+    app.connect("doctree-resolved", offer_steps, priority=650)
     app.connect("build-finished", end_drawing)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

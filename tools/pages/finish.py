@@ -32,7 +32,7 @@ INSTRUMENTS = "_static/instruments.js"
 OWN_STYLES = ("_static/book.css", "_static/instruments.css")
 """The book's own, whose comments are for who writes them."""
 DRAGGED = 'class="drag"'  # a number in a sentence, which the same script wakes
-PAGE_SCRIPTS = ("page_script.js", "predict_script.js", "ways_script.js", "symbols_script.js")
+PAGE_SCRIPTS = ("page_script.js", "predict_script.js", "steps_script.js", "ways_script.js", "symbols_script.js")
 SEPARATE = (INSTRUMENTS, "_static/live.js")  # not joined with what all pages load
 POLICY = '<meta http-equiv="Content-Security-Policy" content="'
 TO_INSTRUMENT = "Skip to the instrument"
