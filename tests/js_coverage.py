@@ -23,6 +23,7 @@ TESTS = (
     "head_wall",
     "live_model",
     "live_moments",
+    "mistake_hunt",
     "model_calculator",
     "playground_planes",
     "reshape_stepper",

@@ -14,6 +14,7 @@ from .cost_calculator import CostCalculator
 from .head_explorer import HeadExplorer
 from .head_wall import HeadWall
 from .live_model import LiveModel, live_names, weights_script
+from .mistake_hunt import MistakeHunt
 from .model_calculator import ModelCalculator
 from .reshape_stepper import ReshapeStepper
 from .roofline import Roofline
@@ -28,6 +29,7 @@ __all__ = [
     "HeadWall",
     "Instrument",
     "LiveModel",
+    "MistakeHunt",
     "ModelCalculator",
     "ReshapeStepper",
     "Roofline",

@@ -16,6 +16,7 @@ from ..drawings import PARTS
 from ..measures.card import HeadCard
 from ._drawn_layer import drawn_layer
 from ._instrument import Instrument
+from ._names import by_name, different_names
 
 MOST_ROWS, MOST_COLUMNS = 1000, 40
 IN_TABLE = 10
@@ -83,21 +84,21 @@ class SortableTable(Instrument):
         row: str | None = None,
         **kwargs: Any,
     ) -> None:
-        names = _names("rows", rows, MOST_ROWS)
+        names = different_names("rows", rows, MOST_ROWS)
         require_kind("columns", columns, Mapping)
-        headers = _names("columns", list(columns), MOST_COLUMNS)
+        headers = different_names("columns", list(columns), MOST_COLUMNS)
         for name, text in (("caption", caption), ("first", first)):
             require_kind(name, text, str)
         require_flag("falling", falling)
         require_choice("sort", sort, ("", *headers))
         more: dict[str, dict[str, Any]] = {}
-        for label, of in _known("beside", beside or {}, None).items():
-            numbers_of = _known(f"beside[{label!r}]", of, headers)
+        for label, of in by_name("beside", beside or {}, None).items():
+            numbers_of = by_name(f"beside[{label!r}]", of, headers)
             more[label] = {
                 name: _column(f"beside[{label!r}][{name!r}]", numbers, len(names))
                 for name, numbers in numbers_of.items()
             }
-        told = _known("about", about or {}, headers)
+        told = by_name("about", about or {}, headers)
         for column, text in told.items():
             require_text(f"about[{column!r}]", text)
         super().__init__(
@@ -175,32 +176,12 @@ def written(value: float | str | None) -> str:
     return value if isinstance(value, str) else f"{Decimal(repr(value)).normalize():,f}".replace("-", "−")
 
 
-def _names(name: str, given: Any, most: int) -> list[str]:
-    found = as_list(name, given)
-    for one in found:
-        require_text(f"each of {name}", one)
-    found = [shown(one) for one in found]
-    if not 1 <= len(found) <= most or len(set(found)) < len(found):
-        raise ValueError(f"{name} must be 1 to {most} different names, got {len(found)}, {len(set(found))} different")
-    return found
-
-
-def _known(name: str, given: Any, headers: Sequence[str] | None) -> dict[str, Any]:
-    """The same by keys as they are shown, each of which must be one of `headers`."""
-    require_kind(name, given, Mapping)
-    for key in given:
-        require_text(f"each key of {name}", key)
-        if headers is not None:
-            require_choice(f"a key of {name}", shown(key), headers)
-    return {shown(key): value for key, value in given.items()}
-
-
 def _lit(given: Any, length: int) -> list[dict[str, list[str]]]:
     """For each row, part of the drawing -> the words beside it."""
     found = as_list("lit", given)
     if len(found) != length:
         raise ValueError(f"lit has {len(found)} entries, but there are {length} rows")
-    parts = [_known(f"lit[{r}]", of, PARTS) for r, of in enumerate(found)]
+    parts = [by_name(f"lit[{r}]", of, PARTS) for r, of in enumerate(found)]
     return [{part: _texts(part, words) for part, words in of.items()} for of in parts]
 
 

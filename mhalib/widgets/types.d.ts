@@ -186,6 +186,16 @@ export interface Sortable {
   falling: boolean;
   row: string;
 }
+export interface Hunt {
+  caption: string;
+  checks: string[];
+  mistakes: string[];
+  catches: number[][]; // by check, the numbers of mistakes
+  about: Record<string, string>;
+  order: number[]; // by layer, the number of its mistake
+  layer: number;
+  done: number[];
+}
 export interface Roof {
   machines: [string, number, number, number][];
   machine: string;

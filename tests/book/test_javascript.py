@@ -20,6 +20,7 @@ STATES = {
     "HeadExplorer": "Explorer",
     "HeadWall": "Wall",
     "LiveModel": "Live",
+    "MistakeHunt": "Hunt",
     "ModelCalculator": "Served",
     "ReshapeStepper": "Stepper",
     "Roofline": "Roof",
