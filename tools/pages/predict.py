@@ -34,6 +34,7 @@ MARK, FIELDS, RIGHT, SEVERAL = "Predict.", "predict-fields", "predict-right-", "
 SHOW, LOOK, SAID = "Show what happens", "just show me", "You said:"
 NUDGE = "Guess first: it is the guess that makes you remember."
 ANSWER = "Answer"
+CODE = {"prompt_show": "Show the code of this answer", "prompt_hide": "Hide the code of this answer"}
 COMPARED = {
     "agrees": "You said {said}, and so it is.",
     "near": "You said {said}: well guessed. It is {right}.",
@@ -44,7 +45,16 @@ COMPARED = {
     "other": "You said “{said}”; the answer is “{right}”.",
     "range": "{low} to {high}",
 }
-PHRASES = (MARK, SHOW, LOOK, SAID, NUDGE, ANSWER, *COMPARED.values())  # locale/*/LC_MESSAGES/book.po has them
+PHRASES = (
+    MARK,
+    SHOW,
+    LOOK,
+    SAID,
+    NUDGE,
+    ANSWER,
+    *CODE.values(),
+    *COMPARED.values(),
+)  # locale/*/LC_MESSAGES/book.po has them
 KINDS = ("number", "choice", "several")
 SUMMARY = re.compile(r"<details[^>]*>\s*<summary>(.*?)</summary>\s*", re.DOTALL)
 FIGURE = re.compile(r"(\w+ \d+\.\d+)\.$")
@@ -140,7 +150,7 @@ def opened(parts: list[nodes.Node], say: Callable[[str], str]) -> list[nodes.Nod
     prompts = [str(hidden["prompt_show"]) for cell in cells for hidden in cell.findall(HideCodeCellNode)]
     summary = html.escape(next(iter(prompts), say(ANSWER)))
     for cell in cells:
-        show_output(cell)
+        show_output(cell, say)
         cell["is_answer"] = True
     if texts:
         summary = SUMMARY.match(texts[0].astext())[1]  # type: ignore[index]
@@ -156,8 +166,8 @@ def opened(parts: list[nodes.Node], say: Callable[[str], str]) -> list[nodes.Nod
     return [raw(begin), *cells, *texts, raw(f"</div>{END}")]
 
 
-def show_output(cell: nodes.container) -> None:
-    """Fold only the code of a cell that was folded whole."""
+def show_output(cell: nodes.container, say: Callable[[str], str]) -> None:
+    """Fold only the code of a cell that was folded whole, and call it code: the answer is open."""
     hidden = cell.children[0]
     if cell.get("hide_mode") == "all" and isinstance(hidden, HideCodeCellNode):
         shown = [part for part in hidden.children if "cell_input" not in part["classes"]]
@@ -165,6 +175,8 @@ def show_output(cell: nodes.container) -> None:
             hidden.remove(part)
         cell.extend(shown)
         cell["hide_mode"] = "input"
+        for prompt, text in CODE.items():
+            hidden[prompt] = say(text)
 
 
 def figures_in(parts: list[nodes.Node]) -> str:
