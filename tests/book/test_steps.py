@@ -127,7 +127,7 @@ def test_the_page_begins_with_the_last_step_and_the_slider_chooses(page: Page) -
     expect(slider).to_have_attribute("aria-valuetext", "step 3 of 3")
     slider.press("ArrowLeft")
     assert shown(page) == ["figure-7-1-light-2.svg", "figure-7-1-dark-2.svg"]
-    assert page.evaluate("[...document.images].every((one) => one.naturalWidth > 0)")
+    page.wait_for_function("[...document.images].every((one) => one.complete && one.naturalWidth > 0)")
     slider.press("Home")
     assert shown(page)[0] == "figure-7-1-light-1.svg"
     expect(page.locator("output")).to_have_text("step 1 of 3")

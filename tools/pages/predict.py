@@ -175,8 +175,9 @@ def show_output(cell: nodes.container, say: Callable[[str], str]) -> None:
             hidden.remove(part)
         cell.extend(shown)
         cell["hide_mode"] = "input"
-        for prompt, text in CODE.items():
-            hidden[prompt] = say(text)
+        if not any(part.next_node(nodes.image) for part in shown):  # a figure's code has a word of its own
+            for prompt, text in CODE.items():
+                hidden[prompt] = say(text)
 
 
 def figures_in(parts: list[nodes.Node]) -> str:
