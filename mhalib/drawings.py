@@ -34,7 +34,8 @@ STEPS = {  # part: what is beside it, its sizes, and its height in the drawing
     "merge": ("side by side again", "(N, D)", 7.15),
     "output": ("a last matrix mixes\nthe heads", "(N, D)", 8.15),
 }
-COMES = {"project": 1, "split": 2, "scores": 3, "mask": 3, "softmax": 3, "average": 4, "merge": 5, "output": 6}
+HEIGHTS = sorted({height for *_, height in STEPS.values()})
+COMES = {part: 1 + HEIGHTS.index(height) for part, (*_, height) in STEPS.items()}
 """At which step of the growing drawing a part is there."""
 STEPS_OF = {  # step of the pass: the part of the drawing in which it is
     "project": "project",
@@ -99,13 +100,15 @@ def layer_drawing(
         raise ValueError(f"maps has the shape {tuple(weights.shape)}: ({NUM_HEADS}, N, N) is wanted")
     if ax is None:
         ax = plt.subplots(figsize=(style.WIDEST, 5.3), layout="constrained")[1]
+    given = {id(artist) for artist in _artists(ax)}
     _inputs(ax, parts)
     _heads(ax, parts, weights, heads)
     _outputs(ax, parts)
     _words(ax, parts, sizes)
     if not in_steps:
         for artist in _artists(ax):
-            artist.set_gid(None)
+            if id(artist) not in given:
+                artist.set_gid(None)
     ax.set(xlim=(-0.1, 10.4), ylim=(-0.25, 8.75))
     ax.set_axis_off()
     return ax

@@ -159,3 +159,11 @@ def test_every_step_of_the_layer_has_its_part():
     notes = {"forward", "_join_masks", "place", "note_keys"}
     assert set(drawings.STEPS_OF) | notes == layer._STEPS
     assert set(drawings.STEPS_OF.values()) < set(drawings.PARTS)
+
+
+def test_what_stood_in_the_axes_keeps_its_name():
+    ax = plt.subplots()[1]
+    mine = ax.text(0, 0, "mine", gid="mine")
+    layer_drawing(ax=ax)
+    assert mine.get_gid() == "mine"
+    assert all(one.get_gid() in (None, "mine") for one in ax.get_children())

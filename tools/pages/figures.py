@@ -20,8 +20,8 @@ import io
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from itertools import count, takewhile
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -139,11 +139,9 @@ def pair_figures(app: Sphinx, doctree: nodes.document) -> None:
         last = steps.count(svg)
         pair = []
         for name, made in (("light", lit), ("dark", darkened)):
-            for step in range(1, last):
-                step_file(folder / f"{stored.stem}-{name}.svg", step).write_text(
-                    made(steps.at_step(svg, step)), "utf-8"
-                )
             file = folder / f"{stored.stem}-{name}.svg"
+            for step in range(1, last):
+                step_file(file, step).write_text(made(steps.at_step(svg, step)), encoding="utf-8")
             file.write_text(made(steps.at_step(svg, last) if last > 1 else svg), encoding="utf-8")
             one = image.deepcopy()
             one["uri"] = "/" + os.path.relpath(file, app.srcdir).replace(os.sep, "/")
@@ -198,12 +196,17 @@ def frame_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
                 frame += one
 
 
+def captioned(doctree: nodes.document) -> Iterator[nodes.Element]:
+    """The figures of a page that have a caption."""
+    return doctree.findall(lambda node: "captioned" in getattr(node, "attributes", {}).get("classes", ()))
+
+
 def offer_files(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Links to each captioned figure as PNG and SVG, before the word that shows its code."""
     if app.builder.name != "html":
         return
     up = "../" * docname.count("/")
-    for figure in doctree.findall(lambda node: "captioned" in getattr(node, "attributes", {}).get("classes", ())):
+    for figure in captioned(doctree):
         light = next((one for one in figure.findall(nodes.image) if "only-light" in one["classes"]), None)
         number = next(figure.findall(nodes.strong), None)
         if light is None or number is None:
@@ -229,23 +232,23 @@ def offer_steps(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     if app.builder.name != "html":
         return
     say, folder = catalogues.phrases(app.config.language), Path(app.outdir, FILES)
-    for figure in doctree.findall(lambda node: "captioned" in getattr(node, "attributes", {}).get("classes", ())):
+    for figure in captioned(doctree):
         pair = [one for one in figure.findall(nodes.image) if {"only-light", "only-dark"} & {*one["classes"]}]
         files = [Path(app.srcdir, one["uri"].lstrip("/")) for one in pair]
         number = next(figure.findall(nodes.strong), None)
         if not files or number is None:
             continue
-        earlier = [[*takewhile(Path.exists, (step_file(file, k) for k in count(1)))] for file in files]
-        if not earlier[0]:
+        last = steps.count(files[0].read_text(encoding="utf-8"))
+        if last == 1:
             continue
         folder.mkdir(parents=True, exist_ok=True)
         name = figure["ids"][0]
-        for theme, found in zip(("light", "dark"), earlier, strict=True):
-            for k, file in enumerate(found, 1):
-                shutil.copyfile(file, folder / f"{name}-{theme}-{k}.svg")
+        for theme, file in zip(("light", "dark"), files, strict=True):
+            for step in range(1, last):
+                shutil.copyfile(step_file(file, step), step_file(folder / f"{name}-{theme}.svg", step))
         told = {
             "files": "../" * docname.count("/") + f"{FILES}/{name}",
-            "steps": str(len(earlier[0]) + 1),
+            "steps": str(last),
             "play": say(steps.PLAY),
             "pause": say(steps.PAUSE),
             "step": say(steps.STEP),

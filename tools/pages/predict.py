@@ -45,16 +45,8 @@ COMPARED = {
     "other": "You said “{said}”; the answer is “{right}”.",
     "range": "{low} to {high}",
 }
-PHRASES = (
-    MARK,
-    SHOW,
-    LOOK,
-    SAID,
-    NUDGE,
-    ANSWER,
-    *CODE.values(),
-    *COMPARED.values(),
-)  # locale/*/LC_MESSAGES/book.po has them
+PHRASES = (MARK, SHOW, LOOK, SAID, NUDGE, ANSWER, *CODE.values(), *COMPARED.values())
+"""locale/*/LC_MESSAGES/book.po has them."""
 KINDS = ("number", "choice", "several")
 SUMMARY = re.compile(r"<details[^>]*>\s*<summary>(.*?)</summary>\s*", re.DOTALL)
 FIGURE = re.compile(r"(\w+ \d+\.\d+)\.$")

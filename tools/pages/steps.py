@@ -15,7 +15,7 @@ PLAY, PAUSE, STEP, CHOOSE = "play", "pause", "step {n} of {m}", "step of {figure
 PHRASES = (PLAY, PAUSE, STEP, CHOOSE)  # locale/*/LC_MESSAGES/book.po has them
 NAMED = re.compile(r'\bid="(?:from|only)-(\d+)"')
 PART = re.compile(r"(from|only)-(\d+)")
-FADED = re.compile(r"\bopacity: 0\.001(?:;\s*|$)")
+FADED = re.compile(rf"\bopacity: {re.escape(str(UNSEEN))}(?:;\s*|$)")
 NAMESPACES = {"": "http://www.w3.org/2000/svg", "xlink": "http://www.w3.org/1999/xlink"}
 
 
