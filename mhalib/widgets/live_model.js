@@ -34,6 +34,32 @@ export function LiveModel({ model, el }) {
   };
 }
 
+/** What is pressed in one of these parts stays under the finger when what stands above it grows. @type {(above: HTMLElement, parts: HTMLElement[]) => () => void} */
+function steady(above, parts) {
+  /** @type {HTMLElement | undefined} */
+  let held;
+  let top = 0;
+  const look = () => {
+    if (held) top = held.getBoundingClientRect().top;
+  };
+  const hold = (/** @type {Event} */ event) => {
+    held = parts.find((part) => part.contains(/** @type {Node} */ (event.target)));
+    look();
+  };
+  const watch = new ResizeObserver(() => {
+    const moved = held ? held.getBoundingClientRect().top - top : 0;
+    if (Math.abs(moved) >= 1) scrollBy({ top: moved, behavior: "instant" });
+  });
+  watch.observe(above);
+  for (const kind of ["pointerdown", "keydown"]) addEventListener(kind, hold);
+  addEventListener("scroll", look, { passive: true });
+  return () => {
+    watch.disconnect();
+    for (const kind of ["pointerdown", "keydown"]) removeEventListener(kind, hold);
+    removeEventListener("scroll", look);
+  };
+}
+
 /**
  * @param {T.Model<T.Live & T.Carried>} model
  * @param {HTMLElement} el
@@ -322,13 +348,16 @@ function started(model, el, carried) {
   scheme.addEventListener("change", repaint);
   const stopListening = listen(model, ["input", "deeds", "head", "query", "moment"], heard);
 
+  const talk = make("div", { class: css("talk") });
   const growth = momentsOf(task.facts, (moment) => put({ moment }));
   const tools = make("div", { class: css("tools") }, undo, reset, link, address, make("label", { class: `mhalib-check ${model.get("deeds").positions === false ? css("asked") : ""}` }, order, "it knows the order"), said);
   const questList = make("ol", { class: css("quests"), "aria-label": "things to try" }, ...quests.map(({ item }) => item));
+  talk.append(input.whole, answer.whole, tools);
+  const letGo = steady(talk, [board.board, large.whole, ...(mixing ? [mixing.whole] : [])]);
   settle(
     el,
     "live-model",
-    make("div", { class: css("talk") }, input.whole, answer.whole, tools),
+    talk,
     ...(growth ? [growth.whole] : []),
     ...(quests.length ? [questList] : []),
     board.board,
@@ -341,6 +370,7 @@ function started(model, el, carried) {
   update();
   return () => {
     turn += 1;
+    letGo();
     stopListening();
     themes.disconnect();
     scheme.removeEventListener("change", repaint);

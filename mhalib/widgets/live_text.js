@@ -68,7 +68,10 @@ export function inputOf(task, { take, menu, replace }) {
         accept();
       }
       shown = units;
-      if (document.activeElement !== field) field.value = text;
+      if (document.activeElement !== field) {
+        field.value = text;
+        accept();
+      }
       selects.forEach((select, i) => {
         select.style.setProperty("--hue", hue || "transparent");
         select.style.setProperty("--share", String(weights?.[i] ?? 0));
@@ -152,12 +155,18 @@ export function answerOf(task, others) {
     const rows = units.map((unit, t) => make("tr", {}, make("th", { scope: "row", text: unit }), ...questions.map((_, i) => cell(t * questions.length + i))));
     words.replaceChildren(make("table", {}, make("thead", {}, header), make("tbody", {}, ...rows)));
   }
+  /** The first answer that is not as it was trained. @type {(now: T.Now) => string} */
+  function changed({ units, plain, answer }) {
+    const i = answer.findIndex((word, at) => word !== plain[at]);
+    const q = i % questions.length;
+    return `${questions[q]} of “${units[(i - q) / questions.length]}” is now “${answer[i]}”`;
+  }
   const drawSaid = { sentence: drawWords, symbols: drawStrip, answers: drawAnswers }[says];
   return {
     /** What is said of a run that is not as trained. @type {(now: T.Now) => string} */
     inWords(now) {
       const wrong = task.numWrong(now.units, now.answer, now.plain);
-      if (says === "answers") return `${wrong} of ${now.plain.length} answers changed.`;
+      if (says === "answers") return `${wrong} of ${now.plain.length} answers changed${wrong === 1 ? `: ${changed(now)}` : ""}.`;
       return `It says: ${task.joined(now.answer)}${wrong ? "" : ", as trained"}.`;
     },
     whole: make("div", { class: css("said") }, words, make("div", { class: css("sure") }, meter, certain, others)),

@@ -243,6 +243,48 @@ def test_the_page_judges_each_condition_as_python_does(modules: Page) -> None:
     assert judged == [False] * len(FAILING) + [True] * len(met)
 
 
+@pytest.mark.parametrize(("width", "above"), [(390, 700), (390, 150), (330, 400)])
+def test_a_switch_stays_under_the_finger_when_more_is_said_above_it(show: Callable, width: int, above: int) -> None:
+    shown = show(LiveModel("reader", "the clever fox sees my hungry young bear", compact=True), width=width)
+    page = shown.page
+    page.wait_for_selector("[data-settled]")
+    page.evaluate("document.body.style.padding = '900px 0'")
+    switch = page.get_by_role("switch").nth(2)
+    switch.evaluate("(one, above) => scrollTo(0, one.getBoundingClientRect().top + scrollY - above)", above)
+    before = switch.evaluate("one => one.getBoundingClientRect().top")
+    assert abs(before - above) < 2
+    talk = page.locator(".mhalib-live-model-talk")
+    low = talk.evaluate("one => one.offsetHeight")
+    for checked in ("false", "true"):
+        switch.click()
+        expect(switch).to_have_attribute("aria-checked", checked)
+        page.wait_for_selector("[data-settled]")
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        assert abs(switch.evaluate("one => one.getBoundingClientRect().top") - before) < 2
+        if checked == "false":
+            assert talk.evaluate("one => one.offsetHeight") > low  # or this test sees nothing
+    assert shown.errors == []
+
+
+def test_one_changed_answer_is_named(show: Callable) -> None:
+    row = {"encoder self 0 0": {"rows": {"5": [0, 0, 0, 0, 0, 0, 0, 1]}}}
+    page = show(LiveModel("reader", "the clever fox sees my hungry young bear", deeds=row)).page
+    said = "1 of 32 answers changed: subject of “hungry” is now “bear”."
+    expect(page.locator(".mhalib-live-model-tools .mhalib-voice")).to_have_text(said)
+
+
+def test_what_was_refused_is_forgotten_once_a_head_is_switched(show: Callable) -> None:
+    page = show(LiveModel("reader", "the fox sees the bear")).page
+    field, refused = page.get_by_label("or type:"), page.locator(".mhalib-live-model-refused")
+    field.fill("the lion sees the bear")
+    field.press("Enter")
+    expect(refused).to_contain_text("lion")
+    page.get_by_role("switch").first.click()
+    expect(refused).to_be_hidden()
+    expect(field).to_have_value("the fox sees the bear")
+    assert field.get_attribute("aria-invalid") is None
+
+
 def test_words_are_changed_by_menu_and_by_typing_and_unknown_ones_are_refused(show: Callable) -> None:
     page = settled(show(LiveModel("translator")).page)
     menus = page.locator(".mhalib-live-model-words select")
