@@ -172,12 +172,40 @@ def test_one_press_opens_number_figure_and_text_and_shows_what_the_reader_said(p
 @IN_A_SMALL_BOOK
 @pytest.mark.browser
 def test_enter_opens_the_answer_too(page: Page) -> None:
+    page.get_by_text("river", exact=True).click()
     page.get_by_label("one head").fill("0.6")
     page.keyboard.press("Enter")
     one = parts(page)
     expect(one.inside[1]).to_be_visible()
     assert "You said 0.6: well guessed." in one.said.inner_text()
+
+
+@IN_A_SMALL_BOOK
+@pytest.mark.browser
+def test_a_half_filled_form_asks_for_the_rest_and_opens_without_it_only_on_demand(page: Page) -> None:
+    one = parts(page)
+    page.get_by_label("one head").fill("0.6")
+    one.show.click()
+    expect(one.box.locator(".predict-nudge")).to_have_text(predict.NUDGE)
+    assert page.evaluate("document.activeElement.type") == "radio"
+    expect(one.inside[0]).to_be_hidden()
+    one.look.click()
+    expect(one.inside[0]).to_be_visible()
+    assert "You said 0.6: well guessed." in one.said.inner_text()
     assert "Which" not in one.said.inner_text()
+
+
+@IN_A_SMALL_BOOK
+@pytest.mark.browser
+def test_where_a_number_is_asked_for_words_open_nothing(page: Page) -> None:
+    one = parts(page)
+    page.get_by_text("river", exact=True).click()
+    for words in ("about half", "é", "<b>", "%"):
+        page.get_by_label("one head").fill(words)
+        one.show.click()
+        expect(one.box.locator(".predict-nudge")).to_have_text(predict.NUMBER)
+        expect(page.get_by_label("one head")).to_be_focused()
+        expect(one.inside[0]).to_be_hidden()
 
 
 @IN_A_SMALL_BOOK
@@ -191,7 +219,9 @@ def test_enter_opens_the_answer_too(page: Page) -> None:
         ("0.61", "You said 0.61: too high. It is 0.5."),
         ("−0.5", "You said −0.5: too low. It is 0.5."),
         ("1,024", "You said 1,024: too high. It is 0.5."),
-        ("about half", "You said about half; it is 0.5."),
+        ("about 0.5", "You said about 0.5, and so it is."),
+        ("head 2 or so", "You said head 2 or so: too high. It is 0.5."),
+        (".5", "You said .5, and so it is."),
     ],
 )
 def test_the_answer_says_whether_the_reader_was_right(page: Page, written: str, said: str) -> None:

@@ -33,6 +33,7 @@ from tools.pages.page_head import first_part, is_cell, raw
 MARK, FIELDS, RIGHT, SEVERAL = "Predict.", "predict-fields", "predict-right-", "predict-several-"
 SHOW, LOOK, SAID = "Show what happens", "just show me", "You said:"
 NUDGE = "Guess first: it is the guess that makes you remember."
+NUMBER = "Please write it as a number."
 ANSWER = "Answer"
 CODE = {"prompt_show": "Show the code of this answer", "prompt_hide": "Hide the code of this answer"}
 COMPARED = {
@@ -45,7 +46,7 @@ COMPARED = {
     "other": "You said “{said}”; the answer is “{right}”.",
     "range": "{low} to {high}",
 }
-PHRASES = (MARK, SHOW, LOOK, SAID, NUDGE, ANSWER, *CODE.values(), *COMPARED.values())
+PHRASES = (MARK, SHOW, LOOK, SAID, NUDGE, NUMBER, ANSWER, *CODE.values(), *COMPARED.values())
 """locale/*/LC_MESSAGES/book.po has them."""
 KINDS = ("number", "choice", "several")
 SUMMARY = re.compile(r"<details[^>]*>\s*<summary>(.*?)</summary>\s*", re.DOTALL)
@@ -190,7 +191,7 @@ def form_of(fields: nodes.Element, number: int, figures: str, say: Callable[[str
             parts += [
                 raw(f'<div class="predict-field"><label for="{name}">'),
                 *asked.children,
-                raw(f'</label> <input id="{name}" type="text" inputmode="decimal" size="6" /></div>'),
+                raw(f'</label> <input id="{name}" type="text" inputmode="decimal" size="6" maxlength="20" /></div>'),
             ]
             continue
         kind = "checkbox" if f"{SEVERAL}{place}" in fields["classes"] else "radio"
@@ -199,11 +200,11 @@ def form_of(fields: nodes.Element, number: int, figures: str, say: Callable[[str
             parts += [raw(f'<label><input type="{kind}" name="{name}" /> <span>'), *choice.children[0].children]
             parts.append(raw("</span></label>"))
         parts.append(raw("</fieldset>"))
-    nudge = html.escape(say(NUDGE), quote=True)
+    nudge, number_only = (html.escape(say(phrase), quote=True) for phrase in (NUDGE, NUMBER))
     buttons = (
         f'<p class="predict-buttons"><button type="submit">{html.escape(say(SHOW) + figures)}</button> '
         f'<button type="button" class="predict-look">{html.escape(say(LOOK))}</button></p>'
-        f'<p class="predict-nudge" role="status" data-said="{nudge}"></p></form>'
+        f'<p class="predict-nudge" role="status" data-said="{nudge}" data-number="{number_only}"></p></form>'
     )
     right = "".join(bytes.fromhex(one.removeprefix(RIGHT)).decode() for one in fields["classes"] if RIGHT in one)
     said = {"right": right, **{f"say-{name}": say(phrase) for name, phrase in COMPARED.items()}} if right else {}

@@ -7,11 +7,11 @@
   /** @param {Element | null | undefined} one */
   const words = (one) => one?.textContent?.trim().replace(/\s+/g, " ") ?? "";
 
-  /** A number as people write it: 0.5, 0,5, 1,024, 50 %, 1/16.
+  /** The first number of what people write: 0.5, 0,5, 1,024, 50 %, 1/16, head 2, about 7.
    * @param {string} written */
   const number = (written) => {
-    const bare = written.replace(/\s|^[~≈]/g, "").replace("−", "-");
-    const [, digits, below, percent] = /^([-+]?[\d.,]+)(?:\/(\d+))?(%?)$/.exec(bare) ?? [];
+    const bare = written.replace(/(\d)\s+(?=[\d%/])/g, "$1").replace("−", "-");
+    const [, digits, below, percent] = /([-+]?(?:\d[\d.,]*\d|\d|[.,]\d+))(?:\/([1-9]\d*))?(%?)/.exec(bare) ?? [];
     if (digits === undefined) return Number.NaN;
     const thousands = /^[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?$/.test(digits);
     const value = Number(digits.replaceAll(",", thousands ? "" : ".")) / Number(below ?? 1);
@@ -64,6 +64,20 @@
     });
   };
 
+  /** The first field without an answer, or with words where a number is asked for.
+   * @param {HTMLFormElement} form */
+  const missing = (form) => {
+    /** @type {(Right | null)[]} */
+    const right = JSON.parse(form.dataset.right ?? "[]");
+    for (const [place, field] of form.querySelectorAll(".predict-field").entries()) {
+      const inputs = [.../** @type {NodeListOf<Input>} */ (field.querySelectorAll("input"))];
+      const written = inputs.find((one) => one.type === "text");
+      const isWords = written && right[place]?.is && Number.isNaN(number(written.value));
+      if (written ? !written.value.trim() || isWords : !inputs.some((one) => one.checked)) return inputs[0];
+    }
+    return null;
+  };
+
   for (const form of /** @type {NodeListOf<HTMLFormElement>} */ (document.querySelectorAll("form.predict-form"))) {
     const box = form.parentElement;
     const fold = /** @type {HTMLDetailsElement | null} */ (box?.querySelector("details.predict-answer"));
@@ -87,9 +101,10 @@
     form.hidden = false;
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      if (given().length > 0) return open();
-      nudge.textContent = nudge.dataset.said ?? "";
-      /** @type {Input | null} */ (form.querySelector("input"))?.focus();
+      const first = missing(form);
+      if (!first) return open();
+      nudge.textContent = (first.type === "text" && first.value.trim() ? nudge.dataset.number : nudge.dataset.said) ?? "";
+      first.focus();
     });
     form.querySelector(".predict-look")?.addEventListener("click", open);
     fold.addEventListener("toggle", () => {
