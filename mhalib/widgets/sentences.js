@@ -10,7 +10,7 @@ import { inWords, make, svg } from "./shared.js";
 /** @import { Awake, Bounds, Formula, Hands, Source } from "./types" */
 
 const RATES = [1, 0.1, 0.01, 0.001]; // radians a position: the four pairs of a head of width 8
-const degrees = (/** @type {number} */ angle) => `${Math.round((angle * 180) / Math.PI) % 360}°`;
+const degrees = (/** @type {number} */ angle) => Math.round((angle * 180) / Math.PI) % 360;
 
 /** @type {Record<string, Formula>} */
 const FORMULAS = {
@@ -32,8 +32,10 @@ const FORMULAS = {
     variables: { t: ["position of the query", 0, 200], j: ["position of the key", 0, 200] },
     results({ t = 0, j = 0 }) {
       const score = RATES.reduce((sum, rate) => sum + Math.cos((t - j) * rate), 0) / Math.sqrt(8);
-      const clocks = RATES.map((rate) => degrees(Math.abs(t - j) * rate)).join(", ");
-      return { clocks, score: score.toFixed(3).replace("-", "−") };
+      const turned = RATES.map((rate) => degrees(Math.abs(t - j) * rate));
+      const apart = turned.map((angle) => `${Math.min(angle, 360 - angle)}°`).join(", ");
+      const clocks = turned.map((angle) => `${angle}°`).join(", ");
+      return { clocks, apart, score: score.toFixed(3).replace("-", "−") };
     },
     clocks: ({ t = 0, j = 0 }) => RATES.map((rate) => ({ query: t * rate, key: j * rate })),
   },
@@ -119,7 +121,7 @@ function ofFormula({ variables, results, clocks }, sentence, name) {
       for (const then of heard) then();
     },
     results: () => results(values),
-    hands: (of) => (of === "clocks" && clocks ? clocks(values) : []),
+    hands: (of) => ((of === "clocks" || of === "apart") && clocks ? clocks(values) : []),
     listen: (then) => heard.push(then),
     speaks: false,
   };
@@ -163,10 +165,12 @@ function drag(span, source, trait, bounds) {
   };
   for (const end of ["pointerup", "pointercancel"]) span.addEventListener(end, release);
   span.addEventListener("keydown", (event) => {
-    const way = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
-    if (!way || event.ctrlKey || event.metaKey || event.altKey) return;
+    const way = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 10, PageDown: -10 }[event.key];
+    const end = { Home: bounds.min, End: bounds.max }[event.key];
+    if ((!way && end === undefined) || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
-    go(source.get(trait), way);
+    if (way) go(source.get(trait), way);
+    else if (end !== undefined && end !== source.get(trait)) source.set(trait, end);
   });
   source.listen(show);
   show();

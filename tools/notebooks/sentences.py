@@ -81,11 +81,17 @@ def _of_average(values: Mapping[str, int]) -> dict[str, str]:
 
 
 def _of_rotation(values: Mapping[str, int]) -> dict[str, str]:
-    """A query at position t and a key at j, both the arrow (1, 0) in each of four pairs, turned by rotary positions."""
+    """A query at position t and a key at j, both the arrow (1, 0) in each of four pairs, turned by rotary positions.
+
+    `clocks` is how far they have turned from each other, `apart` the angle between them, 180° at most.
+    """
     t, j = (values.get(name, 0) for name in "tj")
     score = sum(math.cos((t - j) * 10.0**-pair) for pair in range(4)) / math.sqrt(8)
-    clocks = [f"{math.floor(math.degrees(abs(t - j) * 10.0**-pair) + 0.5) % 360}°" for pair in range(4)]
-    return {"clocks": ", ".join(clocks), "score": f"{score:.3f}".replace("-", "−")}
+    turned = [math.floor(math.degrees(abs(t - j) * 10.0**-pair) + 0.5) % 360 for pair in range(4)]
+    clocks, apart = (
+        ", ".join(f"{angle}°" for angle in angles) for angles in (turned, [min(angle, 360 - angle) for angle in turned])
+    )
+    return {"clocks": clocks, "apart": apart, "score": f"{score:.3f}".replace("-", "−")}
 
 
 def _of_passes(values: Mapping[str, int]) -> dict[str, str]:
