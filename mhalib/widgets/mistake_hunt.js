@@ -26,6 +26,10 @@ export function MistakeHunt({ model, el }) {
   const header = make("tr", {}, make("th", { scope: "col", text: "checks" }), ...heads, make("th", { scope: "col", class: css("result"), text: "this layer" }));
   const table = make("table", {}, make("caption", { text: model.get("caption") }), make("thead", {}, header), make("tbody", {}, ...lines));
 
+  /** By layer that was found out, how many checks it took. @type {Map<number, number>} */
+  const found = new Map();
+  const score = make("span", { class: css("score") });
+
   function run(/** @type {number} */ check) {
     if (!model.get("done").includes(check)) put({ done: [...model.get("done"), check] });
   }
@@ -44,6 +48,8 @@ export function MistakeHunt({ model, el }) {
       button.setAttribute("aria-disabled", String(isRun));
       results[c].textContent = isRun ? (fails(c) ? "fails" : "passes") : "";
     });
+    if (left.length === 1 && !found.has(model.get("layer"))) found.set(model.get("layer"), done.length);
+    if (found.size) score.textContent = `Found: ${found.size} of ${count}, after ${[...found.values()].join(", ")} checks.`;
     said.textContent = sentence(done, left);
   }
 
@@ -60,7 +66,7 @@ export function MistakeHunt({ model, el }) {
   const again = make("button", { type: "button", text: "start again", onclick: () => put({ done: [] }) });
   const next = make("button", { type: "button", text: "next layer", onclick: () => put({ done: [], layer: (model.get("layer") + 1) % count }) });
   const stop = listen(model, ["layer", "done"], draw);
-  settle(el, "mistake-hunt", said, make("div", { class: "mhalib-frame" }, table), make("div", { class: "mhalib-row" }, again, next));
+  settle(el, "mistake-hunt", said, make("div", { class: "mhalib-frame" }, table), make("div", { class: "mhalib-row" }, again, next, score));
   draw();
   return stop;
 }

@@ -16,8 +16,8 @@ MOST_MISTAKES, MOST_CHECKS = 12, 12
 
 
 class MistakeHunt(Instrument):
-    """Somebody has made one of several mistakes in a layer. Each check that a reader runs on it passes or fails, and
-    clears the mistakes with which it would have done otherwise. In the end one is left.
+    """Somebody has made one of several mistakes in a layer. If the layer passes a check that a reader runs, the
+    mistakes that this check catches are cleared; if it fails, all others are. In the end one is left.
 
     There are as many layers as mistakes, one broken by each. What the reader does can be read and set: `layer`, which
     broken layer it is, and `done`, the numbers of the checks that were run on it, in that order. Another `layer` begins

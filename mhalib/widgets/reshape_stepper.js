@@ -171,7 +171,7 @@ export function ReshapeStepper({ model, el }) {
         const held = new Set([...figure.querySelectorAll("[data-cell]")].map((each) => born(Number(each.getAttribute("data-cell")), now).head));
         if (held.size > 1 || !held.has(own)) {
           figure.classList.add(`${CSS}-mixed`);
-          heading.append(make("span", { text: ` ✗ holds heads ${[...held].sort().join(", ")}` }));
+          heading.append(make("span", { text: ` ✗ of ${[...held].sort().join(", ")}` }));
         }
       }
       return figure;

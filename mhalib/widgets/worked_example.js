@@ -198,9 +198,9 @@ export function WorkedExample({ model, el, tell }) {
   );
   function mixing() {
     const four = [0, 1].flatMap((i) => given.map((name) => `head ${i}, ${name}`));
-    const named = make("tr", {}, make("td"), group("head 0", "v"), group("head 1", "v"));
+    const titled = (/** @type {typeof heading} */ kind, /** @type {string[]} */ names) => make("tr", {}, make("td"), ...names.map((name) => kind(name, "v")));
     const rows = given.map((name, r) => vectorFields("W_o", name, four, () => W_o()[r], (row) => put({ W_o: W_o().map((old, i) => (i === r ? row : old)) })));
-    return [named, ...rows.map((row, r) => make("tr", {}, make("th", { scope: "row", text: `W_o, ${given[r]}` }), ...row))];
+    return [titled(group, ["head 0", "head 1"]), titled(heading, given.concat(given)), ...rows.map((row, r) => make("tr", {}, make("th", { scope: "row", text: `W_o, ${given[r]}` }), ...row))];
   }
   const inside = second ? mixing() : [make("thead", {}, top, titles), make("tbody", {}, ownRow, ...rows)];
   const table = make("table", { class: css("numbers") }, ...inside);

@@ -138,6 +138,23 @@ def test_the_next_layer_and_the_same_one_again_begin_without_checks(show: Callab
     expect(voice(page)).to_have_text("alone fails: 5 cleared, 2 left.")
 
 
+def test_the_score_says_which_layers_are_found_and_after_how_many_checks(show: Callable) -> None:
+    page = show(hunt()).page
+    score = page.get_by_text("Found:")
+    expect(score).to_have_count(0)
+    for name in ("rows sum to 1", "nothing but ones", "alone"):
+        press(page, name)
+    expect(score).to_have_text("Found: 1 of 7, after 3 checks.")
+    press(page, "start again")
+    press(page, "nothing but ones")
+    press(page, "alone")
+    expect(voice(page)).to_have_text("Only repeat is left, after 2 checks.")  # (of a layer found before)
+    expect(score).to_have_text("Found: 1 of 7, after 3 checks.")
+    press(page, "next layer")
+    press(page, "rows sum to 1")
+    expect(score).to_have_text("Found: 2 of 7, after 3, 1 checks.")
+
+
 def test_a_check_is_run_once_and_stays_where_the_keys_are(show: Callable) -> None:
     page = show(MistakeHunt({"one": ["a"], "two": ["a", "b"]}, ["a", "b", "c"])).page
     one = page.get_by_role("button", name="one")
