@@ -328,7 +328,7 @@ def test_reader_can_switch_to_dark(browser: Browser, site: str) -> None:
 def test_phone_opens_the_contents(browser: Browser, site: str) -> None:
     page = browser.new_page(viewport={"width": 390, "height": 844})
     page.goto(f"{site}{CHAPTERS[0]}.html")
-    other = page.get_by_role("link", name="Per-head heatmaps").first
+    other = page.get_by_role("link", name="What a heatmap proves").first
     expect(other).not_to_be_in_viewport()
     page.click("button.primary-toggle:visible, label.primary-toggle:visible")
     expect(other).to_be_in_viewport()

@@ -88,7 +88,7 @@ def readable(leaf: Leaf) -> None:
 
 
 def number_title(leaf: Leaf) -> None:
-    """`7 · Per-head heatmaps`, below the name of the part where one begins."""
+    """`7 · What a heatmap proves`, below the name of the part where one begins."""
     assert leaf.article.h1 is not None
     leaf.article.h1.string = leaf.title
     if leaf.part:

@@ -52,7 +52,7 @@ class Leaf:
 
     @property
     def number(self) -> str:
-        """`7` of `7 · Per-head heatmaps`; empty for pages that are no chapters."""
+        """`7` of `7 · What a heatmap proves`; empty for pages that are no chapters."""
         found = re.match(r"(\d+) · ", self.title)
         return found[1] if found else ""
 
