@@ -34,7 +34,7 @@ export function LiveModel({ model, el }) {
   };
 }
 
-/** What is pressed in one of these parts stays under the finger when what stands above it grows. @type {(above: HTMLElement, parts: HTMLElement[]) => () => void} */
+/** What is pressed in one of these parts stays under the finger when what stands above it grows, until this is aborted. @type {(above: HTMLElement, parts: HTMLElement[]) => AbortController} */
 function steady(above, parts) {
   /** @type {HTMLElement | undefined} */
   let held;
@@ -51,13 +51,12 @@ function steady(above, parts) {
     if (Math.abs(moved) >= 1) scrollBy({ top: moved, behavior: "instant" });
   });
   watch.observe(above);
-  for (const kind of ["pointerdown", "keydown"]) addEventListener(kind, hold);
-  addEventListener("scroll", look, { passive: true });
-  return () => {
-    watch.disconnect();
-    for (const kind of ["pointerdown", "keydown"]) removeEventListener(kind, hold);
-    removeEventListener("scroll", look);
-  };
+  const until = new AbortController();
+  const { signal } = until;
+  for (const kind of ["pointerdown", "keydown"]) addEventListener(kind, hold, { signal });
+  addEventListener("scroll", look, { passive: true, signal });
+  signal.addEventListener("abort", watch.disconnect.bind(watch));
+  return until;
 }
 
 /**
@@ -353,7 +352,7 @@ function started(model, el, carried) {
   const tools = make("div", { class: css("tools") }, undo, reset, link, address, make("label", { class: `mhalib-check ${model.get("deeds").positions === false ? css("asked") : ""}` }, order, "it knows the order"), said);
   const questList = make("ol", { class: css("quests"), "aria-label": "things to try" }, ...quests.map(({ item }) => item));
   talk.append(input.whole, answer.whole, tools);
-  const letGo = steady(talk, [board.board, large.whole, ...(mixing ? [mixing.whole] : [])]);
+  const held = steady(talk, [board.board, large.whole, ...(mixing ? [mixing.whole] : [])]);
   settle(
     el,
     "live-model",
@@ -370,7 +369,7 @@ function started(model, el, carried) {
   update();
   return () => {
     turn += 1;
-    letGo();
+    held.abort();
     stopListening();
     themes.disconnect();
     scheme.removeEventListener("change", repaint);
