@@ -49,7 +49,7 @@ export function MistakeHunt({ model, el }) {
       results[c].textContent = isRun ? (fails(c) ? "fails" : "passes") : "";
     });
     if (left.length === 1 && !found.has(model.get("layer"))) found.set(model.get("layer"), done.length);
-    if (found.size) score.textContent = `Found: ${found.size} of ${count}, after ${[...found.values()].join(", ")} checks.`;
+    if (found.size) score.textContent = `Found: ${found.size} of ${count}; checks: ${[...found.values()].join(", ")}.`;
     said.textContent = sentence(done, left);
   }
 

@@ -144,15 +144,15 @@ def test_the_score_says_which_layers_are_found_and_after_how_many_checks(show: C
     expect(score).to_have_count(0)
     for name in ("rows sum to 1", "nothing but ones", "alone"):
         press(page, name)
-    expect(score).to_have_text("Found: 1 of 7, after 3 checks.")
+    expect(score).to_have_text("Found: 1 of 7; checks: 3.")
     press(page, "start again")
     press(page, "nothing but ones")
     press(page, "alone")
     expect(voice(page)).to_have_text("Only repeat is left, after 2 checks.")  # (of a layer found before)
-    expect(score).to_have_text("Found: 1 of 7, after 3 checks.")
+    expect(score).to_have_text("Found: 1 of 7; checks: 3.")
     press(page, "next layer")
     press(page, "rows sum to 1")
-    expect(score).to_have_text("Found: 2 of 7, after 3, 1 checks.")
+    expect(score).to_have_text("Found: 2 of 7; checks: 3, 1.")
 
 
 def test_a_check_is_run_once_and_stays_where_the_keys_are(show: Callable) -> None:
