@@ -19,7 +19,7 @@ from ._validate import as_list, require_at_most, require_count, require_flag
 from .attention import MultiHeadAttention, kind_of
 from .variants import SparseAttention
 
-__all__ = ["PARTS", "changed_steps", "layer_drawing"]
+__all__ = ["PARTS", "changed_steps", "comes_with", "layer_drawing"]
 
 PARTS = ("project", "split", "scores", "mask", "softmax", "average", "merge", "output")
 """The parts that can be lit, in the order in which `MultiHeadAttention` computes them."""
@@ -147,20 +147,37 @@ def changed_steps(choice: str | Mapping[str, Any]) -> dict[str, tuple[str, ...]]
     return {part: found[part] for part in PARTS if part in found}
 
 
-def _artists(ax: Axes) -> list[Any]:
-    """What is drawn in the Axes, arrows one by one."""
-    every: list[Any] = ax.get_children()
-    return [*every, *(one.arrow_patch for one in every if isinstance(one, Annotation) and one.arrow_patch)]
-
-
 @contextmanager
-def _comes_with(ax: Axes, part: str) -> Iterator[None]:
-    """Names all that is drawn within by the step with which this part comes."""
+def comes_with(ax: Axes, step: int) -> Iterator[None]:
+    """Of a drawing that comes about step by step: what is drawn within comes with this step, arrows too.
+
+    Each artist gets the name "from-3", say, by which the book's pages cut the figure into its steps.
+
+    Args:
+        ax: where it is drawn.
+        step: from 1 on.
+
+    Raises:
+        TypeError, ValueError: `step` is no number of a step.
+
+    >>> figure, ax = plt.subplots()
+    >>> with comes_with(ax, 2):
+    ...     arrow = ax.annotate("", (0, 0), (1, 1), arrowprops={})
+    >>> arrow.get_gid(), arrow.arrow_patch.get_gid(), ax.patch.get_gid()
+    ('from-2', 'from-2', None)
+    """
+    require_count("step", step)
     before = {id(one) for one in _artists(ax)}
     yield
     for one in _artists(ax):
         if id(one) not in before:
-            one.set_gid(f"from-{COMES[part]}")
+            one.set_gid(f"from-{step}")
+
+
+def _artists(ax: Axes) -> list[Any]:
+    """What is drawn in the Axes, arrows one by one."""
+    every: list[Any] = ax.get_children()
+    return [*every, *(one.arrow_patch for one in every if isinstance(one, Annotation) and one.arrow_patch)]
 
 
 def _box(ax: Axes, corner: tuple[float, float], size: tuple[float, float], colour: str, *, is_lit: bool) -> None:
@@ -202,11 +219,11 @@ def _inputs(ax: Axes, parts: Sequence[str]) -> None:
     _letter(ax, RIGHT / 2, 0.22, "words, as lists of numbers", is_lit=is_lit)
     for index, (name, colour) in enumerate(zip("qkv", (style.QUERY, style.KEY, style.VALUE), strict=True)):
         left = LEFT + 2.1 * index
-        with _comes_with(ax, "project"):
+        with comes_with(ax, COMES["project"]):
             _arrow(ax, (left + 0.9, 0.5), (left + 0.9, 1.1), is_lit=is_lit)
             _box(ax, (left, 1.15), (1.8, 0.8), colour, is_lit=is_lit)
             _letter(ax, left + 0.9, 1.55, f"$W_{name}$", is_lit=is_lit)
-        with _comes_with(ax, "split"):
+        with comes_with(ax, COMES["split"]):
             _arrow(ax, (left + 0.9, 2.0), (left + 0.9, 2.45), is_lit="split" in parts)
             _stripes(ax, (left, 2.5), (1.8, 0.5), is_lit="split" in parts)
 
@@ -214,9 +231,9 @@ def _inputs(ax: Axes, parts: Sequence[str]) -> None:
 def _heads(ax: Axes, parts: Sequence[str], weights: NDArray[np.float64] | None, followed: Sequence[int]) -> None:
     """The four heads: a map of weights each, made from its queries and keys, and what it brings back of its values."""
     for head in range(NUM_HEADS):
-        with _comes_with(ax, "scores"):
+        with comes_with(ax, COMES["scores"]):
             _map(ax, parts, None if weights is None else weights[head], head, is_followed=head in followed)
-        with _comes_with(ax, "average"):
+        with comes_with(ax, COMES["average"]):
             _average(ax, parts, head, is_followed=head in followed)
 
 
@@ -264,12 +281,12 @@ def _way(ax: Axes, head: int, points: Sequence[tuple[float, float]], *, is_lit: 
 
 def _outputs(ax: Axes, parts: Sequence[str]) -> None:
     """What the heads brought back, side by side, and the last matrix."""
-    with _comes_with(ax, "merge"):
+    with comes_with(ax, COMES["merge"]):
         for head in range(NUM_HEADS):
             end = LEFT + RIGHT * (2 * head + 1) / (2 * NUM_HEADS)
             _arrow(ax, (LEFT + STEP * head + 0.67, HEAD[1] + 0.05), (end, 6.85), is_lit="merge" in parts)
         _stripes(ax, (LEFT, 6.9), (RIGHT, 0.5), is_lit="merge" in parts)
-    with _comes_with(ax, "output"):
+    with comes_with(ax, COMES["output"]):
         _arrow(ax, (RIGHT / 2, 7.45), (RIGHT / 2, 7.75), is_lit="output" in parts)
         _box(ax, (LEFT + 1.5, 7.8), (3.0, 0.7), style.INK, is_lit="output" in parts)
         _letter(ax, RIGHT / 2, 8.15, "$W_o$", is_lit="output" in parts)
@@ -285,5 +302,5 @@ def _words(ax: Axes, parts: Sequence[str], sizes: bool) -> None:
         lines = [STEPS[part][0] for part in together]
         if sizes:
             lines.append(STEPS[together[0]][1])
-        with _comes_with(ax, together[0]):
+        with comes_with(ax, COMES[together[0]]):
             ax.text(RIGHT + 0.35, height, "\n".join(lines), va="center", ha="left", size=10)

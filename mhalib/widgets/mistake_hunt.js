@@ -28,7 +28,7 @@ export function MistakeHunt({ model, el }) {
 
   /** By layer that was found out, how many checks it took. @type {Map<number, number>} */
   const found = new Map();
-  const score = make("span", { class: css("score") });
+  const score = make("span");
 
   function run(/** @type {number} */ check) {
     if (!model.get("done").includes(check)) put({ done: [...model.get("done"), check] });

@@ -167,3 +167,14 @@ def test_what_stood_in_the_axes_keeps_its_name():
     layer_drawing(ax=ax)
     assert mine.get_gid() == "mine"
     assert all(one.get_gid() in (None, "mine") for one in ax.get_children())
+
+
+def test_arrows_too_come_with_their_step_and_what_stood_there_does_not():
+    ax = plt.subplots()[1]
+    stood = ax.text(0, 0, "before")
+    with drawings.comes_with(ax, 3):
+        arrow = ax.annotate("", (0, 0), (1, 1), arrowprops={})
+        (line,) = ax.plot([0, 1])
+    assert [one.get_gid() for one in (arrow, arrow.arrow_patch, line, stood)] == ["from-3"] * 3 + [None]
+    with pytest.raises(ValueError, match="step"), drawings.comes_with(ax, 0):
+        pass

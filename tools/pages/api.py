@@ -168,7 +168,11 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         ),
     },
     "mhalib.tables": {"28_counting": "number_table NumberTable=number_table"},
-    "mhalib.drawings": {"01_weighted_average": "layer_drawing PARTS=parts", "which_attention": "changed_steps=steps"},
+    "mhalib.drawings": {
+        "01_weighted_average": "layer_drawing PARTS=parts",
+        "10_three_uses": "comes_with",
+        "which_attention": "changed_steps=steps",
+    },
     "mhalib.overlays": {"16_seeing_with_heads": "attention_on_picture VEIL=colour"},
     "mhalib.widgets": {
         "01_weighted_average": "AttentionPlayground WorkedExample",

@@ -18,6 +18,10 @@
     return percent ? value / 100 : value;
   };
 
+  /** What is right in each field; null where the page does not say.
+   * @param {HTMLFormElement} form @returns {(Right | null)[]} */
+  const rightOf = (form) => JSON.parse(form.dataset.right ?? "[]");
+
   /** What was written, and what is right.
    * @param {string} given @param {Right} right @param {DOMStringMap} say */
   const compared = (given, { is = [], within = 0 }, say) => {
@@ -38,8 +42,7 @@
    * @param {HTMLFormElement} form @param {string} said */
   const answers = (form, said) => {
     const fields = [...form.querySelectorAll(".predict-field")];
-    /** @type {(Right | null)[]} */
-    const right = JSON.parse(form.dataset.right ?? "[]");
+    const right = rightOf(form);
     return fields.flatMap((field, place) => {
       const asked = words(field.querySelector("legend, label[for]"));
       const written = /** @type {Input | null} */ (field.querySelector("input[type=text]"))?.value.trim();
@@ -67,8 +70,7 @@
   /** The first field without an answer, or with words where a number is asked for.
    * @param {HTMLFormElement} form */
   const missing = (form) => {
-    /** @type {(Right | null)[]} */
-    const right = JSON.parse(form.dataset.right ?? "[]");
+    const right = rightOf(form);
     for (const [place, field] of form.querySelectorAll(".predict-field").entries()) {
       const inputs = [.../** @type {NodeListOf<Input>} */ (field.querySelectorAll("input"))];
       const written = inputs.find((one) => one.type === "text");
