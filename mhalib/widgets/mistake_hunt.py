@@ -17,11 +17,12 @@ MOST_MISTAKES, MOST_CHECKS = 12, 12
 
 class MistakeHunt(Instrument):
     """Somebody has made one of several mistakes in a layer. If the layer passes a check that a reader runs, the
-    mistakes that this check catches are cleared; if it fails, all others are. In the end one is left.
+    mistakes that this check catches are cleared; if it fails, all others are. The reader strikes them out, is told at
+    once who was struck wrongly, and so fills the table of who is caught by what. In the end one mistake is left.
 
     There are as many layers as mistakes, one broken by each. What the reader does can be read and set: `layer`, which
-    broken layer it is, and `done`, the numbers of the checks that were run on it, in that order. Another `layer` begins
-    without checks.
+    broken layer it is; `done`, the numbers of the checks that were run on it, in that order; and `struck`, the numbers
+    of mistakes that were struck out. Another `layer` begins without both.
 
     Args:
         catches: by check, the mistakes that it catches, which may be none or all: with one of them, a layer fails.
@@ -31,11 +32,13 @@ class MistakeHunt(Instrument):
         about: by check or mistake, a sentence about it, which shows where a mouse rests on the name.
         layer: the one to begin with, from 0; after the last comes the first again.
         done: the numbers of the checks that have been run on it.
+        struck: the numbers of the mistakes that have been struck out. One that no check of `done` clears stays.
 
     Raises:
-        TypeError: a name or a sentence is no string, `layer` or a number of `done` no integer.
-        ValueError: checks or mistakes are too few, too many, the same or without a name; `catches`, `order`, `about` or
-            `done` name what is not there; `order` or `done` name something twice; `layer` is negative.
+        TypeError: a name or a sentence is no string, `layer` or a number of `done` or `struck` no integer.
+        ValueError: checks or mistakes are too few, too many, the same or without a name; `catches`, `order`, `about`,
+            `done` or `struck` name what is not there; `order`, `done` or `struck` name something twice; `layer` is
+            negative.
 
     >>> hunt = MistakeHunt({"alone": ["swap"], "a loop": ["swap", "scale"]}, ["swap", "scale", "none"], layer=1)
     >>> hunt.passes("alone"), hunt.passes("a loop")
@@ -56,6 +59,7 @@ class MistakeHunt(Instrument):
 
     layer = traitlets.Int().tag(sync=True)
     done = traitlets.List(traitlets.Int()).tag(sync=True)
+    struck = traitlets.List(traitlets.Int()).tag(sync=True)
 
     def __init__(
         self,
@@ -67,6 +71,7 @@ class MistakeHunt(Instrument):
         about: Mapping[str, str] | None = None,
         layer: int = 0,
         done: Sequence[int] = (),
+        struck: Sequence[int] = (),
         **kwargs: Any,
     ) -> None:
         names = different_names("mistakes", mistakes, MOST_MISTAKES, least=2)
@@ -92,23 +97,25 @@ class MistakeHunt(Instrument):
         )
         require_count("layer", layer, minimum=0)
         self.layer = layer
-        self.done = _numbers(as_list("done", done))
+        self.done, self.struck = _numbers("done", done), _numbers("struck", struck)
 
     @traitlets.validate("layer")
     def _one_of_them(self, proposal: traitlets.Bunch) -> int:
         require_count("layer", proposal["value"], minimum=0)
         return int(proposal["value"]) % len(self.mistakes)
 
-    @traitlets.validate("done")
+    @traitlets.validate("done", "struck")
     def _there(self, proposal: traitlets.Bunch) -> list[int]:
-        done = _numbers(proposal["value"])
-        if not set(done) <= set(range(len(self.checks))) or len(set(done)) < len(done):
-            raise ValueError(f"done={done} must hold numbers below {len(self.checks)}, each at most once")
-        return done
+        name = proposal["trait"].name
+        given = _numbers(name, proposal["value"])
+        count = len(self.checks if name == "done" else self.mistakes)
+        if not set(given) <= set(range(count)) or len(set(given)) < len(given):
+            raise ValueError(f"{name}={given} must hold numbers below {count}, each at most once")
+        return given
 
     @traitlets.observe("layer")
     def _begin(self, change: traitlets.Bunch) -> None:
-        self.done = []
+        self.done, self.struck = [], []
 
     def passes(self, check: str) -> bool:
         """Whether the layer that is broken now passes a check.
@@ -135,11 +142,12 @@ class MistakeHunt(Instrument):
         return self.caption, ["check", *self.mistakes], rows
 
 
-def _numbers(given: list[Any]) -> list[int]:
-    """Of checks that were run."""
-    for one in given:
-        require_count("each of done", one, minimum=0)
-    return [int(one) for one in given]
+def _numbers(name: str, given: Any) -> list[int]:
+    """Of checks that were run, or of mistakes that were struck out."""
+    found = as_list(name, given)
+    for one in found:
+        require_count(f"each of {name}", one, minimum=0)
+    return [int(one) for one in found]
 
 
 def _caught(name: str, given: Any, mistakes: Sequence[str]) -> list[int]:

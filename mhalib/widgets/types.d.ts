@@ -195,6 +195,7 @@ export interface Hunt {
   order: number[]; // by layer, the number of its mistake
   layer: number;
   done: number[];
+  struck: number[];
 }
 export interface Roof {
   machines: [string, number, number, number][];

@@ -1,4 +1,4 @@
-"""The hunt for a mistake, in Chromium: checks clear suspects as in Python, by mouse and by keys, on a phone, too."""
+"""The hunt for a mistake, in Chromium: a strike is judged as Python would, by mouse and by keys, on a phone, too."""
 
 from __future__ import annotations
 
@@ -66,22 +66,39 @@ def marked(page: Page) -> list[str]:
 def test_checks_clear_suspects_until_one_is_left(show: Callable) -> None:
     shown = show(hunt())
     page = shown.page
-    expect(voice(page)).to_have_text("Layer 1 of 7 is broken. Which check first?")
+    expect(voice(page)).to_have_text("Broken layer 1 of 7. Which check first?")
     assert names_of_columns(page) == MISTAKES
     assert struck(page) == marked(page) == []
+    press(page, "split")
+    expect(voice(page)).to_have_text("Run a check first.")
     press(page, "rows sum to 1")
-    expect(voice(page)).to_have_text("rows sum to 1 passes: 1 cleared, 6 left.")
+    expect(voice(page)).to_have_text("rows sum to 1 passes. Whom does that clear? Press each name.")
+    press(page, "softmax")
+    said = "softmax is cleared: it would have failed rows sum to 1. 6 left: which check next?"
+    expect(voice(page)).to_have_text(said)
     press(page, "equals a loop")
-    expect(voice(page)).to_have_text("equals a loop fails: nobody is cleared, 6 left.")
+    press(page, "clear for me")
+    expect(voice(page)).to_have_text("Nobody is cleared, 6 left.")
     press(page, "nothing but ones")
-    expect(voice(page)).to_have_text("nothing but ones passes: 3 cleared, 3 left.")
-    assert struck(page) == ["split", "swap", "softmax", "merge"]
-    assert names_of_columns(page) == [f"{name}, cleared" if name in struck(page) else name for name in MISTAKES]
+    press(page, "merge")
+    expect(voice(page)).to_have_text("merge is cleared: it would have failed nothing but ones.")
+    press(page, "scale")
+    expect(voice(page)).to_have_text("Not scale: it would have passed nothing but ones, too.")
+    expect(page.get_by_text("Found:")).to_have_text("Found: 0 of 7. Struck wrongly: 1.")
+    assert struck(page) == ["softmax, cleared", "merge, cleared"]
+    press(page, "clear for me")
+    expect(voice(page)).to_have_text("2 cleared, 3 left.")
+    assert struck(page) == [f"{name}, cleared" for name in ("split", "swap", "softmax", "merge")]
+    assert [name for name in names_of_columns(page) if "," in name] == struck(page)
     assert marked(page) == []
     press(page, "alone")
+    press(page, "mask")
+    expect(voice(page)).to_have_text("mask is cleared: it would have passed alone.")
+    press(page, "scale")
     expect(voice(page)).to_have_text("Only repeat is left, after 4 checks.")
     assert marked(page) == ["repeat"]
     expect(page.locator("td.mhalib-mistake-hunt-result")).to_have_text(["passes", "", "", "fails", "passes", "fails"])
+    expect(page.get_by_text("Found:")).to_have_text("Found: 1 of 7, after 4 checks. Struck wrongly: 1.")
     assert shown.errors == []
 
 
@@ -92,100 +109,151 @@ def test_pressed_or_set_in_python_a_page_shows_what_python_says(show: Callable, 
     for run in ([], [2], [2, 4, 0], [2, 4, 0, 1, 3, 5]):
         for c in run[len(made.done) :]:
             press(pressed, made.checks[c])
+        if run:
+            press(pressed, "clear for me")
         made.done = run
+        made.struck = [m for m, name in enumerate(MISTAKES) if name not in made.left()]
         reports = ["passes" if made.passes(check) else "fails" for check in made.checks]
         drawn = show(made).page
         for page in (pressed, drawn):
             said = page.locator("td.mhalib-mistake-hunt-result").all_inner_texts()
             assert said == [report if c in run else "" for c, report in enumerate(reports)]
-            assert [name for name in MISTAKES if name not in struck(page)] == made.left()
+            assert [name for name in MISTAKES if f"{name}, cleared" not in struck(page)] == made.left()
             assert marked(page) == (made.left() if len(made.left()) == 1 else [])
-        assert voice(drawn).inner_text() == voice(pressed).inner_text()
+        assert cells(drawn) == cells(pressed)
+
+
+def cells(page: Page) -> list[list[str]]:
+    """By check, what the table says of each mistake: `?` is not known yet."""
+    rows = "all => all.map((row) => [...row.cells].slice(1, -1).map((cell) => cell.textContent))"
+    return page.locator(".mhalib tbody tr").evaluate_all(rows)
+
+
+def test_a_cell_is_known_once_its_suspect_was_tried_and_stays_known(show: Callable) -> None:
+    page = show(hunt()).page
+    assert cells(page) == [["?"] * 7] * 6
+    press(page, "alone")
+    assert cells(page) == [["?"] * 7] * 6
+    press(page, "mask")  # rightly: the layer fails, and this one would have passed
+    press(page, "swap")  # wrongly
+    alone = ["?", "catches", "?", "?", "does not catch", "?", "?"]
+    assert cells(page) == [["?"] * 7] * 3 + [alone] + [["?"] * 7] * 2
+    press(page, "next layer")
+    assert cells(page)[3] == alone
+    press(page, "other padding")
+    press(page, "clear for me")
+    assert cells(page)[3] == alone
+    assert cells(page)[2] == ["catches", "catches", "?", "catches", "catches", "?", "?"]
+    press(page, "rows sum to 1")
+    press(page, "clear for me")
+    expect(voice(page)).to_have_text("Only softmax is left, after 2 checks.")  # so this one's are known, too
+    assert cells(page)[0] == ["does not catch"] * 5 + ["catches", "does not catch"]
+    assert cells(page)[2] == ["catches" if name in CATCHES["other padding"] else "does not catch" for name in MISTAKES]
 
 
 def test_cells_are_filled_where_a_check_catches_a_mistake_and_pale_where_it_is_cleared(show: Callable) -> None:
-    page = show(hunt(done=[3])).page
+    page = show(hunt(done=[0, 3, 4], struck=[0, 1, 2, 4, 5, 6])).page
+    expect(voice(page)).to_have_text("Only repeat is left, after 3 checks.")
     fills = page.locator(".mhalib tbody tr").evaluate_all(
         "all => all.map((row) => [...row.cells].slice(1, -1).map((cell) => getComputedStyle(cell).backgroundColor))"
     )
-    texts = page.locator(".mhalib tbody tr").evaluate_all(
-        "all => all.map((row) => [...row.cells].slice(1, -1).map((cell) => cell.textContent))"
-    )
-    nothing, pale, full = "rgba(0, 0, 0, 0)", fills[5][0], fills[5][1]
+    nothing, full = "rgba(0, 0, 0, 0)", fills[3][3]
     assert "/" not in full
-    assert pale == full.replace(")", " / 0.22)")
-    for (_, caught), row, said in zip(CATCHES.items(), fills, texts, strict=True):
-        shade = {name: full if name in ("swap", "repeat") else pale for name in MISTAKES}
-        assert row == [shade[name] if name in caught else nothing for name in MISTAKES]
-        assert said == ["catches" if name in caught else "" for name in MISTAKES]
+    pale = full.replace(")", " / 0.22)")
+    for c, ((_, caught), row) in enumerate(zip(CATCHES.items(), fills, strict=True)):
+        shade = {name: full if name == "repeat" else pale for name in MISTAKES}
+        assert row == [shade[name] if name in caught and c in (0, 3, 4) else nothing for name in MISTAKES]
+
+
+def test_a_strike_that_no_check_clears_does_not_count(show: Callable) -> None:
+    """Whoever sent it: here swap, which `alone` catches as it does the culprit."""
+    page = show(hunt(done=[3], struck=[0, 1])).page
+    assert struck(page) == ["split, cleared"]
 
 
 def test_the_next_layer_and_the_same_one_again_begin_without_checks(show: Callable) -> None:
     page = show(hunt(layer=5)).page
-    expect(voice(page)).to_have_text("Layer 6 of 7 is broken. Which check first?")
+    expect(voice(page)).to_have_text("Broken layer 6 of 7. Which check first?")
     press(page, "other padding")
-    expect(voice(page)).to_have_text("other padding fails: 3 cleared, 4 left.")
+    press(page, "clear for me")
+    expect(voice(page)).to_have_text("3 cleared, 4 left.")
     press(page, "start again")
-    expect(voice(page)).to_have_text("Layer 6 of 7 is broken. Which check first?")
+    expect(voice(page)).to_have_text("Broken layer 6 of 7. Which check first?")
     assert struck(page) == []
     press(page, "other padding")
+    press(page, "merge")
     press(page, "next layer")
-    expect(voice(page)).to_have_text("Layer 7 of 7 is broken. Which check first?")
+    expect(voice(page)).to_have_text("Broken layer 7 of 7. Which check first?")
     assert struck(page) == page.locator("td.mhalib-mistake-hunt-result:not(:empty)").all_inner_texts() == []
     press(page, "next layer")
-    expect(voice(page)).to_have_text("Layer 1 of 7 is broken. Which check first?")
+    expect(voice(page)).to_have_text("Broken layer 1 of 7. Which check first?")
     press(page, "alone")
-    expect(voice(page)).to_have_text("alone fails: 5 cleared, 2 left.")
+    press(page, "clear for me")
+    expect(voice(page)).to_have_text("5 cleared, 2 left.")
 
 
 def test_the_score_says_which_layers_are_found_and_after_how_many_checks(show: Callable) -> None:
     page = show(hunt()).page
     score = page.get_by_text("Found:")
     expect(score).to_have_count(0)
-    for name in ("rows sum to 1", "nothing but ones", "alone"):
-        press(page, name)
-    expect(score).to_have_text("Found: 1 of 7; checks: 3.")
+
+    def find(*checks: str) -> None:
+        for name in checks:
+            press(page, name)
+        press(page, "clear for me")
+
+    find("rows sum to 1", "nothing but ones", "alone")
+    expect(score).to_have_text("Found: 1 of 7, after 3 checks. Struck wrongly: 0.")
     press(page, "start again")
-    press(page, "nothing but ones")
-    press(page, "alone")
+    find("nothing but ones", "alone")
     expect(voice(page)).to_have_text("Only repeat is left, after 2 checks.")  # (of a layer found before)
-    expect(score).to_have_text("Found: 1 of 7; checks: 3.")
+    expect(score).to_have_text("Found: 1 of 7, after 3 checks. Struck wrongly: 0.")
     press(page, "next layer")
     press(page, "rows sum to 1")
-    expect(score).to_have_text("Found: 2 of 7; checks: 3, 1.")
+    press(page, "softmax")
+    press(page, "softmax")
+    expect(score).to_have_text("Found: 1 of 7, after 3 checks. Struck wrongly: 2.")
+    press(page, "clear for me")
+    expect(score).to_have_text("Found: 2 of 7, after 3, 1 checks. Struck wrongly: 2.")
 
 
 def test_a_check_is_run_once_and_stays_where_the_keys_are(show: Callable) -> None:
     page = show(MistakeHunt({"one": ["a"], "two": ["a", "b"]}, ["a", "b", "c"])).page
     one = page.get_by_role("button", name="one")
     expect(one).to_have_attribute("aria-disabled", "false")
-    page.keyboard.press("Tab")
+    for _ in range(4):
+        page.keyboard.press("Tab")
     expect(one).to_be_focused()
     page.keyboard.press("Enter")
-    said = "Only a is left, after 1 check."
+    said = "one fails. Whom does that clear? Press each name."
     expect(voice(page)).to_have_text(said)
     expect(one).to_be_focused()
     expect(one).to_have_attribute("aria-disabled", "true")
     expect(one).to_have_css("opacity", "1")
     page.keyboard.press("Enter")
     expect(voice(page)).to_have_text(said)
-    for _ in range(3):
-        page.keyboard.press("Tab")
-    page.keyboard.press("Space")
-    expect(voice(page)).to_have_text("Layer 2 of 3 is broken. Which check first?")
     page.keyboard.press("Shift+Tab")
+    c = page.locator(".mhalib-mistake-hunt-name").last
+    page.keyboard.press("Space")
+    expect(c).to_be_focused()
+    said = "c is cleared: it would have passed one."
+    expect(voice(page)).to_have_text(said)
+    expect(c).to_have_attribute("aria-disabled", "true")
+    page.keyboard.press("Space")
+    expect(voice(page)).to_have_text(said)
     page.keyboard.press("Shift+Tab")
     page.keyboard.press("Space")
-    expect(voice(page)).to_have_text("two fails: 1 cleared, 2 left.")
+    expect(voice(page)).to_have_text("Only a is left, after 1 check.")
 
 
 def test_mistakes_that_no_check_tells_apart_stay_together(show: Callable) -> None:
     made = MistakeHunt({"one": ["a"], "two": []}, ["a", "b", "c"], layer=1)
     page = show(made).page
     press(page, "one")
-    expect(voice(page)).to_have_text("one passes: 1 cleared, 2 left.")
+    press(page, "a")
+    expect(voice(page)).to_have_text("a is cleared: it would have failed one. 2 left: which check next?")
     press(page, "two")
-    expect(voice(page)).to_have_text("two passes: nobody is cleared, 2 left. No check tells them apart.")
+    expect(voice(page)).to_have_text("No check tells those apart that are left.")
     assert marked(page) == []
 
 
@@ -194,26 +262,26 @@ def test_it_fits_and_is_accessible(show: Callable, width: int, scheme: str) -> N
     """All seven columns and the last one are seen on a phone, where cells are about 24 px wide; 40 px elsewhere."""
     page = show(hunt(), width=width, color_scheme=scheme).page
     before = page.locator(".mhalib table").bounding_box()
-    for name in ("rows sum to 1", "nothing but ones", "alone"):
+    for name in ("rows sum to 1", "nothing but ones", "alone", "clear for me"):
         press(page, name)
-    assert page.locator(".mhalib table").bounding_box() == before  # nothing moves under the finger
+        assert page.locator(".mhalib table").bounding_box() == before  # nothing moves under the finger
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.locator(".mhalib-frame").evaluate("one => one.scrollWidth <= one.clientWidth")
     assert before is not None
     assert before["width"] <= (358 if width == 390 else 520)
-    cells = page.locator(".mhalib-mistake-hunt-catches").evaluate_all("all => all.map((one) => one.offsetWidth)")
+    widths = page.locator(".mhalib-mistake-hunt-catches").evaluate_all("all => all.map((one) => one.offsetWidth)")
     least, most = (23, 26) if width == 390 else (38, 44)
-    assert least <= min(cells) <= max(cells) <= most
-    heights = page.locator(".mhalib tbody button").evaluate_all("all => all.map((one) => one.offsetHeight)")
+    assert least <= min(widths) <= max(widths) <= most
+    heights = page.locator(".mhalib table button").evaluate_all("all => all.map((one) => one.offsetHeight)")
     assert min(heights) >= 24
     assert serious_findings(page) == []
 
 
 def test_what_a_colour_says_stays_where_the_system_chooses_colours(show: Callable) -> None:
-    page = show(hunt(done=[3, 4]), forced_colors="active").page
+    page = show(hunt(done=[3, 4, 5], struck=[0, 1, 2, 4, 5, 6]), forced_colors="active").page
     assert marked(page) == ["repeat"]
     shades = []
-    for row, column in ((4, 3), (5, 2), (5, 3)):  # empty, of a cleared suspect, of the one that is left
+    for row, column in ((4, 3), (5, 2), (5, 3)):  # not caught, of a cleared suspect, of the one that is left
         cell = page.locator(".mhalib tbody tr").nth(row).locator("td").nth(column)
         picture = Image.open(io.BytesIO(cell.screenshot())).convert("L")
         shades.append(picture.getpixel((picture.width // 2, picture.height // 2)))
@@ -227,11 +295,14 @@ def test_names_are_text_whoever_wrote_them(show: Callable) -> None:
     shown = show(made)
     page = shown.page
     assert page.locator(".mhalib img").count() == 0
-    assert page.locator(".mhalib button").first.inner_text() == evil
-    titles = page.locator(".mhalib tr :is(th[scope=col], button)").evaluate_all("all => all.map((one) => one.title)")
-    assert titles == ["", evil, "Of objects.", "", "", evil, ""]
+    assert page.locator(".mhalib tbody button").first.inner_text() == evil
+    titles = page.locator(".mhalib tr button").evaluate_all("all => all.map((one) => one.title)")
+    assert titles == [evil, "Of objects.", "", evil, ""]
     press(page, "constructor")
-    press(page, evil)
+    page.locator(".mhalib tbody button").first.click()
+    press(page, "b")
+    expect(voice(page)).to_have_text(f"b is cleared: it would have passed {evil}.")
+    press(page, "clear for me")
     expect(voice(page)).to_have_text(f"Only {evil} is left, after 2 checks.")
     assert shown.errors == []
 
@@ -241,32 +312,46 @@ def test_it_speaks_french_where_its_page_does(show: Callable) -> None:
     catalogue = catalogues.read("fr", catalogues.INSTRUMENTS)
     assert catalogue is not None
     words = book_language.words_script({str(one.id): str(one.string) for one in catalogue if one.id})
-    alike = show(MistakeHunt({"one": ["a"]}, ["a", "b", "c"], layer=1)).page
-    alike.evaluate(words)
-    press(alike, "one")
-    expect(voice(alike)).to_have_text("one réussit\u00a0: 1 innocenté, 2 restants. Aucun test ne les distingue.")
     page = show(MistakeHunt({**CATCHES, "all but one": MISTAKES[1:]}, MISTAKES, order=ORDER)).page
     page.evaluate(words)
     heads = page.locator(".mhalib th[scope=col]")
     expect(heads.first).to_have_text("tests")
     expect(heads.last).to_have_text("cette couche")
-    expect(page.locator(".mhalib-mistake-hunt-catches").first).to_have_text("attrape")
     results = page.locator("td.mhalib-mistake-hunt-result:not(:empty)")
+    score = page.locator(".mhalib-row span")
+    next_one = "restants\u00a0: quel test ensuite\u00a0?"
     for name, said in (
-        ("", "La couche 1 sur 7 est fautive. Quel test d’abord\u00a0?"),
-        ("rows sum to 1", "rows sum to 1 réussit\u00a0: 1 innocenté, 6 restants."),
-        ("equals a loop", "equals a loop échoue\u00a0: personne n’est innocenté, 6 restants."),
-        ("nothing but ones", "nothing but ones réussit\u00a0: 3 innocentés, 3 restants."),
-        ("other order", "other order réussit\u00a0: personne n’est innocenté, 3 restants."),
-        ("alone", "Il ne reste que repeat, après 5 tests."),
-        ("couche suivante", "La couche 2 sur 7 est fautive. Quel test d’abord\u00a0?"),
-        ("rows sum to 1", "Il ne reste que softmax, après 1 test."),
-        ("recommencer", "La couche 2 sur 7 est fautive. Quel test d’abord\u00a0?"),
-        ("all but one", "all but one échoue\u00a0: 1 innocenté, 6 restants."),
-        ("alone", "alone réussit\u00a0: 2 innocentés, 4 restants."),
+        ("", "Couche fautive 1 sur 7. Quel test d’abord\u00a0?"),
+        ("split", "Lancez d’abord un test."),
+        ("all but one", "all but one échoue. Qui cela innocente-t-il\u00a0? Appuyez sur chaque nom."),
+        ("swap", "Non, pas swap\u00a0: all but one aurait échoué aussi."),
+        ("split", f"split est innocenté\u00a0: all but one aurait réussi. 6 {next_one}"),
+        ("rows sum to 1", "rows sum to 1 réussit. Qui cela innocente-t-il\u00a0? Appuyez sur chaque nom."),
+        ("merge", "Non, pas merge\u00a0: rows sum to 1 aurait réussi aussi."),
+        ("softmax", f"softmax est innocenté\u00a0: rows sum to 1 aurait échoué. 5 {next_one}"),
+        ("alone", "alone échoue. Qui cela innocente-t-il\u00a0? Appuyez sur chaque nom."),
+        ("scale", "scale est innocenté\u00a0: alone aurait réussi."),
+        ("innocenter pour moi", "2 innocentés, 2 restants."),
+        ("innocenter pour moi", "Personne n’est innocenté, 2 restants."),
+        ("nothing but ones", "nothing but ones réussit. Qui cela innocente-t-il\u00a0? Appuyez sur chaque nom."),
+        ("swap", "Il ne reste que repeat, après 4 tests."),
+        ("couche suivante", "Couche fautive 2 sur 7. Quel test d’abord\u00a0?"),
+        ("nothing but ones", "nothing but ones échoue. Qui cela innocente-t-il\u00a0? Appuyez sur chaque nom."),
+        ("repeat", "repeat est innocenté\u00a0: nothing but ones aurait réussi."),
+        ("recommencer", "Couche fautive 2 sur 7. Quel test d’abord\u00a0?"),
+        ("rows sum to 1", "rows sum to 1 échoue. Qui cela innocente-t-il\u00a0? Appuyez sur chaque nom."),
+        ("innocenter pour moi", "Il ne reste que softmax, après 1 test."),
     ):
         if name:
             press(page, name)
         expect(voice(page)).to_have_text(said)
     expect(heads.nth(1)).to_have_text("split, innocenté")
-    expect(results).to_have_text(["réussit", "échoue"])
+    expect(results).to_have_text(["échoue"])
+    expect(score).to_have_text("Trouvées\u00a0: 2 sur 7, après 4, 1 tests. Innocentés à tort\u00a0: 2.")
+    expect(page.locator(".mhalib-mistake-hunt-catches").first).to_have_text("attrape")
+    expect(page.get_by_text("n’attrape pas").first).to_be_attached()
+    alike = show(MistakeHunt({"one": ["a"]}, ["a", "b", "c"], layer=1)).page
+    alike.evaluate(words)
+    press(alike, "one")
+    press(alike, "a")
+    expect(voice(alike)).to_have_text("Aucun test ne distingue ceux qui restent.")

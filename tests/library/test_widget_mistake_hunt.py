@@ -57,18 +57,18 @@ def test_layers_come_in_order_and_the_first_after_the_last() -> None:
 
 
 def test_another_layer_begins_without_checks() -> None:
-    made = hunt(layer=1, done=[2, 0])
-    assert (made.layer, made.done) == (1, [2, 0])
+    made = hunt(layer=1, done=[2, 0], struck=[0])
+    assert (made.layer, made.done, made.struck) == (1, [2, 0], [0])
     made.layer = 4  # the same one
-    assert made.done == [2, 0]
+    assert (made.done, made.struck) == ([2, 0], [0])
     made.layer = 2
-    assert made.done == []
+    assert (made.done, made.struck) == ([], [])
     assert made.left() == MISTAKES
 
 
 def test_the_state_makes_the_same_hunt_and_a_page_can_send_one() -> None:
     made = hunt(order=["swap", "scale", "split"], caption="Who?", about={"alone": "One.", "scale": "None."}, layer=1)
-    made.done = [1]
+    made.done, made.struck = [1], [1, 0]
     state = json.loads(json.dumps(made.state()))
     names = state["mistakes"]
     assert (names, state["checks"], state["catches"]) == (MISTAKES, list(CATCHES), [[1], [0, 1], [0, 1, 2]])
@@ -77,7 +77,7 @@ def test_the_state_makes_the_same_hunt_and_a_page_can_send_one() -> None:
         {check: [names[m] for m in found] for check, found in zip(state["checks"], state["catches"], strict=True)},
         names,
         order=[names[m] for m in state["order"]],
-        **{name: state[name] for name in ("caption", "about", "layer", "done")},
+        **{name: state[name] for name in ("caption", "about", "layer", "done", "struck")},
     )
     assert again.state() == state
     assert again.left() == ["scale"]
@@ -136,6 +136,10 @@ def test_the_table_says_which_check_catches_which_mistake() -> None:
         ({"done": [0, 0]}, ValueError, r"done=\[0, 0\] must hold numbers below 3, each at most once"),
         ({"done": ["alone"]}, TypeError, "each of done must be an integer, got str"),
         ({"done": [True]}, TypeError, "each of done must be an integer, got bool"),
+        ({"struck": "012"}, TypeError, "struck must be a list, got str"),
+        ({"struck": [3]}, ValueError, r"struck=\[3\] must hold numbers below 3, each at most once"),
+        ({"struck": [1, 1]}, ValueError, r"struck=\[1, 1\] must hold numbers below 3, each at most once"),
+        ({"struck": [1.0]}, TypeError, "each of struck must be an integer, got float"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(change: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -150,6 +154,8 @@ def test_what_does_not_fit_is_refused_later_too_and_changes_nothing() -> None:
         ("done", [0, 7], r"done=\[0, 7\] must hold numbers below 3"),
         ("done", [True], "each of done must be an integer"),
         ("done", 0, "done"),
+        ("struck", [0, 7], r"struck=\[0, 7\] must hold numbers below 3"),
+        ("struck", [-1], "each of struck=-1 must be at least 0"),
         ("layer", -2, "layer=-2 must be at least 0"),
         ("layer", 1.5, "layer"),
     ):
