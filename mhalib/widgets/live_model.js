@@ -178,9 +178,11 @@ function started(model, el, carried) {
     if (last) put(last);
     else said.textContent = spoken;
   }
+  const fragment = () => fragmentOf({ model: task.facts.name, input: model.get("input"), deeds: model.get("deeds"), head: model.get("head"), query: model.get("query"), moment: model.get("moment") });
+  /** The book's link to the instrument alone takes along what a reader has done. */
+  const alone = /** @type {HTMLAnchorElement | null | undefined} */ (el.closest(".mhalib-instrument")?.nextElementSibling?.querySelector(":scope > a"));
   function copyLink() {
-    const state = { model: task.facts.name, input: model.get("input"), deeds: model.get("deeds"), head: model.get("head"), query: model.get("query"), moment: model.get("moment") };
-    address.value = location.href.replace(/#.*$/, "") + fragmentOf(state);
+    address.value = location.href.replace(/#.*$/, "") + fragment();
     address.hidden = false;
     address.select();
     const copied = navigator.clipboard?.writeText(address.value) ?? Promise.reject(new Error("no clipboard"));
@@ -328,6 +330,7 @@ function started(model, el, carried) {
       return;
     }
     draw();
+    if (alone) alone.hash = fragment();
     judge(null);
     later();
   }

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 from bs4 import BeautifulSoup
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 from served import HTML
 
 from tools import ROOT
@@ -196,7 +196,7 @@ def test_each_deck_has_at_most_fifteen_slides_and_none_of_prose() -> None:
 def test_code_that_a_hook_announces_is_on_the_first_slide() -> None:
     soup = BeautifulSoup((HTML / "chapters/04_reshape_trick.html").read_text(encoding="utf-8"), "lxml")
     said = slides.hook(soup.select_one("article > section"))
-    assert "that split it:<pre>x.reshape(B, N, h, d).transpose(1, 2)\n" in said
+    assert "numbers each:<pre>x.reshape(B, N, h, d).transpose(1, 2)\n" in said
 
 
 @pytest.mark.parametrize("name", list(quizzes.chapters().values()))
@@ -266,3 +266,14 @@ def test_an_instrument_alone_is_alive_and_says_how_to_embed_it(page: Page) -> No
     page.goto(file.as_uri())
     page.get_by_role("switch").first.wait_for()
     assert f'src="{file.as_uri()}"' in page.locator("footer pre").inner_text()
+
+
+def test_the_link_to_a_live_model_alone_takes_along_what_was_done_to_it(page: Page) -> None:
+    page.goto((HTML / "chapters/00_take_a_model_apart.html").as_uri())
+    live = page.locator(".mhalib-instrument").first
+    live.get_by_role("switch", name="head 2").click()
+    said = live.locator(".mhalib-live-model-answers").inner_text()
+    assert said.split("\n")[1].endswith("finds sees")  # a wrong verb, and the right one struck out
+    page.get_by_role("link", name="Open it alone").first.click()
+    expect(page.get_by_role("switch", name="head 2")).not_to_be_checked()
+    assert page.locator(".mhalib-live-model-answers").inner_text() == said
