@@ -33,7 +33,7 @@ def test_the_start_page_lists_each_way_with_its_pages_and_minutes() -> None:
         assert [item["data-page"] for item in one.select("li")] == list(way.pages)
         assert [link["href"] for link in one.select("a")] == [f"{stem}.html?way={way.name}" for stem in way.pages]
         assert (way.lasts(str) in one.summary.get_text()) == (way.name != ways.WHOLE)
-    assert "about 100 minutes" in lists[0].summary.get_text()
+    assert "about 95 minutes" in lists[0].summary.get_text()
     assert "about 5 hours" in lists[1].summary.get_text()
 
 

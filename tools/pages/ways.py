@@ -95,7 +95,7 @@ def listed(way: Way, known: Mapping[str, str], say: Callable[[str], str]) -> str
         lines.append(f'<li data-page="{stem}">{link}{time}</li>')
     about = f', <span class="minutes">{html.escape(way.lasts(say))}</span>' if way.minutes() else ""
     return (
-        f'<details class="way" name="way" data-way="{way.name}"><summary>{html.escape(say(way.title))}{about}</summary>'
+        f'<details class="way" data-way="{way.name}"><summary>{html.escape(say(way.title))}{about}</summary>'
         f"<p>{html.escape(say(way.says))}</p>"
         f'<ul data-read="{html.escape(say(READ), quote=True)}">{"".join(lines)}</ul></details>'
     )
