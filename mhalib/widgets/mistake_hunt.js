@@ -56,17 +56,17 @@ export function MistakeHunt({ model, el }) {
       const isAll = left === leftAfter(done).length;
       remark = `${name} is cleared: it would have ${fails(check) ? "passed" : "failed"} ${inSentence(checks[check])}.${isAll ? ` ${left} left: which check next?` : ""}`;
     }
+    if (telling !== undefined) return put({ struck: [...struck(), mistake] });
     for (const c of done) known.add(cells[c][mistake]);
-    if (telling === undefined) draw();
-    else put({ struck: [...struck(), mistake] });
+    draw();
   }
 
   function clear() {
     const left = leftAfter(model.get("done"));
     const cleared = count - struck().length - left.length;
     remark = `${cleared || "Nobody is"} cleared, ${left.length} left.`;
-    put({ struck: everyone.filter((m) => !left.includes(m)) });
-    draw();
+    if (cleared) put({ struck: everyone.filter((m) => !left.includes(m)) });
+    else draw();
   }
 
   function draw() {

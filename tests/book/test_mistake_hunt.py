@@ -63,6 +63,12 @@ def marked(page: Page) -> list[str]:
     )
 
 
+def cells(page: Page) -> list[list[str]]:
+    """By check, what the table says of each mistake: `?` is not known yet."""
+    rows = "all => all.map((row) => [...row.cells].slice(1, -1).map((cell) => cell.textContent))"
+    return page.locator(".mhalib tbody tr").evaluate_all(rows)
+
+
 def test_checks_clear_suspects_until_one_is_left(show: Callable) -> None:
     shown = show(hunt())
     page = shown.page
@@ -121,12 +127,6 @@ def test_pressed_or_set_in_python_a_page_shows_what_python_says(show: Callable, 
             assert [name for name in MISTAKES if f"{name}, cleared" not in struck(page)] == made.left()
             assert marked(page) == (made.left() if len(made.left()) == 1 else [])
         assert cells(drawn) == cells(pressed)
-
-
-def cells(page: Page) -> list[list[str]]:
-    """By check, what the table says of each mistake: `?` is not known yet."""
-    rows = "all => all.map((row) => [...row.cells].slice(1, -1).map((cell) => cell.textContent))"
-    return page.locator(".mhalib tbody tr").evaluate_all(rows)
 
 
 def test_a_cell_is_known_once_its_suspect_was_tried_and_stays_known(show: Callable) -> None:
