@@ -27,7 +27,7 @@ NUM_HEADS = 4
 STEPS = {  # part: what is beside it, its sizes, and its height in the drawing
     "project": ("three matrices make\nqueries, keys, values", "(N, D)", 1.55),
     "split": ("cut into heads", "(h, N, d)", 2.75),
-    "scores": ("scores: query times key", "(h, N, N)", 4.75),
+    "scores": ("scores: query · key / √d", "(h, N, N)", 4.75),
     "mask": ("mask: hide some words", "(h, N, N)", 4.75),
     "softmax": ("softmax: rows sum to 1", "(h, N, N)", 4.75),
     "average": ("weights times values", "(h, N, d)", 6.2),

@@ -296,23 +296,11 @@ export function AttentionPlayground({ model, el, tell }) {
     return labelled(label, realField(() => model.get(name), { ...bounds, changed, "data-name": name }));
   }
 
-  /** The temperature as a slider, by its logarithm: half and double are equally far. */
-  function warmth() {
-    const turned = () => put({ temperature: Number((10 ** Number(slider.value)).toPrecision(2)) });
-    const slider = make("input", { type: "range", min: -2, max: 2, step: 0.05, "aria-label": "from cold to hot", oninput: turned });
-    fields.push(() => {
-      slider.value = String(Math.log10(model.get("temperature")));
-      slider.setAttribute("aria-valuetext", String(model.get("temperature")));
-    });
-    return slider;
-  }
-
   function controls() {
     const scale = make("input", { type: "checkbox", "data-name": "scale", onchange: () => put({ scale: scale.checked }) });
     const options = ["none", "causal", "valid length"].map((each) => [each, each]);
     const mask = choice({ value: model.get("mask"), options, changed: (value) => put({ mask: /** @type {T.Playground["mask"]} */ (value) }), "data-name": "mask" });
     const heat = traitField("temperature", "temperature", { min: 0.01, max: 100, step: 0.1 });
-    heat.append(warmth());
     const length = traitField("valid_len", "valid length", { min: 0, max: names.length, whole: true });
     form = { scale, mask, length };
     const reset = make("button", { type: "button", text: "reset", onclick: backToStart });

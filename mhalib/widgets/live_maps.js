@@ -167,6 +167,24 @@ function paintMap(canvas, colours, head, { nq, nk, weights }) {
   pen.putImageData(image, 0, 0);
 }
 
+/** A slider for the temperature of a row, by its logarithm. @param {(temperature: number) => void} changed */
+function heatOf(changed) {
+  const input = make("input", { type: "range", min: -1, max: 2, step: 0.05, id: freshId() }); // each step is another temperature
+  input.addEventListener("input", () => changed(Number((10 ** input.valueAsNumber).toPrecision(2))));
+  const name = make("label", { for: input.id });
+  const number = make("span", { class: "mhalib-number" });
+  const whole = make("div", { class: ofLive("heat") }, name, input, number);
+  /** @param {string} query @param {number} temperature not a number where the row was changed otherwise */
+  const draw = (query, temperature) => {
+    name.textContent = `temperature of “${query}”`;
+    const isKnown = temperature > 0;
+    if (isKnown) input.value = String(Math.log10(temperature));
+    number.textContent = isKnown ? String(Number(temperature.toPrecision(2))) : "–";
+    input.setAttribute("aria-valuetext", isKnown ? number.textContent : "none");
+  };
+  return { whole, draw };
+}
+
 /**
  * One head large: a click gives a row's whole weight to a cell, a bar gives less; one more takes that back.
  * @param {T.Task} task
@@ -191,6 +209,7 @@ export function largeOf(task, colours, acts) {
   const barsTitle = make("p", { class: css("row-title") });
   const release = make("button", { type: "button", text: "Reset row", class: css("release"), onclick: () => acts.release(row) });
   const bars = make("div", { class: css("bars"), role: "group" });
+  const heat = acts.temperature && heatOf((temperature) => acts.temperature?.set(row, temperature));
   /** @type {HTMLElement[][]} */
   let cells = [];
   /** @type {{ input: HTMLInputElement, number: HTMLElement }[]} */
@@ -291,6 +310,7 @@ export function largeOf(task, colours, acts) {
     });
     barsTitle.textContent = `“${legible(query)}” ${deed.off ? "would look at" : "looks at"}`;
     release.hidden = deed.rows?.[row] === undefined;
+    heat?.draw(legible(query), acts.temperature?.of(row) ?? NaN);
   }
   /** @param {string} head @param {T.LiveDeed} deed */
   function drawControls(head, deed) {
@@ -305,10 +325,12 @@ export function largeOf(task, colours, acts) {
     freeze.setAttribute("aria-pressed", String(deed.frozen !== undefined));
     frozenNote.textContent = deed.frozen === undefined ? "" : `It looks where it looked in “${deed.frozen}”.`;
   }
-  const controls = make("div", { class: "mhalib-row" }, title, would, labelled("this head is", power), freeze, labelled("it gives what it found in", patch));
+  const powered = labelled("this head is", power);
+  powered.classList.add(css("power"));
+  const controls = make("div", { class: "mhalib-row" }, title, would, powered, freeze, labelled("it gives what it found in", patch));
   const panels = make("div", { class: css("panels") }, region("weights of the large head", grid), make("div", { class: css("beside") }, make("div", { class: css("row-head") }, barsTitle, release), bars));
   const hint = make("p", { class: css("note"), text: "Each row looks at the columns. Click a cell, and its row looks only there. Click again to undo." });
-  const whole = make("section", { class: css("large"), "aria-label": "one head" }, controls, frozenNote, echo, panels, hint, cost);
+  const whole = make("section", { class: css("large"), "aria-label": "one head" }, controls, frozenNote, echo, ...(heat ? [heat.whole] : []), panels, hint, cost);
   const tellCost = (/** @type {string} */ told) => {
     cost.textContent = told;
   };

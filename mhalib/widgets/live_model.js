@@ -11,6 +11,23 @@ import { classes, listen, make, range, settle, voice, writer } from "./shared.js
 
 const SLICE = 12; // milliseconds of work at a time, so that the page stays quick
 
+/** The weights of a row if its scores are divided by a temperature: powers of the weights, divided by their sum. @type {(row: number[], temperature: number) => number[]} */
+function heatedRow(row, temperature) {
+  const largest = Math.max(...row);
+  const powers = row.map((weight) => (weight / largest) ** (1 / temperature));
+  const sum = powers.reduce((all, power) => all + power, 0);
+  return powers.map((power) => power / sum);
+}
+
+/** The temperature that makes a row of another, 1 if nothing was set, or NaN if none does. @type {(row: number[], set: number[] | undefined) => number} */
+function temperatureOf(row, set) {
+  if (!set) return 1;
+  const first = row.indexOf(Math.max(...row));
+  const second = row.indexOf(Math.max(...row.filter((weight) => weight < row[first]))); // the largest may be there twice
+  const temperature = Math.log(row[first] / row[second]) / Math.log(set[first] / set[second]);
+  return heatedRow(row, temperature).every((weight, i) => Math.abs(weight - set[i]) < 1e-6) ? temperature : NaN;
+}
+
 /** @param {T.Place<T.Live & T.Carried>} place */
 export function LiveModel({ model, el }) {
   const css = classes("live-model");
@@ -130,6 +147,21 @@ function started(model, el, carried) {
     if (model.get("query") !== q) put({ query: q });
     actOn(shownHead(), (deed) => ({ ...deed, rows: row ? { ...others, [q]: row } : others }), name, told);
   }
+  /** What a query of the large head would look at if its row were not set. @type {(q: number) => number[]} */
+  function freeRow(q) {
+    const head = shownHead();
+    const { [q]: set, ...rows } = deedOf(head).rows ?? {};
+    const deeds = withDeed(model.get("deeds"), head, (deed) => ({ ...deed, rows }));
+    const { nk, weights } = (set ? task.run(now.units, engineDeeds(task, deeds, now.units.length, recordsOf)).log : now.log)[head];
+    return Array.from(weights.subarray(q * nk, (q + 1) * nk));
+  }
+  /** The scores of a row divided by a temperature. A row that none changes, as that of a single word, is not set. @type {(q: number, temperature: number) => void} */
+  function heat(q, temperature) {
+    const row = freeRow(q);
+    const heated = heatedRow(row, temperature);
+    const isSame = heated.every((weight, i) => Math.abs(weight - row[i]) < 1e-12);
+    setRow(q, isSame ? undefined : heated, `heat ${shownHead()} ${q}`);
+  }
   const large = largeOf(task, colours, {
     power: (value) => actOn(shownHead(), (deed) => ({ ...deed, off: value === "on" ? undefined : value === "mean" ? "mean" : true })),
     patch: (text) => actOn(shownHead(), (deed) => ({ ...deed, patch: text || undefined })),
@@ -142,6 +174,7 @@ function started(model, el, carried) {
     },
     pull: (q, k, weight) => setRow(q, rowWith(q, k, weight), `pull ${shownHead()} ${q} ${k}`),
     release: (q) => setRow(q, undefined),
+    ...(model.get("heats") && { temperature: { set: heat, of: (q) => temperatureOf(freeRow(q), deedOf(shownHead()).rows?.[q]) } }),
   });
 
   const mixing = mixingOf(task, colours, (head) => layerName(task, head) || "this layer", {

@@ -47,6 +47,8 @@ class LiveModel(Instrument):
         compact: whether the large map stays away until a reader chooses a head. What is beside it, what heads cost and
             *it knows the order* are then not shown at all, but the latter is where `deeds` begin without positions. Of
             more than two layers, each has one switch for all its heads.
+        heats: whether the large map has a slider for the temperature of its chosen row, by which scores are divided.
+            Rows of heads that talk have none.
 
     Raises:
         TypeError, ValueError: there is no such model, head or quest, or the model cannot read the input.
@@ -67,6 +69,7 @@ class LiveModel(Instrument):
     quests: Any = traitlets.List().tag(sync=True)
     moment = traitlets.Int(0).tag(sync=True)
     compact = traitlets.Bool(False).tag(sync=True)
+    heats = traitlets.Bool(False).tag(sync=True)
     weights = traitlets.Bytes().tag(sync=True)  # the file of weights, for a kernel's page; other pages load a script
     facts = traitlets.Dict().tag(sync=True)
 
@@ -81,15 +84,19 @@ class LiveModel(Instrument):
         quests: Iterable[str] = (),
         moment: int | None = None,
         compact: bool = False,
+        heats: bool = False,
         **kwargs: Any,
     ) -> None:
         require_text("model_name", model_name)
         require_choice("model_name", model_name, sorted(TASKS))
         require_flag("compact", compact)
+        require_flag("heats", heats)
         if head is not None:
             require_text("head", head)
         require_count("query", query, minimum=0)
         self._task: Task = TASKS[model_name](model_name)
+        if heats and _live_deeds.talking_layers(self._task):
+            raise ValueError(f"heats=True, but the heads of the {model_name} talk: their rows have no temperature")
         first = "" if compact else self._names()[0]
         super().__init__(
             model_name=model_name,
@@ -100,6 +107,7 @@ class LiveModel(Instrument):
             quests=[_as_quest(name, model_name) for name in as_list("quests", quests)],
             moment=max(len(self._task.steps) - 1, 0) if moment is None else moment,
             compact=compact,
+            heats=heats,
             weights=self._task.weights(model_name),
             facts=facts_of(model_name),
             **kwargs,

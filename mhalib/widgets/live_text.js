@@ -1,9 +1,10 @@
 // @ts-check
 /* What a live model reads, as menus and as a field, and what it says, beside what it said as trained. */
 /** @import * as T from "./types" */
-import { classes, choice, labelled, make } from "./shared.js";
+import { classes, choice, labelled, make, wantsNoMotion } from "./shared.js";
 
 const inLive = classes("live-model");
+const PACE = 200; // milliseconds from word to word
 
 /**
  * The input: words as menus, and a field for all of it.
@@ -83,10 +84,16 @@ export function inputOf(task, { take, menu, replace }) {
 /** @type {(logP: number) => number} */
 const probability = (logP) => Math.min(1, Math.exp(logP));
 
+/** As 5 · 10⁻²³. @type {(p: number) => string} */
+function inTens(p) {
+  const [digit, power] = p.toExponential(0).split("e-");
+  return power === undefined ? "0" : `${digit} · 10⁻${Array.from(power, (one) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(one)]).join("")}`;
+}
+
 /** A probability in few digits. @type {(logP: number) => string} */
 export function chance(logP) {
   const p = probability(logP);
-  return p < 0.001 ? p.toExponential(0).replace("-", "−") : p.toFixed(3);
+  return p < 0.001 ? inTens(p) : p.toFixed(3);
 }
 
 /** Both lists in one: what they share, and what only one has. @type {(old: string[], now: string[]) => { word: string, is: "same" | "gone" | "new" }[]} */
@@ -128,10 +135,14 @@ export function answerOf(task, others) {
   const meter = make("span", { class: css("meter"), "aria-hidden": "true" });
   const certain = make("span", { class: css("note") });
   const tags = { same: "span", gone: "s", new: "strong" };
-  /** @param {T.Now} now */
-  function drawWords({ plain, answer }) {
+  let read = "";
+  /** Of another input, each word comes after the one before, as the model writes them. @param {T.Now} now */
+  function drawWords({ units, plain, answer }) {
     const parts = merged(plain, answer).map(({ word, is }) => make(/** @type {"span"} */ (tags[is]), { text: word }));
     words.replaceChildren(...parts.flatMap((part) => [part, " "]));
+    const isNews = read !== "" && read !== units.join();
+    read = units.join();
+    if (isNews && !wantsNoMotion()) for (const [i, part] of parts.entries()) part.animate({ opacity: [0, 0] }, PACE * (i + 1));
   }
   /** @param {T.Now} now */
   function drawStrip({ units, plain, answer }) {

@@ -106,7 +106,8 @@ export function MistakeHunt({ model, el }) {
     if (remark) return remark;
     const check = done.at(-1);
     if (check === undefined) return `Broken layer ${model.get("layer") + 1} of ${count}. Which check first?`;
-    return `${inSentence(checks[check])} ${fails(check) ? "fails" : "passes"}. Whom does that clear? Press each name.`;
+    const asked = about.get(checks[check]);
+    return `${inSentence(checks[check])} ${fails(check) ? "fails" : "passes"}.${asked ? ` (${asked})` : ""} Whom does that clear? Press each name.`;
   }
 
   const help = make("button", { type: "button", text: "clear for me", onclick: clear });

@@ -29,7 +29,8 @@ class MistakeHunt(Instrument):
         mistakes: the names of all of them, all different, 2 to 12. There are 1 to 12 checks.
         order: each of `mistakes` once, as their layers come; `None` is as they are listed.
         caption: of the table.
-        about: by check or mistake, a sentence about it, which shows where a mouse rests on the name.
+        about: by check or mistake, a sentence about it, which shows where a mouse rests on the name; of a check,
+            also when it is run.
         layer: the one to begin with, from 0; after the last comes the first again.
         done: the numbers of the checks that have been run on it.
         struck: the numbers of the mistakes that have been struck out. One that no check of `done` clears stays.

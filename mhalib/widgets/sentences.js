@@ -18,10 +18,10 @@ const FORMULAS = {
     variables: { d: ["width d", 1, 1024] },
     results({ d = 1 }) {
       const [score, difference] = [Math.sqrt(d), Math.sqrt(2 * d)];
-      const short = (/** @type {number} */ value) => String(Number(value.toPrecision(3)));
+      const short = (/** @type {number} */ value, digits = 3) => String(Number(value.toPrecision(digits)));
       const [number, ...step] = inWords(Number(Math.exp(difference).toPrecision(2)), "").split(" ");
       const roughly = Number(number.replaceAll(",", "")).toLocaleString("en-US");
-      return { "typical score": short(score), difference: short(difference), ratio: [roughly, ...step].join(" ") };
+      return { "typical score": short(score), difference: short(difference, 4), ratio: [roughly, ...step].join(" ") };
     },
   },
   average: {

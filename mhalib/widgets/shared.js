@@ -224,6 +224,9 @@ export function writer(model) {
   };
 }
 
+/** Whether the reader wants no motion. */
+export const wantsNoMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+
 /**
  * Makers of controls for traits, under their labels: `field` for a whole number, `chooser` for one of [value, text], where 0 and 1
  * are false and true. `refresh()` shows what the trait has become.

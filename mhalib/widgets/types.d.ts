@@ -416,6 +416,7 @@ export interface Live {
   moment: number;
   quests: { name: string; text: string; input: string; goal: Goal }[];
   compact: boolean;
+  heats: boolean;
 }
 /** What a page needs of a stored model: from the kernel as bytes, from a script in base64. */
 export interface Carried {
@@ -531,6 +532,7 @@ export interface LargeActs {
   put: (query: number, key: number) => void;
   pull: (query: number, key: number, weight: number) => void;
   release: (query: number) => void;
+  temperature?: { of: (query: number) => number; set: (query: number, temperature: number) => void };
 }
 export interface Drawn {
   head: string;

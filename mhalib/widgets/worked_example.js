@@ -1,24 +1,25 @@
 // @ts-check
 /* Attention by hand: a query goes to each key, scores become weights, and the values come back. Six pictures, or a film of them. */
 
-import { classes, inSentence, legible, listen, make, numberInput, range, settle, svg, voice, writer } from "./shared.js";
+import { classes, inSentence, legible, listen, make, numberInput, range, settle, svg, voice, wantsNoMotion, writer } from "./shared.js";
 
 /** @import * as T from "./types" */
 
 /** @param {T.Place<T.Worked>} place */
 export function WorkedExample({ model, el, tell }) {
-  const [WIDTH, HEIGHT, SUM, BOUND, PAUSE] = [420, 330, 5, 100, 2200];
   const second = model.get("second");
+  const [WIDTH, HEIGHT, SUM, BOUND, PAUSE] = [second ? 340 : 420, 330, 5, 100, 2200]; // two drawings stand side by side
   const LAST = second ? SUM + 2 : SUM;
   const W_o = () => model.get("W_o") ?? [];
   const css = classes("worked-example");
   const own = ["", css("second")];
   const put = writer(model);
   const said = voice();
-  const [words, asking] = [model.get("words").map((word) => legible(word, 10)), legible(model.get("asking"), 10)];
+  const asking = legible(model.get("asking"), 10);
+  const shownWords = () => model.get("words").map((word) => legible(word, 10));
+  let words = shownWords();
   const middle = (/** @type {number} */ j) => (WIDTH * (2 * j + 1)) / (2 * words.length);
-  const start = { q: model.get("q"), k: model.get("k"), v: model.get("v"), scale: model.get("scale"), seen: model.get("seen"), W_o: model.get("W_o") };
-  const still = matchMedia("(prefers-reduced-motion: reduce)");
+  const start = { words: model.get("words"), second, q: model.get("q"), k: model.get("k"), v: model.get("v"), scale: model.get("scale"), seen: model.get("seen"), W_o: model.get("W_o") };
   let [shown, timer] = [model.get("step"), 0];
 
   const brief = (/** @type {number} */ x) => String(Number(x.toFixed(2))).replace("-", "−");
@@ -110,14 +111,14 @@ export function WorkedExample({ model, el, tell }) {
   const under = svg("svg", { viewBox: `0 0 ${WIDTH} 148`, role: "img" });
   /** Both lists side by side, and W_o. @type {(joined: number[], output: number[], step: number, says: string) => void} */
   function paintJoined(joined, output, step, says) {
-    const [done, at] = [step === LAST, (/** @type {number} */ c) => 92 + 70 * c];
-    const marks = own.map((name, i) => svg("rect", { x: at(2 * i) - 32, y: 34, width: 134, height: 5, class: `${css("bar")} ${name}` }));
+    const [done, at] = [step === LAST, (/** @type {number} */ c) => 70 + 58 * c];
+    const marks = own.map((name, i) => svg("rect", { x: at(2 * i) - 26, y: 34, width: 110, height: 5, class: `${css("bar")} ${name}` }));
     const rows = W_o().flatMap((row, r) => {
       const y = 86 + 42 * r;
       const parts = row.map((w, c) => text("score", at(c), y, done ? `${c ? (w < 0 ? "− " : "+ ") : ""}${brief(c ? Math.abs(w) : w)}·${digits(joined[c])}` : brief(w)));
-      return [text("word", 32, y, given[r]), ...parts, ...(done ? [chip("v", 386, y, `= ${digits(output[r])}`)] : [])];
+      return [text("word", 22, y, given[r]), ...parts, ...(done ? [chip("v", 309, y, `= ${digits(output[r])}`)] : [])];
     });
-    under.replaceChildren(...marks, text("word", 32, 56, "W_o"), ...(step > SUM ? joined.map((x, c) => chip("v", at(c), 24, digits(x))) : []), ...rows);
+    under.replaceChildren(...marks, text("word", 22, 56, "W_o"), ...(step > SUM ? joined.map((x, c) => chip("v", at(c), 24, digits(x))) : []), ...rows);
     under.setAttribute("aria-label", says);
   }
 
@@ -207,8 +208,20 @@ export function WorkedExample({ model, el, tell }) {
   const scale = make("input", { type: "checkbox", onchange: () => put({ scale: scale.checked }) });
   const scaled = model.get("choices").includes("scale") ? [make("label", { class: "mhalib-check" }, scale, "divide by √2")] : [];
 
+  /** @template Each @param {Each[]} row */
+  const flipped = (row) => [...row].reverse();
+  /** The words change places: what they hand over goes with them, and the keys of their places stay. @type {() => void} */
+  function swap() {
+    const [q, k, v] = /** @type {NonNullable<T.Worked["second"]>} */ (model.get("second"));
+    put({ words: flipped(model.get("words")), v: flipped(model.get("v")), second: [q, k, flipped(v)] });
+    said.textContent = `${words.map((word) => inSentence(word)).join(", ")}.`;
+  }
+  const swapping = second ? [make("button", { type: "button", text: "swap the words", onclick: swap })] : [];
+
   function draw() {
-    const found = [attended(model.get("q"), model.get("k"), model.get("v")), ...(second ? [attended(...second)] : [])];
+    words = shownWords();
+    const other = model.get("second");
+    const found = [attended(model.get("q"), model.get("k"), model.get("v")), ...(other ? [attended(...other)] : [])];
     const step = model.get("step");
     const joined = found.flatMap((head) => head.output);
     const output = second ? W_o().map((row) => row.reduce((sum, w, c) => sum + w * joined[c], 0)) : joined;
@@ -216,7 +229,7 @@ export function WorkedExample({ model, el, tell }) {
     const here = Math.min(step, SUM);
     for (const [i, drawing] of drawings.entries()) paint(drawing, found[i], here, sentences(found[i])[here]);
     paintJoined(joined, output, step, texts[step]);
-    if (step === shown + 1 && !still.matches) for (const drawing of step > SUM ? [under] : drawings) film(drawing, step);
+    if (step === shown + 1 && !wantsNoMotion()) for (const drawing of step > SUM ? [under] : drawings) film(drawing, step);
     shown = step;
     for (const refresh of fields) refresh();
     scale.checked = model.get("scale");
@@ -234,8 +247,8 @@ export function WorkedExample({ model, el, tell }) {
   }
 
   const figures = (second ? [...drawings, under] : drawings).map((drawing, i) => make("figure", {}, ...(second && i < 2 ? [make("figcaption", { text: `head ${i}` })] : []), drawing));
-  const stop = listen(model, ["q", "k", "v", "scale", "seen", "W_o", "step"], draw);
-  const buttons = make("div", { class: "mhalib-row", role: "group", "aria-label": "steps" }, play, back, next, ...scaled, reset);
+  const stop = listen(model, ["words", "second", "q", "k", "v", "scale", "seen", "W_o", "step"], draw);
+  const buttons = make("div", { class: "mhalib-row", role: "group", "aria-label": "steps and changes" }, play, back, next, ...scaled, ...swapping, reset);
   settle(el, "worked-example", buttons, make("div", { class: css("scene") }, ...figures, list), make("div", { class: "mhalib-frame" }, table), said);
   draw();
   return () => {

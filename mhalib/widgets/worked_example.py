@@ -26,7 +26,7 @@ class WorkedExample(Instrument):
     Six pictures, one after the other or played: the numbers, the scores, e to each score, the weights, the values times
     their weights, and their sum. The last is shown at first. Each number of query, keys and values can be changed.
     A second head makes a whole layer of it: both heads' outputs side by side, times `W_o`, are two pictures more. Then
-    the numbers of `W_o` can be changed, and no others.
+    the numbers of `W_o` can be changed and the words swapped, with what they hand over, and nothing else.
 
     Args:
         words: names of the 2 or 3 words that are looked at.

@@ -106,21 +106,6 @@ def test_random_changes_give_what_attend_gives(show: Callable, sizes: tuple[int,
     assert shown.errors == []
 
 
-def test_the_slider_of_the_temperature_goes_by_its_logarithm_and_follows_the_field(show: Callable) -> None:
-    page = show(AttentionPlayground(controls=("temperature",))).page
-    slider, field = page.get_by_label("from cold to hot"), page.get_by_label("temperature")
-    for to, temperature in (("-2", "0.01"), ("-0.3", "0.5"), ("0", "1"), ("0.3", "2"), ("2", "100")):
-        slider.fill(to)
-        expect(field).to_have_value(temperature)
-        expect(slider).to_have_attribute("aria-valuetext", temperature)
-    for temperature, at in (("0.1", "-1"), ("10", "1"), ("3.16", "0.5")):
-        field.fill(temperature)
-        expect(slider).to_have_value(at)
-    slider.focus()
-    page.keyboard.press("ArrowRight")
-    expect(field).to_have_value("3.5")
-
-
 def test_opens_with_the_traits_of_python(show: Callable) -> None:
     torch.manual_seed(0)
     given = AttentionPlayground(

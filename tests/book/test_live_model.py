@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from accessibility import serious_findings
@@ -385,6 +386,79 @@ def test_a_bar_shares_its_row_out_anew_and_is_undone_as_one(show: Callable) -> N
     assert page.get_by_role("button", name="Reset row").is_hidden()
 
 
+def test_a_temperature_divides_the_scores_of_a_row_and_is_told_of_that_row(show: Callable) -> None:
+    text = "the clever fox sees my hungry young bear"
+    live = LiveModel("reader", text, head="encoder self 0 0", query=5, compact=True, heats=True)
+    page = settled(show(live, bypass_csp=True).page)
+    reader = saved.load("reader")
+    q, k = (
+        W(reader.tokens(read_sentences([tuple(text.split())]).tokens))[0, :8, :16]
+        for W in (reader.attention.W_q, reader.attention.W_k)
+    )
+    scores = k @ q[5] / 4
+    slider, number = (
+        page.get_by_label("temperature of “hungry”"),
+        page.locator(".mhalib-live-model-heat .mhalib-number"),
+    )
+    expect(number).to_have_text("1")
+    for at, temperature, subject in (("0.9", 7.9, "cat"), ("0.7", 5.0, None), ("-1", 0.1, None), ("2", 100.0, "cat")):
+        slider.fill(at)
+        settled(page)
+        expect(number).to_have_text(f"{temperature:g}")
+        shown = [float(one) for one in page.locator(".mhalib-live-model-bars .mhalib-number").all_inner_texts()]
+        assert shown == pytest.approx((scores / temperature).softmax(-1).tolist(), abs=0.006)
+        expect(page.locator("td strong")).to_have_text([subject] if subject else [])
+    assert serious_findings(page) == []
+    page.get_by_role("button", name="Undo").click()  # a slider's moves are one deed
+    expect(number).to_have_text("1")
+    expect(page.get_by_role("button", name="Reset row")).to_be_hidden()
+    slider.fill("0.9")
+    page.locator("[role=rowheader]", has_text="bear").click()
+    expect(page.get_by_label("temperature of “bear”")).to_have_value("0")
+    page.locator("[role=rowheader]", has_text="hungry").click()
+    expect(number).to_have_text("7.9")
+    page.locator(".mhalib-live-model-bars input").nth(2).press("ArrowRight")  # no temperature makes such a row
+    expect(number).to_have_text("–")
+    page.get_by_role("button", name="Reset row").click()
+    expect(number).to_have_text("1")
+    expect(page.get_by_label("this head is")).to_be_hidden()  # its switch is under its map
+
+
+@pytest.mark.parametrize(("text", "deeds"), [("fox", {}), ("the fox sees the bear", {"positions": False})])
+def test_the_temperature_of_a_row_begins_where_the_row_is_now(show: Callable, text: str, deeds: dict[str, Any]) -> None:
+    """And no temperature changes the row of a single word."""
+    live = LiveModel("reader", text, deeds=deeds, heats=True, query=len(text.split()) - 1)
+    page = settled(show(live, LiveModel("reader")).page)
+    expect(page.get_by_text("temperature of")).to_have_count(1)  # the other has none
+    live = page.locator(".mhalib-live-model").first
+    before = np.array([float(one) for one in live.locator(".mhalib-live-model-bars .mhalib-number").all_inner_texts()])
+    slider, number = page.get_by_label("temperature of"), page.locator(".mhalib-live-model-heat .mhalib-number")
+    for at, temperature in (("0.05", "1.1"), ("0.6", "4")):
+        slider.fill(at)
+        settled(page)
+        now = [float(one) for one in live.locator(".mhalib-live-model-bars .mhalib-number").all_inner_texts()]
+        assert abs(now - before).max() < (0.06 if temperature == "1.1" else 1)
+        expect(number).to_have_text(temperature if len(before) > 1 else "1")
+        expect(live.get_by_role("button", name="Reset row")).to_be_visible(visible=len(before) > 1)
+
+
+def test_what_it_writes_of_another_input_comes_word_by_word_unless_the_reader_wants_no_motion(show: Callable) -> None:
+    record = """() => { window.paces = [];
+        const animate = Element.prototype.animate;
+        Element.prototype.animate = function (...all) { paces.push(all[1]); return animate.apply(this, all); } }"""
+    for motion, expected in (("no-preference", [200, 400, 600, 800, 1000]), ("reduce", [])):
+        page = settled(show(LiveModel("copier"), bypass_csp=True, reduced_motion=motion).page)
+        sentence = page.locator(".mhalib-live-model-sentence")
+        assert sentence.evaluate("(one) => one.getAnimations({ subtree: true }).length") == 0
+        page.evaluate(record)
+        page.get_by_label("a word (a to t and 0 to 7):").fill("pa0er")
+        expect(sentence).to_have_text("p a p e r ")
+        assert page.evaluate("paces") == expected
+        page.get_by_role("switch").first.click()
+        expect(page.get_by_text("1 of 12 heads off")).to_be_visible()
+        assert page.evaluate("paces") == expected  # the same input is no news
+
+
 def test_the_box_of_the_order_stays_in_a_compact_model_that_begins_without_it_and_costs_are_not_told(
     show: Callable,
 ) -> None:
@@ -409,6 +483,12 @@ def test_of_many_heads_a_compact_model_has_a_switch_for_each_layer_and_says_what
     live = LiveModel("translator", deeds={name: {"off": True} for name in crosses}, compact=True)
     page = settled(show(live).page)
     expect(page.locator("[data-switch='cross 1 0']")).to_be_hidden()
+    found = re.search(r"trained answer (\d) · 10⁻(\S+) ·", page.locator(".mhalib-live-model-sure").inner_text())
+    assert found is not None
+    digit, power = int(found[1]), int(found[2].translate(str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")))
+    plain = live._task.trained_answer(live._units)
+    with live.applied():
+        assert math.log(digit) - power * math.log(10) == pytest.approx(live._task.log_p(live._units, plain), abs=0.41)
     layers = page.get_by_role("switch")
     expect(layers).to_have_count(6)
     assert [one.get_attribute("aria-checked") for one in layers.all()] == ["true"] * 4 + ["false"] * 2
@@ -424,6 +504,10 @@ def test_of_many_heads_a_compact_model_has_a_switch_for_each_layer_and_says_what
     expect(page.locator(".mhalib-voice")).to_contain_text("cross 1 is on.")
     expect(large).not_to_contain_text("would look at")
     assert large.locator("[role=gridcell]").first.evaluate(grey) == "none"
+    large.get_by_label("this head is").select_option("off: gives nothing")
+    settled(page)
+    expect(page.get_by_text("5 of 24 heads off")).to_be_visible()
+    page.get_by_role("button", name="Undo").click()
     page.locator("[data-layer='encoder 0']").click()
     settled(page)
     expect(page.get_by_text("8 of 24 heads off")).to_be_visible()

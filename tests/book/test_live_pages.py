@@ -90,5 +90,5 @@ def test_it_is_alive_from_a_disk_and_its_first_view_needs_no_weights(built: Path
     assert not any("live/re" in url for url in asked)
     assert errors == []
     sizes = {Path(url.removeprefix("file://").partition("?")[0]) for url in asked if url.startswith("file:")}
-    assert sum(path.stat().st_size for path in sizes if path.is_file()) < 1_515_000
+    assert sum(path.stat().st_size for path in sizes if path.is_file()) < 1_516_000
     page.close()

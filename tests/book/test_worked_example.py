@@ -163,6 +163,15 @@ def test_with_a_second_head_two_pictures_more_show_what_w_o_makes_of_both(show: 
     expect(page.locator(LINES).last).to_contain_text("dog 1.00, man 1.00")
     page.get_by_text("reset").click()
     expect(page.locator(LINES).last).to_contain_text("dog 0.91, man −0.91")
+    swap, words = page.get_by_text("swap the words"), page.locator(f"{SCENE} .mhalib-worked-example-word")
+    for order, result in ((["man", "dog"], "dog −0.91, man 0.91"), (["dog", "man"], "dog 0.91, man −0.91")):
+        swap.click()
+        expect(page.locator(LINES).last).to_contain_text(result)
+        assert words.all_text_contents()[:2] == order
+    swap.click()
+    page.get_by_text("reset").click()
+    expect(page.locator(LINES).last).to_contain_text("dog 0.91, man −0.91")
+    assert words.all_text_contents()[:2] == ["dog", "man"]
     assert shown.errors == []
 
 

@@ -181,6 +181,8 @@ def test_the_table_of_heads_that_talk_has_a_run_in_which_they_do_not(live):
         ({"head": "cross 9 0"}, ValueError, "head='cross 9 0' must be one of"),
         ({"query": -1}, ValueError, "query=-1"),
         ({"compact": "yes"}, TypeError, "compact"),
+        ({"heats": 1}, TypeError, "heats must be True or False, got int: 1"),
+        ({"model_name": "talker", "heats": True}, ValueError, "have no temperature"),
         ({"deeds": []}, TypeError, "deeds must be a mapping, got list"),
     ],
 )
@@ -191,7 +193,8 @@ def test_what_cannot_be_made_is_refused(arguments, error, message):
 
 def test_a_page_carries_neither_weights_nor_words(live):
     for one in live.values():
-        assert sorted(one.state()) == ["compact", "deeds", "head", "input", "model_name", "moment", "query", "quests"]
+        names = ["compact", "deeds", "head", "heats", "input", "model_name", "moment", "query", "quests"]
+        assert sorted(one.state()) == names
         assert len(one._html()) < 3500
         assert "weights" not in one._html()
 
