@@ -366,6 +366,8 @@ def test_words_of_instruments_are_exchanged_as_they_are_drawn(browser: Browser) 
     page.wait_for_function("document.querySelector('u').textContent === 'Annuler'")
     page.evaluate("() => document.querySelector('button').setAttribute('aria-label', 'head 4')")
     page.wait_for_function("document.querySelector('button').ariaLabel === 'tête 4'")
+    page.evaluate("() => { document.querySelector('u').textContent = 'head 5 · 10⁻²³'; }")
+    page.wait_for_function("document.querySelector('u').textContent === 'tête 5 · 10⁻²³'")
     assert page.inner_text("p") == "Undo"
     assert page.inner_text("b").strip() == "tête 1 : éteinte. Go."
     assert page.inner_text("i") == "fox"

@@ -34,7 +34,7 @@ def test_the_start_page_lists_each_way_with_its_pages_and_minutes() -> None:
         assert [link["href"] for link in one.select("a")] == [f"{stem}.html?way={way.name}" for stem in way.pages]
         assert (way.lasts(str) in one.summary.get_text()) == (way.name != ways.WHOLE)
     assert "about 95 minutes" in lists[0].summary.get_text()
-    assert "about 5 hours" in lists[1].summary.get_text()
+    assert "about 5½ hours" in lists[1].summary.get_text()
 
 
 @pytest.mark.page("chapters/index.")
@@ -172,6 +172,8 @@ def test_what_is_deeper_is_shut_but_on_the_whole_way_and_a_press_a_link_or_a_sea
     buttons.last.click()
     sections.last.locator("> div").dispatch_event("beforematch")  # what a browser's search in the page sends
     expect(buttons.last).to_have_attribute("aria-expanded", "true")
+    expect(page.locator("#sources button.deeper-chip")).to_have_text("to look up")
+    expect(page.locator("nav.page-toc a[href='#sources']")).to_have_text("Sources")
     context.close()
 
 

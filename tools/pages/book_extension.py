@@ -28,6 +28,7 @@ FOLDS = {  # by tag: what the fold of a cell says where the cell itself does not
     "set-up": ("Show how this page installs what it needs in Colab", "Hide how this page installs what it needs"),
     exercises.EXERCISE: ("Show a solution, and what the checker says", "Hide the solution"),
 }
+SHORT_CODE = 24  # characters, half of a phone's line
 FITS_A_PHONE, SMALLER = 49, (56, 64)  # characters: what a phone holds in its own letters, and in two smaller sizes
 MEASURED = '<p class="statement measured" title="{said}"><span aria-hidden="true">±</span><span>{said}</span></p>'
 
@@ -134,6 +135,16 @@ def linked(app: Sphinx, docname: str, text: str, pages: dict[int, str]) -> list[
         address = app.builder.get_relative_uri(docname, pages[chapter]) if pages[chapter] != docname else ""
         made.append(nodes.reference("", piece, internal=True, refuri=f"{address}#{figure_id(number)}"))
     return [one for one in made if one.astext()]
+
+
+def keep_short_code_whole(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Mark code in a sentence, not in a table, that no line should break, such as `4 b a l l .`"""
+    for paragraph in doctree.findall(nodes.paragraph):
+        if isinstance(paragraph.parent, nodes.entry):
+            continue
+        for code in paragraph.findall(nodes.literal):
+            if len(code.astext()) <= SHORT_CODE:
+                code["classes"].append("short")
 
 
 def keep_columns(app: Sphinx, doctree: nodes.document, docname: str) -> None:
@@ -254,6 +265,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("doctree-resolved", caption_figures)
     app.connect("doctree-resolved", link_figures)
     app.connect("doctree-resolved", keep_columns)
+    app.connect("doctree-resolved", keep_short_code_whole)
     app.connect("doctree-resolved", deeper.mark_sections)
     app.connect("doctree-resolved", folds.join_code)
     app.connect("doctree-resolved", predict.fold_answers)

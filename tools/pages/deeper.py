@@ -5,7 +5,8 @@
     *Deeper.* You can use the root without knowing why it is a root. Here is why.
 
 The emphasised word becomes a small chip beside the heading, in the page's own contents, too, and the section gets the
-class `deeper`, which book.css draws. Jupyter shows the word where it is written.
+class `deeper`, which book.css draws. Jupyter shows the word where it is written. A chapter's last sections, which are
+there to be looked up, get the class, too, and a chip that says so, but none in the contents.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from tools.notebooks import core_words
 from tools.pages import catalogues, page_head
 
 MARK, CHIP = core_words.MARK.strip("*"), "deeper"
-PHRASES = (MARK, CHIP)  # locale/*/LC_MESSAGES/book.po has them
+LOOKED_UP, LOOK_UP = {"the-same-thing-elsewhere", "sources"}, "to look up"  # ids, which translations keep
+PHRASES = (MARK, CHIP, LOOK_UP)  # locale/*/LC_MESSAGES/book.po has them
 
 
 def mark_of(section: nodes.section, marks: set[str]) -> tuple[nodes.paragraph, nodes.emphasis] | None:
@@ -34,7 +36,7 @@ def mark_of(section: nodes.section, marks: set[str]) -> tuple[nodes.paragraph, n
 
 
 def mark_sections(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Give each deeper section its class and its chip.
+    """Give each section that is deeper or to be looked up its classes and its chip.
 
     Raises:
         ValueError: nothing follows the mark.
@@ -42,7 +44,11 @@ def mark_sections(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     if app.builder.name == "gettext":
         return
     say = catalogues.phrases(app.config.language)
+    is_chapter = re.match(r"chapters/\d\d_", docname) is not None
     for section in list(doctree.findall(nodes.section)):
+        if is_chapter and LOOKED_UP.intersection(section["ids"]):
+            mark(section, say(LOOK_UP), "look-up")
+            continue
         found = mark_of(section, {MARK, say(MARK)})
         if found is None:
             continue
@@ -55,16 +61,21 @@ def mark_sections(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         paragraph.remove(word)
         if isinstance(rest[0], nodes.Text):
             paragraph.replace(rest[0], nodes.Text(rest[0].lstrip()))
-        section["classes"].append("deeper")
-        section[0] += [nodes.Text(" "), nodes.inline("", say(CHIP), classes=["deeper-chip"])]
+        mark(section, say(CHIP))
+
+
+def mark(section: nodes.section, chip: str, *classes: str) -> None:
+    """Give a section its classes, and its heading a chip."""
+    section["classes"] += ["deeper", *classes]
+    section[0] += [nodes.Text(" "), nodes.inline("", chip, classes=["deeper-chip"])]
 
 
 def mark_contents(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document) -> None:
-    """Write the chip into the page's own contents, too."""
+    """Write the chip of deeper sections into the page's own contents, too."""
     if doctree is None or "toc" not in context:
         return
     chip = f' <span class="deeper-chip">{html.escape(catalogues.phrases(app.config.language)(CHIP))}</span>'
     for section in doctree.findall(nodes.section):
-        if "deeper" in section["classes"]:
+        if "deeper" in section["classes"] and "look-up" not in section["classes"]:
             link = rf'(<a class="reference internal" href="#{re.escape(section["ids"][0])}">.*?)(</a>)'
             context["toc"] = re.sub(link, lambda found: found[1] + chip + found[2], context["toc"], flags=re.DOTALL)

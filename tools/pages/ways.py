@@ -54,9 +54,11 @@ class Way(NamedTuple):
         return 5 * round(sum(self.pages.values()) / 5)
 
     def lasts(self, say: Callable[[str], str]) -> str:
-        """In words, from two hours on in hours."""
-        unit, number = ("minutes", self.minutes()) if self.minutes() < 120 else ("hours", round(self.minutes() / 60))
-        return say(ABOUT[unit]).format(number)
+        """In words, from two hours on in hours and halves."""
+        if self.minutes() < 120:
+            return say(ABOUT["minutes"]).format(self.minutes())
+        halves = round(self.minutes() / 30)
+        return say(ABOUT["hours"]).format(f"{halves // 2}{'½' * (halves % 2)}")
 
 
 def ways() -> list[Way]:

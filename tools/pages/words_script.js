@@ -10,7 +10,7 @@
   const forms = [...known].flatMap(([one, other]) => {
     const names = [...one.matchAll(FIELD)].map(([, name]) => name);
     if (!names.length) return [];
-    const pieces = one.split(FIELD).map((piece, i) => (i % 2 ? (/^[nm]\d?$/.test(piece) ? "([-+−.,e\\d]+)" : "(.+?)") : piece.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")));
+    const pieces = one.split(FIELD).map((piece, i) => (i % 2 ? (/^[nm]\d?$/.test(piece) ? "([-+−.,e\\d]+(?: · 10⁻[⁰¹²³⁴-⁹]+)?)" : "(.+?)") : piece.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")));
     return [{ names, other, read: new RegExp(`^${pieces.join("")}$`, "s") }];
   });
   /** @param {string} text @returns {string | undefined} */
