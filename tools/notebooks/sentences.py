@@ -53,8 +53,8 @@ def _of_scores(values: Mapping[str, int]) -> dict[str, str]:
     difference = math.sqrt(2 * d)
     number, *step = in_words(float(f"{math.exp(difference):.2g}")).split()
     return {
-        "typical score": f"{float(f'{math.sqrt(d):.3g}'):g}",
-        "difference": f"{float(f'{difference:.3g}'):g}",
+        "typical score": f"{math.sqrt(d):.3g}",
+        "difference": f"{difference:.4g}",
         "ratio": " ".join([f"{float(number.replace(',', '')):,g}", *step]),
     }
 
