@@ -1,6 +1,7 @@
 // @ts-check
 /* A trained model that runs in the page: its input, what it says now and said as trained, its heads, and quests. */
 /** @import * as T from "./types" */
+import { softmaxInPlace } from "../live/tensors.js";
 import { boardOf, headName, largeOf, layerName, palette } from "./live_maps.js";
 import { mixingOf } from "./live_mixing.js";
 import { carriedOf, checkedState, engineDeeds, fragmentOf, hasAddress, headDeeds, mixingDeeds, questMet, stateOfFragment, switchesOf, withCells, withDeed } from "./live_state.js";
@@ -11,12 +12,11 @@ import { classes, listen, make, range, settle, voice, writer } from "./shared.js
 
 const SLICE = 12; // milliseconds of work at a time, so that the page stays quick
 
-/** The weights of a row if its scores are divided by a temperature: powers of the weights, divided by their sum. @type {(row: number[], temperature: number) => number[]} */
+/** The weights of a row if its scores are divided by a temperature. The logarithms of weights are scores, but for a constant. @type {(row: number[], temperature: number) => number[]} */
 function heatedRow(row, temperature) {
-  const largest = Math.max(...row);
-  const powers = row.map((weight) => (weight / largest) ** (1 / temperature));
-  const sum = powers.reduce((all, power) => all + power, 0);
-  return powers.map((power) => power / sum);
+  const heated = Float64Array.from(row, (weight) => Math.log(weight) / temperature);
+  softmaxInPlace(heated, 0, heated.length);
+  return [...heated];
 }
 
 /** The temperature that makes a row of another, 1 if nothing was set, or NaN if none does. @type {(row: number[], set: number[] | undefined) => number} */
@@ -103,6 +103,10 @@ function started(model, el, carried) {
     return found;
   }
   const recordsOf = (/** @type {string} */ text) => plainOf(text).log;
+  /** Deeds as the engine takes them with these words. @type {(deeds: T.LiveDeeds, units?: string[]) => import("../live/deeds.js").Deeds} */
+  const engineOf = (deeds, units = now.units) => engineDeeds(task, deeds, units.length, recordsOf);
+  /** What the model does with these words under deeds. @type {(deeds: T.LiveDeeds, units?: string[], engine?: import("../live/deeds.js").Deeds) => T.Ran} */
+  const runOf = (deeds, units = now.units, engine = engineOf(deeds, units)) => (Object.keys(deeds).length ? task.run(units, engine) : plainOf(task.joined(units)));
   /** @type {T.Now} */
   let now;
 
@@ -152,7 +156,7 @@ function started(model, el, carried) {
     const head = shownHead();
     const { [q]: set, ...rows } = deedOf(head).rows ?? {};
     const deeds = withDeed(model.get("deeds"), head, (deed) => ({ ...deed, rows }));
-    const { nk, weights } = (set ? task.run(now.units, engineDeeds(task, deeds, now.units.length, recordsOf)).log : now.log)[head];
+    const { nk, weights } = (set ? runOf(deeds).log : now.log)[head];
     return Array.from(weights.subarray(q * nk, (q + 1) * nk));
   }
   /** The scores of a row divided by a temperature. A row that none changes, as that of a single word, is not set. @type {(q: number, temperature: number) => void} */
@@ -270,9 +274,8 @@ function started(model, el, carried) {
     const [text, deeds] = [model.get("input"), model.get("deeds")];
     const units = task.units(text);
     const trained = trainedOf(text);
-    const engine = engineDeeds(task, deeds, units.length, recordsOf);
-    const isPlain = !Object.keys(deeds).length;
-    const ran = isPlain ? plainOf(text) : task.run(units, engine);
+    const engine = engineOf(deeds, units);
+    const ran = runOf(deeds, units, engine);
     now = { units, plain: trained, answer: ran.answer, log: ran.log, logP: task.rated(units, trained, engine).logP };
   }
   function draw() {
@@ -325,7 +328,7 @@ function started(model, el, carried) {
     setTimeout(slice, 30);
   }
   /** @type {(head: string) => import("../live/deeds.js").Deeds} */
-  const without = (head) => engineDeeds(task, withDeed(model.get("deeds"), head, (deed) => ({ ...deed, off: true })), now.units.length, recordsOf);
+  const without = (head) => engineOf(withDeed(model.get("deeds"), head, (deed) => ({ ...deed, off: true })));
   /** What switching off the large head would change, in words. @type {(rated: ReturnType<T.Task["rated"]> | null) => string} */
   function withoutShown(rated) {
     if (!rated) return "This head is off.";

@@ -19,7 +19,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 
 from tools.notebooks import core_words
-from tools.pages import catalogues, page_head
+from tools.pages import catalogues, kit, page_head
 
 MARK, CHIP = core_words.MARK.strip("*"), "deeper"
 LOOKED_UP, LOOK_UP = {"the-same-thing-elsewhere", "sources"}, "to look up"  # ids, which translations keep
@@ -44,7 +44,7 @@ def mark_sections(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     if app.builder.name == "gettext":
         return
     say = catalogues.phrases(app.config.language)
-    is_chapter = re.match(r"chapters/\d\d_", docname) is not None
+    is_chapter = kit.CHAPTER.match(docname) is not None
     for section in list(doctree.findall(nodes.section)):
         if is_chapter and LOOKED_UP.intersection(section["ids"]):
             mark(section, say(LOOK_UP), "look-up")

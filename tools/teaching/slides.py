@@ -46,7 +46,7 @@ FOLDER = "_downloads/slides"
 MOST = 15  # slides of a deck
 SHORTEST = 40  # letters of a sentence that has a slide of its own
 CODE = re.compile(r"<pre>.*?</pre>", re.DOTALL)
-NOT_SHOWN = {"exercises", "recap", "sources", "the-same-thing-elsewhere"}
+NOT_SHOWN = {"exercises", "recap"}  # nor is what is deeper, or to be looked up
 
 
 class Slide(NamedTuple):
