@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     )
     from .devices import best_device
     from .drawings import layer_drawing
-    from .measures import Head, frozen, gated, heads_of, patched, rows, switched_off, without_positions
+    from .measures import Head, frozen, gated, heads_of, patched, rows, switched_off, without_future, without_positions
     from .overlays import attention_on_picture
     from .plots import head_heatmap, head_heatmaps, head_wall, number_grid, score_grid
     from .shapes import check_shape, ledger
@@ -67,7 +67,7 @@ _HOMES = {  # where a name comes from; those that are not here are modules
     **dict.fromkeys(("masked_softmax", "merge_heads", "padding_mask", "split_heads"), "attention"),
     **dict.fromkeys(("transpose_output", "transpose_qkv"), "attention"),
     **dict.fromkeys(("Head", "frozen", "gated", "heads_of", "patched", "rows"), "measures"),
-    **dict.fromkeys(("switched_off", "without_positions"), "measures"),
+    **dict.fromkeys(("switched_off", "without_future", "without_positions"), "measures"),
     **dict.fromkeys(("head_heatmap", "head_heatmaps", "head_wall", "number_grid", "score_grid"), "plots"),
     **dict.fromkeys(("check_shape", "ledger"), "shapes"),
     "attention_on_picture": "overlays",
@@ -131,6 +131,7 @@ __all__ = [
     "transpose_qkv",
     "variants",
     "widgets",
+    "without_future",
     "without_positions",
 ]
 

@@ -38,8 +38,9 @@
  */
 /**
  * What is done to a model. `positions: false` leaves out the table of positions that is added to tokens, or the rotation
- * of queries and keys. `mix` is by layer, as in "decoder self 1".
- * @typedef {{ heads?: Record<string, HeadDeed>, positions?: boolean, mix?: Record<string, MixDeed> }} Deeds
+ * of queries and keys. `future: false` puts a causal mask into an encoder's self-attention. `mix` is by layer, as in
+ * "decoder self 1".
+ * @typedef {{ heads?: Record<string, HeadDeed>, positions?: boolean, future?: boolean, mix?: Record<string, MixDeed> }} Deeds
  */
 /** What a head did in a run: weights (nq, nk), and its output (nq, d) after all deeds. It may be given as `frozen` and as `patch`. @typedef {{ nq: number, nk: number, weights: Float64Array, values: Float64Array }} HeadRecord */
 /**
@@ -49,7 +50,7 @@
 
 export const SMALLEST_SUM = 1e-9;
 const HEAD_DEEDS = ["rows", "frozen", "patch", "mean", "gate"];
-const MODEL_DEEDS = ["heads", "positions", "mix"];
+const MODEL_DEEDS = ["heads", "positions", "future", "mix"];
 const STEPS = ["scores", "weights"];
 
 /** How many keys, from the first on, query i of this run may see. @type {(reach: Reach, i: number) => number} */
@@ -63,7 +64,9 @@ export function requireDeeds(deeds, heads, headDim, doTalk) {
   for (const name of Object.keys(deeds)) {
     if (!MODEL_DEEDS.includes(name)) throw new RangeError(`deeds.${name} is unknown: known are ${MODEL_DEEDS.join(", ")}`);
   }
-  if (typeof (deeds.positions ?? true) !== "boolean") throw new TypeError(`positions=${deeds.positions} must be true or false`);
+  for (const name of /** @type {const} */ (["positions", "future"])) {
+    if (typeof (deeds[name] ?? true) !== "boolean") throw new TypeError(`${name}=${deeds[name]} must be true or false`);
+  }
   for (const [head, deed] of Object.entries(deeds.heads ?? {})) {
     if (!heads.includes(head)) throw new RangeError(`the model has no head ${head}: it has ${heads[0]} to ${heads.at(-1)}`);
     requireHeadDeed(head, deed, headDim);

@@ -277,7 +277,7 @@ export class Engine {
     const q = this.map(`${path}.W_q`, queries.data, queries.n);
     if (turns) rotateInPlace(q, queries.n, this.headDim, start);
     const { k, v, n: numKeys } = this.keysAndValues(kind, path, keys, turns, run.cache);
-    const reach = { numQueries: queries.n, numKeys, start, isCausal: kind === "decoder self" };
+    const reach = { numQueries: queries.n, numKeys, start, isCausal: this.isCausal(kind, run.deeds) };
     // 2. each head's own weights, (h, Q, K)
     const weights = ownWeights(q, k, this.sizes, reach, this.mixingOf(path, run.deeds?.mix?.[`${kind} ${layer}`]));
     const merged = new Float64Array(queries.n * num_hiddens);
@@ -297,6 +297,26 @@ export class Engine {
     }
     // 5. mix the heads
     return this.map(`${path}.W_o`, merged, queries.n);
+  }
+
+  /** Whether no query sees what comes after it. @param {string} kind @param {Deeds} [deeds] */
+  isCausal(kind, deeds) {
+    return kind === "decoder self" || (kind === "encoder self" && deeds?.future === false);
+  }
+
+  /**
+   * What each head of a SentenceReader adds to its scores of one word, (h, num_questions * words), and what is no head's.
+   * @param {Record<string, HeadRecord>} log of a run of `answer`
+   * @param {number} query
+   */
+  addedByHeads(log, query) {
+    const { num_hiddens, num_heads } = this.settings;
+    const apart = new Float64Array(num_heads * num_hiddens); // a row for each head, 0 but for its own d columns
+    this.heads.forEach((name, head) => {
+      apart.set(log[name].values.subarray(query * this.headDim, (query + 1) * this.headDim), head * (num_hiddens + this.headDim));
+    });
+    const byHead = linear(linear(apart, num_heads, this.tensor("attention.W_o.weight")), num_heads, this.tensor("readout.weight"));
+    return { byHead, ofNone: this.map("readout", this.map("attention.W_o", new Float64Array(num_hiddens), 1), 1) };
   }
 
   /** How the heads of a layer talk, if they do. @param {string} path @param {MixDeed} [deed] @returns {Mixing | null} */

@@ -10,7 +10,7 @@ as if it looked at something.
 
 from .card import HeadCard, head_card, stored_card
 from .cells import real_cells
-from .deeds import frozen, patched, rows, without_positions
+from .deeds import frozen, patched, rows, without_future, without_positions
 from .distances import head_map, head_similarity, js_distance
 from .gates import Head, gated, heads_of, layers_of, switched_off
 from .hard_concrete import HardConcreteGate
@@ -57,5 +57,6 @@ __all__ = [
     "rows",
     "stored_card",
     "switched_off",
+    "without_future",
     "without_positions",
 ]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from torch.nn.functional import pad
 
 from .._validate import as_list, require_count, require_kind, require_tensor
 from ..attention import MultiHeadAttention
+from ..attention.masks import causal_mask, is_symbolic
 from ..attention.positions import Positions
 from .gates import PATCHES, Head, heads_of, layers_of, marked
 from .outputs import query_starts
@@ -181,6 +182,46 @@ def without_positions(model: nn.Module) -> Iterator[None]:
         for layer in turning:
             handles.callback(setattr, layer, "positions", layer.positions)
             layer.positions = None
+        yield
+
+
+@contextmanager
+def without_future(model: nn.Module) -> Iterator[None]:
+    """`with without_future(model):` a causal mask is in the encoder, too: each of its tokens sees itself and those
+    before it. What else hides keys goes on hiding them.
+
+    Args:
+        model: one of `mhalib.models`.
+
+    Raises:
+        TypeError: the model is not one of `mhalib.models`.
+        ValueError: it has no encoder's self-attention.
+
+    >>> from mhalib.models import BERT
+    >>> model, tokens = BERT(10, 8, 2, num_layers=1).eval(), torch.tensor([[1, 2, 3]])
+    >>> with without_future(model):
+    ...     weights = model(tokens, need_weights=True)[1]["encoder self"][0]
+    >>> (weights[0, 0] > 0).int()
+    tensor([[1, 0, 0],
+            [1, 1, 0],
+            [1, 1, 1]], dtype=torch.int32)
+    """
+    layers = layers_of(model).get("encoder self")
+    if not layers:
+        raise ValueError(f"model={type(model).__name__} has no self-attention of an encoder")
+
+    def hide(
+        _: nn.Module, given: tuple[Tensor, ...], named: dict[str, Any]
+    ) -> tuple[tuple[Tensor, ...], dict[str, Any]]:
+        queries, mask = given[0], named.get("mask")
+        past = causal_mask(queries.shape[1], device=queries.device)
+        if is_symbolic(mask):
+            mask = mask.matrix(*past.shape, device=queries.device)
+        return given, named | {"mask": past if mask is None else mask & past}
+
+    with ExitStack() as handles:
+        for layer in layers:
+            handles.callback(layer.register_forward_pre_hook(hide, with_kwargs=True).remove)
         yield
 
 

@@ -15,10 +15,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..measures import Head, frozen, heads_of, layers_of, mixed, patched, rows, switched_off, without_positions
+from ..measures import (
+    Head,
+    frozen,
+    heads_of,
+    layers_of,
+    mixed,
+    patched,
+    rows,
+    switched_off,
+    without_future,
+    without_positions,
+)
 from ..variants import TalkingHeads
 from ._live_tasks import Run, Task
 
+OF_ALL = ("positions", "future")
+"""What may be taken from the whole model."""
 OF_A_HEAD = ("off", "rows", "frozen", "patch")
 SMALLEST_SUM = 1e-9  # as in mhalib.measures.deeds
 MATRICES = {"scores": "P_scores", "weights": "P_weights"}
@@ -37,9 +50,11 @@ def checked(task: Task, deeds: object) -> dict[str, Any]:
     names = [" ".join(map(str, head)) for head in heads_of(task.model)]
     talking = talking_layers(task)
     for name, deed in deeds.items():
-        if name == "positions":
+        if name in OF_ALL:
             if deed is not False:
-                raise ValueError(f"deeds['positions']={deed!r:.80} must be False, or left out")
+                raise ValueError(f"deeds[{name!r}]={deed!r:.80} must be False, or left out")
+            if name == "future" and "encoder self" not in layers_of(task.model):
+                raise ValueError(f"deeds has 'future', but the {task.name} has no encoder")
         elif name in talking:
             _require_cells(f"deeds[{name!r}]", deed, talking[name].num_heads)
         elif name not in names:
@@ -118,6 +133,8 @@ def applied(task: Task, deeds: Mapping[str, Any], units: list[str]) -> Iterator[
     with ExitStack() as stack:
         if deeds.get("positions") is False:
             stack.enter_context(without_positions(task.model))
+        if deeds.get("future") is False:
+            stack.enter_context(without_future(task.model))
         stack.enter_context(mixed(task.model, _matrices(task, deeds)))
         for text, run in others.items():
             by_deed = {
@@ -125,7 +142,7 @@ def applied(task: Task, deeds: Mapping[str, Any], units: list[str]) -> Iterator[
             }
             stack.enter_context(frozen(task.model, run.weights, by_deed["frozen"]))
             stack.enter_context(patched(task.model, run.outputs, by_deed["patch"]))
-        stack.enter_context(rows(task.model, _reachable(task, of_heads, units)))
+        stack.enter_context(rows(task.model, _reachable(task, of_heads, units, deeds.get("future") is not False)))
         if means:
             stack.enter_context(switched_off(task.model, means, task.means))
         stack.enter_context(switched_off(task.model, off))
@@ -134,7 +151,7 @@ def applied(task: Task, deeds: Mapping[str, Any], units: list[str]) -> Iterator[
 
 def head_deeds(task: Task, deeds: Mapping[str, Any]) -> dict[str, Any]:
     """Those that are done to single heads."""
-    others = {"positions", *talking_layers(task)}
+    others = {*OF_ALL, *talking_layers(task)}
     return {name: deed for name, deed in deeds.items() if name not in others}
 
 
@@ -170,12 +187,15 @@ def _other_runs(task: Task, of_heads: Mapping[Head, Mapping[str, Any]]) -> dict[
 
 
 def _reachable(
-    task: Task, of_heads: Mapping[Head, Mapping[str, Any]], units: list[str]
+    task: Task, of_heads: Mapping[Head, Mapping[str, Any]], units: list[str], has_future: bool
 ) -> dict[Head, dict[int, Tensor]]:
     """The rows that have a weight on a key that their query may see; others wait for a longer input, as in a page."""
     found: dict[Head, dict[int, Tensor]] = {}
     for head, deed in of_heads.items():
         for query, row in deed.get("rows", {}).items():
-            if sum(row[: task.keys_of(head.kind, units, int(query))]) > SMALLEST_SUM:
+            num_seen = task.keys_of(head.kind, units, int(query))
+            if head.kind == "encoder self" and not has_future:
+                num_seen = min(num_seen, int(query) + 1)
+            if sum(row[:num_seen]) > SMALLEST_SUM:
                 found.setdefault(head, {})[int(query)] = torch.tensor(row, dtype=torch.float64)
     return found

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._validate import require_kind, require_text
+from ._live_deeds import OF_ALL
 
 GOALS = (
     "says", "unchanged", "least_off", "most_off", "most_rows", "most_cells", "others_right_at_most", "wrong_at_least"
@@ -67,13 +68,13 @@ class Facts:
 
 def is_met(goal: Mapping[str, Any], deeds: Mapping[str, Any], facts: Facts) -> bool:
     """Whether all conditions of a goal hold. `questMet` of live_state.js is the same."""
-    of_heads = [deed for name, deed in deeds.items() if name != "positions"]
+    of_heads = [deed for name, deed in deeds.items() if name not in OF_ALL]
     cells = sum(len(deed.get(key, {})) for deed in of_heads for key in ("scores", "weights"))
     off = sum("off" in deed for deed in of_heads)
     moved = sum(len(deed.get("rows", {})) for deed in of_heads)
     if (
         cells > goal.get("most_cells", 0)
-        or "positions" in deeds
+        or not deeds.keys().isdisjoint(OF_ALL)
         or any("frozen" in deed or "patch" in deed for deed in of_heads)
     ):
         return False

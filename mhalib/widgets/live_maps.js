@@ -2,10 +2,12 @@
 /* The heads of a live model: all as small maps with their switches, and one large, whose weights a reader moves. */
 /** @import { HeadRecord } from "../live/deeds.js" */
 /** @import * as T from "./types" */
+import { kindOf } from "./live_state.js";
 import { arrows, choice, classes, freshId, labelled, legible, make, penOf, rampOf, range, region } from "./shared.js";
 
 const ofLive = classes("live-model");
 const WOULD = "off: what it would look at";
+const HEATS = [0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 5.5, 6, 7, 8, 9, 10, 12, 16, 20, 30, 50, 100];
 const FULL_COST = 6; // nats at which the bar of a head is full, unless another costs more
 
 /** A head's number in its layer. @type {(head: string) => number} */
@@ -89,7 +91,7 @@ export function boardOf(task, colours, { choose, flip, flipAll }) {
   /** One for all heads of a layer, where layers are many. */
   const layerSwitches = few || !flipAll ? [] : layers.map((own) => switchOf(css("all"), `${layerName(task, own[0])}: all heads`, { "data-layer": layerName(task, own[0]), onclick: () => flipAll(own) }));
   const groups = layers.map((own, i) => {
-    const way = task.facts.ways?.[own[0].replace(/ \d+ \d+$/, "")] ?? "";
+    const way = task.facts.ways?.[kindOf(own[0])] ?? "";
     const name = make("span", { class: css("layer") }, make("strong", { text: layerName(task, own[0]) }), make("span", { class: css("way"), text: way }), ...layerSwitches.slice(i, i + 1));
     return make("div", { class: css("group"), role: "presentation" }, name, make("div", { class: css("tiles"), role: "presentation" }, ...own.map((head) => tile(head).whole)));
   });
@@ -167,10 +169,10 @@ function paintMap(canvas, colours, head, { nq, nk, weights }) {
   pen.putImageData(image, 0, 0);
 }
 
-/** A slider for the temperature of a row, by its logarithm. @param {(temperature: number) => void} changed */
+/** A slider for the temperature of a row, which stops at these. @param {(temperature: number) => void} changed */
 function heatOf(changed) {
-  const input = make("input", { type: "range", min: -1, max: 2, step: 0.05, id: freshId() }); // each step is another temperature
-  input.addEventListener("input", () => changed(Number((10 ** input.valueAsNumber).toPrecision(2))));
+  const input = make("input", { type: "range", min: 0, max: HEATS.length - 1, step: 1, id: freshId() });
+  input.addEventListener("input", () => changed(HEATS[input.valueAsNumber]));
   const name = make("label", { for: input.id });
   const number = make("span", { class: "mhalib-number" });
   const whole = make("div", { class: ofLive("heat") }, name, input, number);
@@ -178,7 +180,7 @@ function heatOf(changed) {
   const draw = (query, temperature) => {
     name.textContent = `temperature of “${query}”`;
     const isKnown = temperature > 0;
-    if (isKnown) input.value = String(Math.log10(temperature));
+    if (isKnown) input.value = String(HEATS.filter((stop) => stop < temperature * 0.999).length);
     number.textContent = isKnown ? String(Number(temperature.toPrecision(2))) : "–";
     input.setAttribute("aria-valuetext", isKnown ? number.textContent : "none");
   };
@@ -215,16 +217,17 @@ export function largeOf(task, colours, acts) {
   /** @type {{ input: HTMLInputElement, number: HTMLElement }[]} */
   let sliders = [];
   let [shape, barsShape, row, column] = ["", "", 0, 0];
-  /** How many keys this query may see. @type {(head: string, query: number, numKeys: number) => number} */
-  const seen = (head, query, numKeys) => (head.startsWith("decoder self") ? query + 1 : numKeys);
+  let isCausal = false;
+  /** How many keys this query may see. @type {(query: number, numKeys: number) => number} */
+  const seen = (query, numKeys) => (isCausal ? query + 1 : numKeys);
 
-  /** @param {string} head @param {HeadRecord} record @param {string[]} queries @param {string[]} keys */
-  function lay(head, { nq, nk }, queries, keys) {
+  /** @param {HeadRecord} record @param {string[]} queries @param {string[]} keys */
+  function lay({ nq, nk }, queries, keys) {
     const size = Math.max(11, Math.min(27, Math.floor(Math.min(310, innerWidth - 105) / Math.max(nq, nk))));
     grid.style.setProperty("--cell", `${size}px`);
     grid.style.setProperty("--keys", String(nk));
     const top = make("div", { role: "row", class: css("grid-row") }, make("span", { role: "columnheader", "aria-label": "looks at" }), ...keys.map((key) => make("span", { role: "columnheader", class: css(key.length > 1 ? "key" : "letter"), text: legible(key) })));
-    cells = range(0, nq).map((q) => range(0, nk).map((k) => make("span", { role: "gridcell", tabindex: "-1", class: css(k < seen(head, q, nk) ? "cell" : "hidden-cell"), "data-q": q, "data-k": k })));
+    cells = range(0, nq).map((q) => range(0, nk).map((k) => make("span", { role: "gridcell", tabindex: "-1", class: css(k < seen(q, nk) ? "cell" : "hidden-cell"), "data-q": q, "data-k": k })));
     const rows = cells.map((own, q) => make("div", { role: "row", class: css("grid-row") }, make("span", { role: "rowheader", class: css("query"), "data-q": q, text: legible(queries[q]) }), ...own));
     grid.replaceChildren(top, ...rows);
   }
@@ -277,16 +280,17 @@ export function largeOf(task, colours, acts) {
   }
 
   /** @param {T.Drawn} drawn */
-  function draw({ head, record, queries, keys, deed, query }) {
+  function draw({ head, record, queries, keys, deed, query, isCausal: hidesFuture }) {
     const { nq, nk, weights } = record;
+    isCausal = hidesFuture;
     row = Math.min(query, nq - 1);
-    column = Math.min(column, seen(head, row, nk) - 1);
-    const now = JSON.stringify([head, nq, queries, keys]);
-    if (now !== shape) lay(head, record, queries, keys);
+    column = Math.min(column, seen(row, nk) - 1);
+    const now = JSON.stringify([head, nq, queries, keys, isCausal]);
+    if (now !== shape) lay(record, queries, keys);
     shape = now;
     cells.forEach((own, q) => {
       own.forEach((cell, k) => {
-        if (k >= seen(head, q, nk)) return;
+        if (k >= seen(q, nk)) return;
         const weight = weights[q * nk + k];
         cell.style.backgroundColor = `rgb(${colours.colour(head, weight)})`;
         cell.title = `${queries[q]} → ${keys[k]}: ${weight.toFixed(3)}`;
@@ -296,7 +300,7 @@ export function largeOf(task, colours, acts) {
       });
     });
     grid.querySelectorAll("[role=row]").forEach((one, i) => one.classList.toggle(css("current"), i - 1 === row));
-    drawBars(head, keys.slice(0, seen(head, row, nk)), queries[row], weights.subarray(row * nk, (row + 1) * nk), deed);
+    drawBars(head, keys.slice(0, seen(row, nk)), queries[row], weights.subarray(row * nk, (row + 1) * nk), deed);
     drawControls(head, deed);
   }
   /** @param {string} head @param {string[]} keys @param {string} query @param {Float64Array} weights @param {T.LiveDeed} deed */

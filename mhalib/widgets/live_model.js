@@ -4,9 +4,10 @@
 import { softmaxInPlace } from "../live/tensors.js";
 import { boardOf, headName, largeOf, layerName, palette } from "./live_maps.js";
 import { mixingOf } from "./live_mixing.js";
-import { carriedOf, checkedState, engineDeeds, fragmentOf, hasAddress, headDeeds, mixingDeeds, questMet, stateOfFragment, switchesOf, withCells, withDeed } from "./live_state.js";
+import { carriedOf, checkedState, engineDeeds, fragmentOf, hasAddress, hasEncoder, headDeeds, isCausal, kindOf, mixingDeeds, questMet, stateOfFragment, switchesOf, withCells, withDeed } from "./live_state.js";
 import { menuAt, replacedAt, taskOf } from "./live_tasks.js";
 import { momentsOf } from "./live_moments.js";
+import { sumsOf } from "./live_sums.js";
 import { answerOf, chance, inputOf } from "./live_text.js";
 import { classes, listen, make, range, settle, voice, writer } from "./shared.js";
 
@@ -137,7 +138,7 @@ function started(model, el, carried) {
   function rowWith(q, k, weight) {
     const { nk, weights } = now.log[shownHead()];
     const row = Array.from(weights.subarray(q * nk, (q + 1) * nk), (old) => Math.max(0, old)); // talking heads have negative ones
-    const numSeen = shownHead().startsWith("decoder self") ? q + 1 : nk;
+    const numSeen = isCausal(task, model.get("deeds"), shownHead()) ? q + 1 : nk;
     const rest = row.reduce((sum, old) => sum + old, 0) - row[k];
     return row.map((old, i) => {
       if (i === k) return weight;
@@ -196,16 +197,29 @@ function started(model, el, carried) {
     menu: (units, i) => menuAt(task, units, i),
     replace: (i, unit) => act({ input: task.joined(replacedAt(task, task.units(model.get("input")), i, unit)) }, "", ""),
   });
+  const asked = { get: () => model.get("sums"), set: (/** @type {number} */ word, /** @type {number} */ question) => put({ sums: [word, question] }) };
+  const sums = task.facts.questions ? sumsOf(task, colours) : null;
   const dots = make("span", { class: css("dots"), role: "img", "aria-label": "others are being read" }, ...task.facts.others.map(() => make("i")));
   const dotsSaid = make("span", { class: css("note") });
-  const answer = answerOf(task, make("span", { class: css("others") }, dots, dotsSaid));
+  const answer = answerOf(task, make("span", { class: css("others") }, dots, dotsSaid), asked);
   const undo = make("button", { type: "button", text: "Undo", onclick: undoLast });
   const reset = make("button", { type: "button", text: "As trained", onclick: () => act({ deeds: {} }, "", "All heads are as trained.") });
-  const order = make("input", { type: "checkbox" });
-  order.addEventListener("change", () => {
-    const { positions: _, ...others } = model.get("deeds");
-    act({ deeds: order.checked ? others : { ...others, positions: false } });
-  });
+  /** A box that is ticked as long as the whole model has something. @param {string} name @param {string} text @param {boolean} isAsked */
+  function boxOf(name, text, isAsked) {
+    const box = make("input", { type: "checkbox" });
+    box.addEventListener("change", () => {
+      const { [name]: _, ...others } = model.get("deeds");
+      act({ deeds: box.checked ? others : { ...others, [name]: false } });
+    });
+    const whole = make("label", { class: `mhalib-check ${isAsked ? css("asked") : ""}` }, box, text);
+    const draw = () => {
+      box.checked = model.get("deeds")[name] !== false;
+      whole.hidden = name === "future" && box.checked && !model.get("future");
+    };
+    return { whole, draw };
+  }
+  const boxes = [boxOf("positions", "it knows the order", model.get("deeds").positions === false)];
+  if (hasEncoder(task)) boxes.push(boxOf("future", "words see the future", true));
   const address = make("input", { type: "text", readonly: true, hidden: true, "aria-label": "link to this state" });
   const link = make("button", { type: "button", text: "Copy link", hidden: !hasAddress(), onclick: copyLink });
   function undoLast() {
@@ -215,7 +229,7 @@ function started(model, el, carried) {
     if (last) put(last);
     else said.textContent = spoken;
   }
-  const fragment = () => fragmentOf({ model: task.facts.name, input: model.get("input"), deeds: model.get("deeds"), head: model.get("head"), query: model.get("query"), moment: model.get("moment") });
+  const fragment = () => fragmentOf({ model: task.facts.name, input: model.get("input"), deeds: model.get("deeds"), head: model.get("head"), query: model.get("query"), moment: model.get("moment"), ...(model.get("sums").length ? { sums: model.get("sums") } : {}) });
   /** The book's link to the instrument alone takes along what a reader has done. */
   const alone = /** @type {HTMLAnchorElement | null | undefined} */ (el.closest(".mhalib-instrument")?.nextElementSibling?.querySelector(":scope > a"));
   function copyLink() {
@@ -284,17 +298,19 @@ function started(model, el, carried) {
     board.draw(now.log, deeds, head);
     large.whole.hidden = !head;
     if (head) {
-      const kind = head.replace(/ \d+ \d+$/, "");
+      const kind = kindOf(head);
       const { nk, weights, nq } = now.log[head];
       const query = Math.min(model.get("query"), nq - 1);
       large.say(answer.inWords(now));
-      large.draw({ head, record: now.log[head], ...task.labels(kind, now.units, now.answer), deed: deedOf(head), query });
+      large.draw({ head, record: now.log[head], ...task.labels(kind, now.units, now.answer), deed: deedOf(head), query, isCausal: isCausal(task, deeds, head) });
       input.draw(now.units, kind === "decoder self" && task.facts.written ? null : weights.subarray(query * nk, (query + 1) * nk), colours.hue(head));
     } else input.draw(now.units, null, "");
     mixing?.draw(head || heads[heads.length - 1], deeds, answer.inWords(now));
     answer.draw(now, off, heads.length);
     growth?.draw(model.get("moment"));
-    order.checked = deeds.positions !== false;
+    for (const box of boxes) box.draw();
+    if (sums) sums.whole.hidden = !asked.get().length;
+    if (asked.get().length) sums?.draw(now, plainOf(task.joined(now.units)).log, asked.get());
     undo.setAttribute("aria-disabled", String(!past.length));
     reset.setAttribute("aria-disabled", String(!Object.keys(deeds).length));
     const kept = now.answer.join() === now.plain.join();
@@ -349,7 +365,7 @@ function started(model, el, carried) {
       dot.title = `${text}: ${isRight ? "right" : "wrong"}`;
     });
     return [...jobs, () => {
-      const same = [...(switches.positions === false ? ["without the order"] : []), ...(headDeeds(switches).length ? ["with the same heads off"] : []), ...(mixingDeeds(switches).length ? ["with the same matrices"] : [])];
+      const same = [...(switches.positions === false ? ["without the order"] : []), ...(switches.future === false ? ["without the future"] : []), ...(headDeeds(switches).length ? ["with the same heads off"] : []), ...(mixingDeeds(switches).length ? ["with the same matrices"] : [])];
       dotsSaid.textContent = [`${right} of ${jobs.length} other ${task.facts.one}s right`, ...same].join(", ");
       dots.setAttribute("aria-label", dotsSaid.textContent);
       judge(right);
@@ -384,14 +400,14 @@ function started(model, el, carried) {
   const themes = new MutationObserver(repaint);
   for (const root of [document.documentElement, document.body]) themes.observe(root, { attributes: true, attributeFilter: ["data-theme", "data-jp-theme-light", "class"] });
   scheme.addEventListener("change", repaint);
-  const stopListening = listen(model, ["input", "deeds", "head", "query", "moment"], heard);
+  const stopListening = listen(model, ["input", "deeds", "head", "query", "moment", "sums"], heard);
 
   const talk = make("div", { class: css("talk") });
   const growth = momentsOf(task.facts, (moment) => put({ moment }));
-  const tools = make("div", { class: css("tools") }, undo, reset, link, address, make("label", { class: `mhalib-check ${model.get("deeds").positions === false ? css("asked") : ""}` }, order, "it knows the order"), said);
+  const tools = make("div", { class: css("tools") }, undo, reset, link, address, ...boxes.map(({ whole }) => whole), said);
   const questList = make("ol", { class: css("quests"), "aria-label": "things to try" }, ...quests.map(({ item }) => item));
   talk.append(input.whole, answer.whole, tools);
-  const held = steady(talk, [board.board, large.whole, ...(mixing ? [mixing.whole] : [])]);
+  const held = steady(talk, [board.board, ...(sums ? [sums.whole] : []), large.whole, ...(mixing ? [mixing.whole] : [])]);
   settle(
     el,
     "live-model",
@@ -399,6 +415,7 @@ function started(model, el, carried) {
     ...(growth ? [growth.whole] : []),
     ...(quests.length ? [questList] : []),
     board.board,
+    ...(sums ? [sums.whole] : []),
     ...(model.get("compact") ? [] : [make("p", { class: css("note"), text: `Each square is where one head looks. The bar below it: what losing it would cost this ${task.facts.one}.` })]),
     ...(mixing ? [mixing.whole] : []),
     large.whole,

@@ -12,7 +12,7 @@ import traitlets
 
 from .._validate import as_list, require_choice, require_count, require_flag, require_text
 from ..live import scripts as engine_scripts
-from ..measures import heads_of
+from ..measures import heads_of, layers_of
 from ..models import Model
 from . import _live_deeds
 from ._instrument import FOLDER, Instrument, as_json
@@ -37,7 +37,8 @@ class LiveModel(Instrument):
             "rows": {"0": [0, 0, 1]} are the weights of query 0, divided by their sum;
             "frozen": another input, whose weights the head keeps;
             "patch": another input, whose outputs the head gives.
-            And {"positions": False} takes the positions from the whole model. Where heads talk, {"decoder self 1":
+            And {"positions": False} takes the positions from the whole model, {"future": False} puts a causal mask into
+            its encoder. Where heads talk, {"decoder self 1":
             {"scores": {"0 3": 0.5}}} sets how much of head 0 goes to head 3 before the softmax of layer 1, and
             "weights" after it.
         head: the head that is shown large; `None` takes the first, or with `compact` none.
@@ -49,6 +50,10 @@ class LiveModel(Instrument):
             more than two layers, each has one switch for all its heads.
         heats: whether the large map has a slider for the temperature of its chosen row, by which scores are divided.
             Rows of heads that talk have none.
+        future: whether there is a box that hides from each word of an encoder the words after it. Without its tick
+            the deeds have {"future": False}.
+        sums: a word and a question, both counted from 0, such as (5, 2): a SentenceReader shows what each head adds to
+            the scores of that answer. Pressing another answer shows its sums.
 
     Raises:
         TypeError, ValueError: there is no such model, head or quest, or the model cannot read the input.
@@ -57,7 +62,7 @@ class LiveModel(Instrument):
     script = "LiveModel"
     needs = (
         *engine_scripts(),
-        *(FOLDER / f"live_{part}.js" for part in ("mixing", "state", "tasks", "maps", "text", "moments")),
+        *(FOLDER / f"live_{part}.js" for part in ("mixing", "state", "tasks", "maps", "text", "moments", "sums")),
     )
     carried: ClassVar[tuple[str, ...]] = ("weights", "facts")
 
@@ -70,6 +75,8 @@ class LiveModel(Instrument):
     moment = traitlets.Int(0).tag(sync=True)
     compact = traitlets.Bool(False).tag(sync=True)
     heats = traitlets.Bool(False).tag(sync=True)
+    future = traitlets.Bool(False).tag(sync=True)
+    sums: Any = traitlets.List().tag(sync=True)
     weights = traitlets.Bytes().tag(sync=True)  # the file of weights, for a kernel's page; other pages load a script
     facts = traitlets.Dict().tag(sync=True)
 
@@ -85,18 +92,23 @@ class LiveModel(Instrument):
         moment: int | None = None,
         compact: bool = False,
         heats: bool = False,
+        future: bool = False,
+        sums: Sequence[int] | None = None,
         **kwargs: Any,
     ) -> None:
         require_text("model_name", model_name)
         require_choice("model_name", model_name, sorted(TASKS))
         require_flag("compact", compact)
         require_flag("heats", heats)
+        require_flag("future", future)
         if head is not None:
             require_text("head", head)
         require_count("query", query, minimum=0)
         self._task: Task = TASKS[model_name](model_name)
         if heats and _live_deeds.talking_layers(self._task):
             raise ValueError(f"heats=True, but the heads of the {model_name} talk: their rows have no temperature")
+        if future and "encoder self" not in layers_of(self._task.model):
+            raise ValueError(f"future=True, but the {model_name} has no encoder whose words see the future")
         first = "" if compact else self._names()[0]
         super().__init__(
             model_name=model_name,
@@ -108,6 +120,8 @@ class LiveModel(Instrument):
             moment=max(len(self._task.steps) - 1, 0) if moment is None else moment,
             compact=compact,
             heats=heats,
+            future=future,
+            sums=[] if sums is None else list(as_list("sums", sums)),
             weights=self._task.weights(model_name),
             facts=facts_of(model_name),
             **kwargs,
@@ -186,6 +200,22 @@ class LiveModel(Instrument):
         if not 0 <= proposal["value"] < 64:
             raise ValueError(f"query={proposal['value']} must be from 0 to 63")
         return proposal["value"]
+
+    @traitlets.validate("sums")
+    def _asked(self, proposal: Any) -> Any:
+        asked = proposal["value"]
+        if not asked:
+            return asked
+        questions = facts_of(self.model_name).get("questions", [])
+        if not questions:
+            raise ValueError(f"sums={asked!r:.80}, but the {self.model_name} answers no questions")
+        if len(asked) != 2:
+            raise ValueError(f"sums={asked!r:.80} must be a word and a question")
+        for name, number, end in zip(("word", "question"), asked, (64, len(questions)), strict=True):
+            require_count(f"sums: the {name}", number, minimum=0)
+            if number >= end:
+                raise ValueError(f"sums={asked!r:.80}: the {name} must be from 0 to {end - 1}")
+        return asked
 
     @traitlets.validate("moment")
     def _lived(self, proposal: Any) -> Any:

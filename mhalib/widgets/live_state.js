@@ -11,6 +11,7 @@ import { make } from "./shared.js";
 const HOME = /** @type {HTMLScriptElement | null} */ (document.currentScript)?.src ?? "";
 const OF_A_HEAD = ["off", "rows", "frozen", "patch"];
 const OF_A_LAYER = ["scores", "weights"];
+const OF_ALL = ["positions", "future"];
 const LARGEST_CELL = 1e3;
 const LONGEST_LINK = 20000;
 
@@ -28,11 +29,11 @@ const isPlain = (value) => typeof value === "object" && value !== null && !Array
  * @param {Record<string, any>} state
  * @returns {T.LiveState}
  */
-export function checkedState(task, { input, deeds, head, query, moment = 0 }) {
+export function checkedState(task, { input, deeds, head, query, moment = 0, sums }) {
   need(typeof input === "string", "input is no text");
   need(isPlain(deeds), "deeds are no mapping");
   for (const [name, deed] of Object.entries(deeds)) {
-    if (name === "positions") need(deed === false, "positions can only be false");
+    if (OF_ALL.includes(name)) need(deed === false && (name !== "future" || hasEncoder(task)), `${name} can only be false, where the model has it`);
     else if (isLayer(name)) requireCells(task, name, deed);
     else {
       need(task.engine.heads.includes(name), `there is no head “${name.slice(0, 30)}”`);
@@ -42,7 +43,9 @@ export function checkedState(task, { input, deeds, head, query, moment = 0 }) {
   need(head === "" || task.engine.heads.includes(head), "the chosen head is not there");
   need(Number.isInteger(query) && query >= 0 && query < 64, "the chosen query is no number from 0 to 63");
   need(Number.isInteger(moment) && moment >= 0 && moment < (task.facts.steps?.length ?? 1), "the moment is none of its training");
-  return { input: task.joined(task.units(input)), deeds, head, query, moment };
+  const isOne = (/** @type {unknown} */ number, /** @type {number} */ end) => Number.isInteger(number) && Number(number) >= 0 && Number(number) < end;
+  need(sums === undefined || (Array.isArray(sums) && sums.length === 2 && isOne(sums[0], 64) && isOne(sums[1], task.facts.questions?.length ?? 0)), "sums are no word and question");
+  return { input: task.joined(task.units(input)), deeds, head, query, moment, ...(sums && { sums }) };
 }
 
 /** @type {(task: T.Task, name: string, deed: unknown) => void} */
@@ -95,8 +98,8 @@ function isRow(row) {
 export function engineDeeds(task, deeds, numUnits, recordsOf) {
   /** @type {(name: string, rows: Record<string, number[]>) => Record<string, number[]>} */
   const reaching = (name, rows) => {
-    const numSeen = (/** @type {string} */ query) => (name.startsWith("decoder self") ? Number(query) + 1 : numUnits);
-    return Object.fromEntries(Object.entries(rows).filter(([query, row]) => row.slice(0, numSeen(query)).reduce((sum, one) => sum + one, 0) > SMALLEST_SUM));
+    const sees = (/** @type {string} */ query) => (isCausal(task, deeds, name) ? Number(query) + 1 : numUnits);
+    return Object.fromEntries(Object.entries(rows).filter(([query, row]) => row.slice(0, sees(query)).reduce((sum, one) => sum + one, 0) > SMALLEST_SUM));
   };
   /** @type {Record<string, HeadDeed>} */
   const heads = {};
@@ -114,20 +117,29 @@ export function engineDeeds(task, deeds, numUnits, recordsOf) {
   for (const [layer, deed] of mixingDeeds(deeds)) {
     mix[layer] = { ...(deed.scores && { scores: matrixOf(task, layer, "scores", deed) }), ...(deed.weights && { weights: matrixOf(task, layer, "weights", deed) }) };
   }
-  return { heads, positions: deeds.positions !== false, mix };
+  return { heads, positions: deeds.positions !== false, future: deeds.future !== false, mix };
 }
+
+/** The kind of attention that a head has: "encoder self" of "encoder self 1 2". @type {(head: string) => string} */
+export const kindOf = (head) => head.replace(/ \d+ \d+$/, "");
+
+/** Whether the model has an encoder, whose words see the future. @type {(task: T.Task) => boolean} */
+export const hasEncoder = ({ engine }) => kindOf(engine.heads[0]) === "encoder self";
+
+/** Whether under these deeds the queries of a head see no key after them. @type {(task: T.Task, deeds: T.LiveDeeds, head: string) => boolean} */
+export const isCausal = ({ engine }, deeds, head) => engine.isCausal(kindOf(head), { future: deeds.future !== false });
 
 /** Whether a layer is named, "decoder self 1", and not one of its heads, "decoder self 1 3". @type {(name: string) => boolean} */
 const isLayer = (name) => /\D \d+$/.test(name);
 
 /** What is done to heads, as pairs. @type {(deeds: T.LiveDeeds) => [string, T.LiveDeed][]} */
-export const headDeeds = (deeds) => /** @type {[string, T.LiveDeed][]} */ (Object.entries(deeds).filter(([name]) => name !== "positions" && !isLayer(name)));
+export const headDeeds = (deeds) => /** @type {[string, T.LiveDeed][]} */ (Object.entries(deeds).filter(([name]) => !OF_ALL.includes(name) && !isLayer(name)));
 
 /** What is done to how the heads of layers talk, as pairs. @type {(deeds: T.LiveDeeds) => [string, T.LayerDeed][]} */
 export const mixingDeeds = (deeds) => /** @type {[string, T.LayerDeed][]} */ (Object.entries(deeds).filter(([name]) => isLayer(name)));
 
 /** Only what is off, and how heads talk: other inputs are run with that. @type {(deeds: T.LiveDeeds) => T.LiveDeeds} */
-export const switchesOf = (deeds) => Object.fromEntries([...headDeeds(deeds).flatMap(([name, { off }]) => (off ? [[name, { off }]] : [])), ...mixingDeeds(deeds), ...Object.entries(deeds).filter(([name]) => name === "positions")]);
+export const switchesOf = (deeds) => Object.fromEntries([...headDeeds(deeds).flatMap(([name, { off }]) => (off ? [[name, { off }]] : [])), ...mixingDeeds(deeds), ...Object.entries(deeds).filter(([name]) => OF_ALL.includes(name))]);
 
 /** The deeds with some cells of a layer's matrix set; a cell that is given as `undefined` is as it was trained, and so are all with `null`. @type {(deeds: T.LiveDeeds, layer: string, step: T.Step, cells: Record<string, number | undefined> | null) => T.LiveDeeds} */
 export function withCells(deeds, layer, step, cells) {
@@ -167,7 +179,7 @@ export function stateOfFragment(fragment) {
 /** Whether all conditions of a quest's goal hold; `is_met` of _quests.py is the same. @type {(goal: T.Goal, deeds: T.LiveDeeds, facts: { said: string, wrong: number, othersRight: number }) => boolean} */
 export function questMet(goal, deeds, { said, wrong, othersRight }) {
   const done = headDeeds(deeds).map(([, deed]) => deed);
-  if ("positions" in deeds || done.some((deed) => "frozen" in deed || "patch" in deed)) return false;
+  if (OF_ALL.some((name) => name in deeds) || done.some((deed) => "frozen" in deed || "patch" in deed)) return false;
   const off = done.filter((deed) => "off" in deed).length;
   const moved = done.reduce((sum, { rows = {} }) => sum + Object.keys(rows).length, 0);
   const cells = mixingDeeds(deeds).reduce((sum, [, { scores = {}, weights = {} }]) => sum + Object.keys(scores).length + Object.keys(weights).length, 0);

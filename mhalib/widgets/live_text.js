@@ -1,7 +1,7 @@
 // @ts-check
 /* What a live model reads, as menus and as a field, and what it says, beside what it said as trained. */
 /** @import * as T from "./types" */
-import { classes, choice, labelled, make, wantsNoMotion } from "./shared.js";
+import { arrows, classes, choice, labelled, make, wantsNoMotion } from "./shared.js";
 
 const inLive = classes("live-model");
 const PACE = 200; // milliseconds from word to word
@@ -127,8 +127,9 @@ function merged(old, now) {
  * a row for each word.
  * @param {T.Task} task
  * @param {HTMLElement} others what is shown of other inputs
+ * @param {{ get: () => number[], set: (word: number, question: number) => void }} asked the answer whose sum is shown, if one is: then a press chooses another
  */
-export function answerOf(task, others) {
+export function answerOf(task, others, asked) {
   const css = inLive;
   const { says, questions = [] } = task.facts;
   const words = make("div", { class: css(says) });
@@ -161,11 +162,25 @@ export function answerOf(task, others) {
     const header = make("tr", {}, make("th", { scope: "col", text: "word" }), ...questions.map((text) => make("th", { scope: "col", text })));
     const cell = (/** @type {number} */ i) => {
       const isWrong = right && right[i] !== answer[i];
-      return make("td", isWrong ? { class: css("mistaken"), title: `right is “${right[i]}”` } : {}, ...both(answer[i], plain[i]));
+      const said = both(answer[i], plain[i]);
+      const q = i % questions.length;
+      const [word, question] = asked.get();
+      const isAsked = i === Math.min(word, units.length - 1) * questions.length + question;
+      const parts = asked.get().length ? [make("button", { type: "button", class: css("ask"), "data-answer": i, tabindex: isAsked ? 0 : -1, "aria-pressed": String(isAsked), onclick: () => asked.set((i - q) / questions.length, q) }, ...said)] : said;
+      return make("td", isWrong ? { class: css("mistaken"), title: `right is “${right[i]}”` } : {}, ...parts);
     };
     const rows = units.map((unit, t) => make("tr", {}, make("th", { scope: "row", text: unit }), ...questions.map((_, i) => cell(t * questions.length + i))));
+    const held = words.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement).dataset.answer : undefined;
     words.replaceChildren(make("table", {}, make("thead", {}, header), make("tbody", {}, ...rows)));
+    if (held) focusOn(Number(held));
   }
+  /** @type {(answer: number) => void} */
+  const focusOn = (answer) => /** @type {HTMLElement | null} */ (words.querySelector(`[data-answer="${answer}"]`))?.focus({ preventScroll: true });
+  words.addEventListener("keydown", (event) => {
+    const { answer } = /** @type {HTMLElement} */ (event.target).dataset;
+    const [across, all] = [questions.length, words.querySelectorAll("[data-answer]").length];
+    if (answer !== undefined) arrows(event, { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -across, ArrowDown: across }, Number(answer), all, focusOn);
+  });
   /** The first answer that is not as it was trained. @type {(now: T.Now) => string} */
   function changed({ units, plain, answer }) {
     const i = answer.findIndex((word, at) => word !== plain[at]);

@@ -50,7 +50,7 @@ export function MistakeHunt({ model, el }) {
     if (check === undefined) remark = "Run a check first.";
     else if (telling === undefined) {
       wrong += 1;
-      remark = `Not ${name}: it would have ${fails(check) ? "failed" : "passed"} ${inSentence(checks[check])}, too.`;
+      remark = `${name} stays: it would have ${fails(check) ? "failed" : "passed"} ${inSentence(checks[check])}, too.`;
     } else {
       const left = count - struck().length - 1;
       const isAll = left === leftAfter(done).length;

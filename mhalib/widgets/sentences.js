@@ -37,7 +37,7 @@ const FORMULAS = {
       const clocks = turned.map((angle) => `${angle}°`).join(", ");
       return { clocks, apart, score: score.toFixed(3).replace("-", "−") };
     },
-    clocks: ({ t = 0, j = 0 }) => RATES.map((rate) => ({ query: t * rate, key: j * rate })),
+    clocks: ({ t = 0, j = 0 }) => RATES.map((rate) => ({ query: t * rate, key: j * rate, rate })),
   },
   passes: {
     variables: { N: ["tokens N", 1, 65536] },
@@ -121,17 +121,25 @@ function ofFormula({ variables, results, clocks }, sentence, name) {
       for (const then of heard) then();
     },
     results: () => results(values),
-    hands: (of) => ((of === "clocks" || of === "apart") && clocks ? clocks(values) : []),
+    hands: (of) => ((of === "clocks" || of === "apart") && clocks ? clocks(values).map((one) => ({ ...one, isWhole: of === "clocks" })) : []),
     listen: (then) => heard.push(then),
     speaks: false,
   };
 }
 
-/** The hands of a query and a key on one clock; both point to 12 at angle 0. @type {(hands: Hands) => SVGElement} */
-function clock({ query, key }) {
-  const hand = (/** @type {string} */ of, /** @type {number} */ angle) =>
-    svg("line", { class: `mhalib-clock-${of}`, x2: (0.88 * Math.sin(angle)).toFixed(3), y2: (-0.88 * Math.cos(angle)).toFixed(3) });
-  return svg("svg", { viewBox: "-1.1 -1.1 2.2 2.2" }, svg("circle", { r: 1 }), hand("key", key), hand("query", query));
+/** The hands of a query and a key on one clock; both point to 12 at angle 0. The smaller angle between them is shaded, or the whole one from the key on, and told. @type {(hands: Hands, told: string) => SVGElement} */
+function clock({ query, key, rate, isWhole }, told) {
+  const at = (/** @type {number} */ angle, /** @type {number} */ length) => [(length * Math.sin(angle)).toFixed(3), (-length * Math.cos(angle)).toFixed(3)];
+  const hand = (/** @type {string} */ of, /** @type {number} */ angle, /** @type {number} */ length) => {
+    const [x2, y2] = at(angle, length);
+    return svg("line", { class: `mhalib-clock-${of}`, x2, y2 });
+  };
+  const turned = (((query - key) % (2 * Math.PI)) + 2 * Math.PI) % (2 * Math.PI);
+  const [from, angle] = !isWhole && turned > Math.PI ? [query, 2 * Math.PI - turned] : [key, turned];
+  const wedge = svg("path", { d: `M0 0L${at(from, 0.5).join(" ")}A0.5 0.5 0 ${Number(angle > Math.PI)} 1 ${at(from + angle, 0.5).join(" ")}Z` });
+  const perPosition = `${Number(((rate * 180) / Math.PI).toPrecision(2))}° a position`;
+  const texts = [svg("text", { class: "mhalib-clock-told", y: 1.5 }, told), svg("text", { y: 1.85 }, perPosition)];
+  return svg("svg", { viewBox: "-1.15 -1.1 2.3 3.05" }, svg("circle", { r: 1 }), wedge, hand("key", key, 0.62), hand("query", query, 0.97), ...texts);
 }
 
 /** A number becomes a slider: for a pointer, a finger, arrow keys, and a screen reader. @type {(span: HTMLElement, source: Source, trait: string, bounds: Bounds) => void} */
@@ -178,12 +186,16 @@ function drag(span, source, trait, bounds) {
 
 /** A number that is computed from dragged ones. @type {(span: HTMLElement, source: Source, name: string) => void} */
 function follow(span, source, name) {
-  const drawn = make("span", { class: "mhalib-clocks", "aria-hidden": "true" }); // the words beside it say the same
+  const drawn = make("span", { class: "mhalib-clocks", "aria-hidden": "true" });
   const show = () => {
     span.textContent = source.results()[name] ?? "–";
-    drawn.replaceChildren(...(source.hands?.(name) ?? []).map(clock));
+    const told = (span.textContent ?? "").split(", ");
+    drawn.replaceChildren(...(source.hands?.(name) ?? []).map((hands, i) => clock(hands, told[i])));
   };
-  if (source.hands?.(name).length) span.before(drawn);
+  if (source.hands?.(name).length) {
+    span.before(drawn);
+    span.classList.add("mhalib-told"); // the clocks say it to who sees them
+  }
   span.dataset.awake = "true";
   if (!source.speaks) span.setAttribute("aria-live", "polite"); // an instrument has a voice of its own
   source.listen(show);

@@ -39,10 +39,12 @@ export interface Formula {
   results: (values: Record<string, number>) => Results;
   clocks?: (values: Record<string, number>) => Hands[];
 }
-/** Where two hands of a clock point, in radians. */
+/** Where two hands of a clock point, in radians, and by how much they turn a position. */
 export interface Hands {
   query: number;
   key: number;
+  rate: number;
+  isWhole?: boolean;
 }
 /** Where a number in a sentence comes from. */
 export interface Source {
@@ -417,6 +419,8 @@ export interface Live {
   quests: { name: string; text: string; input: string; goal: Goal }[];
   compact: boolean;
   heats: boolean;
+  future: boolean;
+  sums: number[];
 }
 /** What a page needs of a stored model: from the kernel as bytes, from a script in base64. */
 export interface Carried {
@@ -473,6 +477,7 @@ export interface LiveState {
   head: string;
   query: number;
   moment: number;
+  sums?: number[];
 }
 export interface Goal {
   says?: string;
@@ -541,6 +546,7 @@ export interface Drawn {
   keys: string[];
   deed: LiveDeed;
   query: number;
+  isCausal: boolean;
 }
 export interface InputActs {
   take: (units: string[]) => void;

@@ -57,7 +57,7 @@ def test_scripts_are_small_and_plain() -> None:
     assert len(ten) == 10
     assert sum(len(file.read_bytes()) for file in ten) < 166_000
     live = [joinable(file) for file in scripts("LiveModel")[1:-1]]
-    assert sum(len(text.encode()) for text in live) < 94_200  # with mixing matrices, and a temperature
+    assert sum(len(text.encode()) for text in live) < 102_100  # with mixing matrices, a temperature, and sums
     text = page_script() + page_script("LiveModel")
     for forbidden in (
         "innerHTML",

@@ -17,7 +17,7 @@ from accessibility import serious_findings
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from mhalib import saved
-from mhalib.data import read_sentences
+from mhalib.data import WORD_IDS, read_sentences
 from mhalib.widgets import STYLE, LiveModel, source
 from mhalib.widgets._live_tasks import TASKS
 from mhalib.widgets._quests import QUESTS, Facts, is_met
@@ -30,6 +30,7 @@ pytestmark = [
 ]
 
 COW = "the white cow sees the black dog"
+FOX = "the clever fox sees my hungry young bear"
 OTHER = "a good school likes every beautiful house"
 LE_VACHE = {"encoder self 1 2": {"rows": {"0": [0, 0, 0, 0, 0, 0, 1]}}}
 CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -44,6 +45,8 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "patch": ("translator", COW, {"cross 1 2": {"patch": OTHER}, "decoder self 1 3": {"patch": OTHER}}),
     "positions": ("translator", COW, {"positions": False}),
+    "future": ("translator", COW, {"future": False, "encoder self 1 1": {"rows": {"2": [0, 0, 0, 1], "3": [0, 1]}}}),
+    "reader, future": ("reader", "every singer meets my dog", {"future": False, "encoder self 0 1": {"off": True}}),
     "all at once": (
         "translator",
         OTHER,
@@ -225,6 +228,7 @@ FAILING = [
     ({"wrong_at_least": 6}, {}, ("a", 5, 12)),
     ({"unchanged": True}, {"a": {"frozen": "x"}}, ("a", 0, 12)),
     ({"unchanged": True}, {"positions": False}, ("a", 0, 12)),
+    ({"unchanged": True}, {"future": False}, ("a", 0, 12)),
     ({"unchanged": True}, {"decoder self 1": {"scores": {"0 0": 1}}}, ("a", 0, 12)),
     ({"most_cells": 1}, {"decoder self 1": {"scores": {"0 0": 1}, "weights": {"0 0": 1}}}, ("a", 0, 12)),
 ]
@@ -401,7 +405,13 @@ def test_a_temperature_divides_the_scores_of_a_row_and_is_told_of_that_row(show:
         page.locator(".mhalib-live-model-heat .mhalib-number"),
     )
     expect(number).to_have_text("1")
-    for at, temperature, subject in (("0.9", 7.9, "cat"), ("0.7", 5.0, None), ("-1", 0.1, None), ("2", 100.0, "cat")):
+    for at, temperature, subject in (
+        ("18", 8, "cat"),
+        ("15", 5.5, None),
+        ("16", 6, "cat"),
+        ("0", 0.1, None),
+        ("26", 100, "cat"),
+    ):
         slider.fill(at)
         settled(page)
         expect(number).to_have_text(f"{temperature:g}")
@@ -412,11 +422,11 @@ def test_a_temperature_divides_the_scores_of_a_row_and_is_told_of_that_row(show:
     page.get_by_role("button", name="Undo").click()  # a slider's moves are one deed
     expect(number).to_have_text("1")
     expect(page.get_by_role("button", name="Reset row")).to_be_hidden()
-    slider.fill("0.9")
+    slider.fill("18")
     page.locator("[role=rowheader]", has_text="bear").click()
-    expect(page.get_by_label("temperature of “bear”")).to_have_value("0")
+    expect(page.get_by_label("temperature of “bear”")).to_have_value("6")
     page.locator("[role=rowheader]", has_text="hungry").click()
-    expect(number).to_have_text("7.9")
+    expect(number).to_have_text("8")
     page.locator(".mhalib-live-model-bars input").nth(2).press("ArrowRight")  # no temperature makes such a row
     expect(number).to_have_text("–")
     page.get_by_role("button", name="Reset row").click()
@@ -433,13 +443,15 @@ def test_the_temperature_of_a_row_begins_where_the_row_is_now(show: Callable, te
     live = page.locator(".mhalib-live-model").first
     before = np.array([float(one) for one in live.locator(".mhalib-live-model-bars .mhalib-number").all_inner_texts()])
     slider, number = page.get_by_label("temperature of"), page.locator(".mhalib-live-model-heat .mhalib-number")
-    for at, temperature in (("0.05", "1.1"), ("0.6", "4")):
+    for at, temperature in (("12", "4"), ("6", "1")):
         slider.fill(at)
         settled(page)
         now = [float(one) for one in live.locator(".mhalib-live-model-bars .mhalib-number").all_inner_texts()]
-        assert abs(now - before).max() < (0.06 if temperature == "1.1" else 1)
+        assert abs(now - before).max() == 0 if temperature == "1" else abs(now - before).max() < 1
         expect(number).to_have_text(temperature if len(before) > 1 else "1")
-        expect(live.get_by_role("button", name="Reset row")).to_be_visible(visible=len(before) > 1)
+        expect(live.get_by_role("button", name="Reset row")).to_be_visible(
+            visible=len(before) > 1 and temperature == "4"
+        )
 
 
 def test_what_it_writes_of_another_input_comes_word_by_word_unless_the_reader_wants_no_motion(show: Callable) -> None:
@@ -474,6 +486,105 @@ def test_the_box_of_the_order_stays_in_a_compact_model_that_begins_without_it_an
     for told in page.locator(".mhalib-live-model-large > p:last-child").all():
         expect(told).to_contain_text("With this head off")
         expect(told).to_be_hidden()
+
+
+def test_a_box_hides_the_future_of_each_word(show: Callable) -> None:
+    live = LiveModel("reader", FOX, compact=True, head="encoder self 0 0", future=True)
+    page = settled(show(live, LiveModel("reader", FOX, compact=True)).page)
+    asked = page.locator(".mhalib-live-model").first
+    expect(page.get_by_label("words see the future").locator("visible=true")).to_have_count(1)
+    hidden = asked.locator(".mhalib-live-model-hidden-cell")
+    expect(hidden).to_have_count(0)
+    box = asked.get_by_label("words see the future")
+    box.uncheck()
+    settled(page)
+    expect(hidden).to_have_count(28)
+    live.deeds = {"future": False}
+    words = asked.locator("td").evaluate_all("(cells) => cells.map((cell) => cell.firstChild.textContent)")
+    assert words == live.output()
+    expect(asked.get_by_text("without the future")).to_be_visible()
+    asked.locator("[role=gridcell][data-q='2'][data-k='2']").click()
+    expect(asked.locator(".mhalib-live-model-bars input")).to_have_count(3)
+    box.check()
+    expect(hidden).to_have_count(0)
+
+
+def test_where_the_future_is_hidden_there_is_a_box_to_show_it(show: Callable) -> None:
+    page = settled(show(LiveModel("reader", FOX, deeds={"future": False}, compact=True)).page)
+    box = page.get_by_label("words see the future")
+    expect(box).not_to_be_checked()
+    box.check()
+    expect(page.get_by_text("32 of 32 answers as trained")).to_be_visible()
+    expect(box).to_be_hidden()
+
+
+def drawn(page: Page) -> dict[str, tuple[list[float], float]]:
+    """Of each answer, in percent of the track: each part, less than 0 if it lies left of the line, and the sum."""
+    found = page.evaluate(
+        """() => {
+          const zero = parseFloat(document.querySelector(".mhalib-live-model-sums").style.getPropertyValue("--zero"));
+          const at = ({ style }) => [parseFloat(style.left) - zero, parseFloat(style.width)];
+          const rows = [...document.querySelectorAll(".mhalib-live-model-sum")];
+          return rows.map((row) => [row.children[0].textContent, [...row.children[1].children].map(at)]);
+        }"""
+    )
+    return {
+        word: ([width if left >= -0.01 else -width for left, width in parts], mark)
+        for word, (*parts, (mark, _)) in found
+    }
+
+
+@pytest.mark.parametrize("off", [[], [0], [1, 3], [0, 1, 2, 3]])
+def test_the_score_of_an_answer_is_drawn_as_the_sum_of_what_heads_add(show: Callable, off: list[int]) -> None:
+    """From PyTorch: the scores, and the six words that can win with some of the heads on."""
+    live = LiveModel("reader", FOX, compact=True, sums=(5, 2))
+    page = settled(show(live).page)
+    assert list(drawn(page)) == ["fox", "cat", "tall", "red", "bird", "dog"]
+    for head in off:
+        page.locator(f"[data-switch='encoder self 0 {head}']").click()
+    live.deeds = {f"encoder self 0 {head}": {"off": True} for head in off}
+    with live.applied(), torch.no_grad():
+        tokens = read_sentences([tuple(FOX.split())]).tokens[:, :8]
+        scores = live.model(tokens)[0][0, 5, 2]
+    told = page.locator(".mhalib-live-model-sum .mhalib-number").all()
+    wanted = {word: float(scores[WORD_IDS[word]]) for word in drawn(page)}
+    for number, score in zip(told, wanted.values(), strict=True):
+        expect(number).to_have_text(f"{score:.1f}".replace("-", "−").replace("−0.0", "0.0"))
+    winners = page.locator(".mhalib-live-model-wins > :first-child")
+    expect(winners).to_have_text([max(wanted, key=lambda word: wanted[word])])
+    percent = drawn(page)["fox"][1] / wanted["fox"]
+    for word, (parts, mark) in drawn(page).items():
+        assert [part == 0 for part in parts] == [head in off for head in range(5)]
+        assert mark == pytest.approx(sum(parts), abs=0.01)
+        assert mark == pytest.approx(percent * wanted[word], abs=0.01)
+
+
+def test_a_press_on_an_answer_shows_its_sum_and_keeps_the_focus(show: Callable) -> None:
+    shown = show(LiveModel("reader", FOX, compact=True, sums=(0, 0)))
+    page = settled(shown.page)
+    title = page.locator(".mhalib-live-model-summed .mhalib-live-model-row-title")
+    expect(title).to_have_text("previous word of “the”: the score of an answer is a sum")
+    page.locator("[data-answer='11']").press("Enter")
+    expect(title).to_have_text("verb of “fox”: the score of an answer is a sum")
+    held = "document.activeElement.dataset.answer"
+    assert page.evaluate(held) == "11"
+    page.get_by_role("button", name="Copy link").click()
+    assert fragment_of(page)["sums"] == [2, 3]
+    page.locator("[data-answer='11']").focus()
+    for key, answer in (("ArrowDown", "15"), ("ArrowLeft", "14"), ("Home", "0"), ("ArrowLeft", "0")):
+        page.keyboard.press(key)
+        assert page.evaluate(held) == answer
+    expect(page.locator("[data-answer][tabindex='0']")).to_have_count(1)
+    expect(page.locator("[data-answer][aria-pressed=true]")).to_have_text("sees")
+    assert serious_findings(page) == []
+    page.emulate_media(media="print")
+    expect(page.locator("[data-answer='11']")).to_be_visible()
+    page.emulate_media(media="screen")
+    page.get_by_label("or type:").fill("the bear")
+    expect(title).to_have_text("verb of “bear”: the score of an answer is a sum")  # the last word that is left
+    parts = page.get_by_role("listitem").first.get_attribute("aria-label") or ""
+    assert re.fullmatch(r"\w+ −?[\d.]+: (head \d −?[\d.]+, ){4}bias −?[\d.]+", parts)
+    assert shown.errors == []
 
 
 def test_of_many_heads_a_compact_model_has_a_switch_for_each_layer_and_says_what_an_off_head_would_look_at(
@@ -707,6 +818,7 @@ HOSTILE_MIXING: list[dict[str, Any]] = [
     {"decoder self 1": {"scores": {"00 1": 1}}},
     {"decoder self 1": {"weights": {"0 1": "<b>"}}},
     {"decoder self 1": {"weights": {"0 1": 1e9}}},
+    {"future": False},  # it has no encoder
 ]
 
 
@@ -736,6 +848,8 @@ HOSTILE: list[Any] = [
     {"model": "translator", "input": COW, "deeds": {}, "head": "constructor", "query": 0},
     {"model": "translator", "input": COW, "deeds": {}, "head": "", "query": 1e9},
     {"model": "translator", "input": "the " * 9000, "deeds": {}, "head": "", "query": 0},
+    {"model": "translator", "input": COW, "deeds": {}, "head": "", "query": 0, "sums": [0, 0]},
+    {"model": "translator", "input": COW, "deeds": {"future": True}, "head": "", "query": 0},
 ]  # fmt: skip
 
 

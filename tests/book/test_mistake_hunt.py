@@ -89,7 +89,7 @@ def test_checks_clear_suspects_until_one_is_left(show: Callable) -> None:
     press(page, "merge")
     expect(voice(page)).to_have_text("merge is cleared: it would have failed nothing but ones.")
     press(page, "scale")
-    expect(voice(page)).to_have_text("Not scale: it would have passed nothing but ones, too.")
+    expect(voice(page)).to_have_text("scale stays: it would have passed nothing but ones, too.")
     expect(page.get_by_text("Found:")).to_have_text("Found: 0 of 7. Struck wrongly: 1.")
     assert struck(page) == ["softmax, cleared", "merge, cleared"]
     press(page, "clear for me")
@@ -324,10 +324,10 @@ def test_it_speaks_french_where_its_page_does(show: Callable) -> None:
         ("", "Couche fautive 1 sur 7. Quel test d’abord\u00a0?"),
         ("split", "Lancez d’abord un test."),
         ("all but one", "all but one échoue. Qui cela innocente-t-il\u00a0? Appuyez sur chaque nom."),
-        ("swap", "Non, pas swap\u00a0: all but one aurait échoué aussi."),
+        ("swap", "swap reste\u00a0: all but one aurait échoué aussi."),
         ("split", f"split est innocenté\u00a0: all but one aurait réussi. 6 {next_one}"),
         ("rows sum to 1", "rows sum to 1 réussit. Qui cela innocente-t-il\u00a0? Appuyez sur chaque nom."),
-        ("merge", "Non, pas merge\u00a0: rows sum to 1 aurait réussi aussi."),
+        ("merge", "merge reste\u00a0: rows sum to 1 aurait réussi aussi."),
         ("softmax", f"softmax est innocenté\u00a0: rows sum to 1 aurait échoué. 5 {next_one}"),
         ("alone", "alone échoue. Qui cela innocente-t-il\u00a0? Appuyez sur chaque nom."),
         ("scale", "scale est innocenté\u00a0: alone aurait réussi."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
@@ -262,10 +263,33 @@ def test_clocks_follow_the_dragged_positions(read: Callable) -> None:
     for steps, angle in ((0, 7), (1, 8)):
         for _ in range(steps):
             number(shown.page, "position of the query").press("ArrowRight")
-        assert float(tip.get_attribute("x2") or 9) == pytest.approx(0.88 * math.sin(angle), abs=1e-3)
-        assert float(tip.get_attribute("y2") or 9) == pytest.approx(-0.88 * math.cos(angle), abs=1e-3)
+        assert float(tip.get_attribute("x2") or 9) == pytest.approx(0.97 * math.sin(angle), abs=1e-3)
+        assert float(tip.get_attribute("y2") or 9) == pytest.approx(-0.97 * math.cos(angle), abs=1e-3)
     expect(shown.page.locator("span.follows")).to_have_text("172°, 17°, 2°, 0°")
+    below = [one.split("\n") for one in drawn.evaluate_all("(all) => all.map(({ textContent }) => textContent)")]
+    rates = ("57°", "5.7°", "0.57°", "0.057°")
+    told = ("172°", "17°", "2°", "0°")
+    assert below == [[f"{angle}{rate} a position"] for angle, rate in zip(told, rates, strict=True)]
     assert shown.errors == []
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("told", ["apart", "clocks"])
+@pytest.mark.parametrize("places", [(7, 5), (5, 7), (60, 3), (3, 60), (4, 4), (4, 0), (5, 0)])
+def test_the_angle_that_is_told_is_shaded(read: Callable, places: tuple[int, int], told: str) -> None:
+    """The smaller one between the hands, or the whole one from the key on."""
+    query, key = map(str, places)
+    sentence = f"{drag('rotation', 't', query)} {drag('rotation', 'j', key)} {follows('rotation', told, '?')}"
+    drawn = read(sentence).page.locator(".mhalib-clocks path")
+    for rate, path in zip((1, 0.1, 0.01, 0.001), drawn.all(), strict=True):
+        numbers = [float(one) for one in re.findall(r"-?[\d.]+", path.get_attribute("d") or "")]
+        ends = [complex(numbers[2], numbers[3]), complex(numbers[-2], numbers[-1])]
+        wanted = [0.5 * complex(math.sin(place * rate), -math.cos(place * rate)) for place in places]
+        apart = (places[0] - places[1]) * rate % (2 * math.pi)
+        if apart <= math.pi or told == "clocks":  # the arc, drawn clockwise, begins at the key
+            wanted.reverse()
+        assert ends == pytest.approx(wanted, abs=2e-3)
+        assert numbers[7] == (told == "clocks" and apart > math.pi)  # the larger of the two arcs
 
 
 @pytest.mark.browser

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 import mhalib
-from mhalib import Head, frozen, gated, heads_of, patched, rows, saved, switched_off, without_positions
-from mhalib.attention import KINDS
+from mhalib import Head, frozen, gated, heads_of, patched, rows, saved, switched_off, without_future, without_positions
+from mhalib.attention import KINDS, Band
 from mhalib.data import BEGIN, END, ENGLISH, FRENCH
 from mhalib.decoding import greedy, sample
 from mhalib.measures import head_outputs, layers_of, mixed, prune_heads
-from mhalib.models import GPT, Transformer
+from mhalib.models import BERT, GPT, Transformer
 
 pytestmark = pytest.mark.usefixtures("in_float64")
 
@@ -256,6 +256,38 @@ def test_without_positions_a_model_is_one_that_never_had_any(case, need_weights)
     assert not torch.allclose(read(never)[0], plain, atol=1e-3)
 
 
+@BOTH
+def test_without_future_an_encoder_is_one_with_a_causal_mask(need_weights):
+    torch.manual_seed(1)
+    model = BERT(11, 24, 4, num_layers=2, max_tokens=9).eval()
+    tokens, x = torch.randint(11, (2, 6)), torch.randn(2, 6, 24)
+    plain = model(tokens)[0]
+    with without_future(model):
+        told = model(tokens, need_weights=need_weights)[0]
+        for t in range(6):
+            assert torch.allclose(model(tokens[:, : t + 1])[0][:, t], told[:, t], atol=1e-5)
+        hidden, near, as_matrix = (
+            model.encoder(x, mask=mask, need_weights=need_weights)[0]
+            for mask in (None, Band(before=1, after=2), Band(before=1, after=2).matrix(6))
+        )
+    assert torch.allclose(hidden, model.encoder(x, mask=Band())[0], atol=1e-5)
+    assert torch.allclose(near, model.encoder(x, mask=Band(before=1, after=0))[0], atol=1e-5)
+    assert torch.allclose(near, as_matrix, atol=1e-5)
+    assert torch.equal(model(tokens)[0], plain)
+    assert not torch.allclose(told[:, 0], plain[:, 0], atol=1e-3)
+
+
+def test_without_future_padding_stays_hidden_and_the_decoder_is_as_it_was():
+    model = make("Transformer")
+    with without_future(model):
+        weights = read(model, need_weights=True)[1]
+    seen = weights["encoder self"][0] > 0
+    assert torch.equal(seen[0, 0], torch.ones(4, 4).tril() > 0)
+    assert torch.equal(seen[1, 0], Band().matrix(4) & (torch.arange(4) < 3))
+    assert (weights["cross"][0][0] > 0).all()
+    assert not any(part._forward_pre_hooks for part in model.modules())
+
+
 def matrices_for(model, seed=5):
     """Random ones for some layers, some with only one of the two."""
     random = torch.Generator().manual_seed(seed)
@@ -389,6 +421,7 @@ def test_all_is_undone_also_after_an_exception(case):
         lambda: frozen(model, others),
         lambda: patched(model, outputs),
         lambda: without_positions(model),
+        lambda: contextlib.nullcontext() if isinstance(model, GPT) else without_future(model),
         lambda: head_outputs(model),
     ]
     for deed in deeds:
@@ -577,6 +610,8 @@ REFUSED = [
         "weights['decoder self'][0] has shape (3, 4, 3, 3), 3 examples, but the layer is given 2",
     ),
     (lambda m: head_outputs(torch.nn.Linear(2, 2)), TypeError, "model must be one of mhalib.models, got Linear"),
+    (lambda m: without_future(m), ValueError, "model=GPT has no self-attention of an encoder"),
+    (lambda m: without_future(torch.nn.Linear(2, 2)), TypeError, "model must be one of mhalib.models, got Linear"),
     (lambda m: without_positions(torch.nn.Linear(2, 2)), TypeError, "model must be one of mhalib.models, got Linear"),
     (
         lambda m: without_positions(GPT(11, 24, 4, positions="none")),
@@ -644,5 +679,5 @@ def test_with_all_24_patterns_of_another_sentence_the_words_are_its_own(translat
 
 
 def test_the_package_has_the_deeds():
-    for deed in (frozen, patched, rows, without_positions):
+    for deed in (frozen, patched, rows, without_future, without_positions):
         assert getattr(mhalib, deed.__name__) is getattr(mhalib.measures, deed.__name__) is deed

@@ -151,6 +151,10 @@ def _talking():
     return models.GPT(7, 12, 3, 1, 8, attention="talking").eval()
 
 
+def _encoder():
+    return models.BERT(7, 12, 3, 1, 8).eval()
+
+
 def _transformer():
     return models.Transformer(7, 7, 12, 3, 1, 8).eval()
 
@@ -529,6 +533,7 @@ PLACES = {
         ),
         lambda: {"matrix": torch.eye(3)},
     ),
+    "measures.without_future": (_deed_example(measures.without_future), lambda: {"model": _encoder()}),
     "measures.without_positions": (_deed_example(measures.without_positions), lambda: {"model": _gpt()}),
     "measures.head_outputs": (_deed_example(measures.head_outputs), lambda: {"model": _gpt()}),
     "measures.head_card": (

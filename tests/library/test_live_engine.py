@@ -12,7 +12,7 @@ from contextlib import ExitStack
 import pytest
 import torch
 
-from mhalib import Head, frozen, gated, moments, patched, rows, saved, switched_off, without_positions
+from mhalib import Head, frozen, gated, moments, patched, rows, saved, switched_off, without_future, without_positions
 from mhalib.data import BEGIN, END, ENGLISH, FRENCH, VOCABULARY
 from mhalib.live import described, scripts
 from mhalib.measures import head_means, head_outputs, heads_of, layers_of, mixed, prune_heads
@@ -62,13 +62,17 @@ import { Engine } from "./engine.js";
 const { models, cases } = JSON.parse(fs.readFileSync(process.argv[2]));
 const made = (name) => new Engine(fs.readFileSync(models[name].file), models[name].described, models[name].moment);
 const live = {};
-function answer({ model, inputs, deeds, count, end }) {
+function answer({ model, inputs, deeds, count, end, query }) {
   if (count === undefined && inputs === undefined) return made(model).heads;
   live[model] ??= made(model);
   const log = {};
   const run = { deeds, log };
   if (live[model].kind === "ViT") return told(live[model].look(inputs[0], run), log);
-  if (live[model].kind === "SentenceReader") return told(live[model].answer(inputs[0], run), log);
+  if (live[model].kind === "SentenceReader") {
+    const scores = told(live[model].answer(inputs[0], run), log);
+    const { byHead, ofNone } = live[model].addedByHeads(log, query ?? 0);
+    return { ...scores, added: { byHead: [...byHead], ofNone: [...ofNone] } };
+  }
   const [source, target] = inputs.length === 2 ? inputs : [null, inputs[0]];
   const memory = source ? live[model].encode(source, run) : undefined;
   if (count !== undefined) return live[model].write(target, count, { deeds, memory, end });
@@ -175,6 +179,8 @@ def expect(model, inputs, deeds):
     with ExitStack() as stack:
         if deeds.get("positions") is False and model.settings.get("positions") != "none":
             stack.enter_context(without_positions(model))
+        if deeds.get("future") is False and "encoder self" in layers_of(model):
+            stack.enter_context(without_future(model))
         for name, deed in deeds.get("heads", {}).items():
             kind, layer, head = name.rsplit(" ", 2)
             for what, given in deed.items():
@@ -267,14 +273,15 @@ def some_deeds(bench, name, what, seed):
         size = layer.num_heads**2
         return {one: {k: torch.randn(size, generator=generator).tolist() for k in steps[one]} for one in doing}
 
-    if what in ("plain", "positions", "mix"):
-        return {"plain": {}, "positions": {"positions": False}, "mix": {"mix": some_mixing()}}[what]
+    if what in ("plain", "positions", "future", "mix"):
+        return {"plain": {}, "mix": {"mix": some_mixing()}}.get(what, {what: False})
     if what != "all":
         return {"heads": {head: makers[what](head) for head in heads if number(2) or what == "frozen"}}
     kinds = list(makers)
     each = {head: [kind for kind in kinds if not number(3)] for head in heads}
     deeds = {head: {k: v for kind in of_head for k, v in makers[kind](head).items()} for head, of_head in each.items()}
-    return {"heads": deeds, "positions": bool(number(3)), "mix": some_mixing() if number(2) else {}}
+    whole = {"positions": bool(number(3)), "future": bool(number(3))}
+    return {"heads": deeds, **whole, "mix": some_mixing() if number(2) else {}}
 
 
 def as_case(name, inputs, deeds, **more):
@@ -296,7 +303,7 @@ def deviation(answer, expected):
     return float(torch.stack(differences).nan_to_num(torch.inf).max())
 
 
-KINDS_OF_DEEDS = ("plain", "off", "gate", "mean", "frozen", "rows", "patch", "positions", "mix", "all")
+KINDS_OF_DEEDS = ("plain", "off", "gate", "mean", "frozen", "rows", "patch", "positions", "future", "mix", "all")
 
 
 @pytest.fixture(scope="module")
@@ -316,6 +323,22 @@ def deviations(bench):
 @pytest.mark.parametrize("name", NAMES)
 def test_logits_weights_and_outputs_are_pytorchs(deviations, name, what):
     assert deviations[name, what] < TOLERANCE
+
+
+@pytest.mark.parametrize("what", ["plain", "off", "patch", "future"])
+def test_what_heads_add_to_a_score_adds_up_and_is_pytorchs(bench, what):
+    """By head from PyTorch: what is lost with this head alone switched off, too."""
+    model, inputs, query = bench.models["reader"], inputs_of("reader", 4), 3
+    deeds = some_deeds(bench, "reader", what, 4)
+    (answer,) = bench.ask([as_case("reader", inputs, deeds, query=query)])
+    logits = expect(model, inputs, deeds)["logits"][query].flatten()
+    by_head, of_none = float64(answer["added"]["byHead"]).view(4, -1), float64(answer["added"]["ofNone"])
+    torch.testing.assert_close(by_head.sum(0) + of_none, logits, rtol=0, atol=TOLERANCE)
+    for i, name in enumerate(" ".join(map(str, head)) for head in heads_of(model)):
+        heads = deeds.get("heads", {})
+        off = deeds | {"heads": heads | {name: heads.get(name, {}) | {"gate": 0}}}
+        lost = logits - expect(model, inputs, off)["logits"][query].flatten()
+        torch.testing.assert_close(by_head[i], lost, rtol=0, atol=TOLERANCE)
 
 
 def test_each_moment_of_a_training_is_pytorchs(bench):
@@ -478,7 +501,7 @@ HEAD = "decoder self 1 2"
         ),
         ({"heads": {HEAD: {"patch": {"nq": 2, "values": [0.5] * 31}}}}, "patch.values has 31 numbers, not 32"),
         ({"heads": {HEAD: {"rows": {"first": [1.0]}}}}, f"{HEAD}: rows has first, which is no query"),
-        ({"position": False}, "deeds.position is unknown: known are heads, positions, mix"),
+        ({"position": False}, "deeds.position is unknown: known are heads, positions, future, mix"),
         ({"mix": {"decoder self 1": {}}}, "mix names decoder self 1, but the heads of this model do not talk"),
         ({"positions": 0}, "positions=0 must be true or false"),
     ],

@@ -182,6 +182,15 @@ def test_the_table_of_heads_that_talk_has_a_run_in_which_they_do_not(live):
         ({"query": -1}, ValueError, "query=-1"),
         ({"compact": "yes"}, TypeError, "compact"),
         ({"heats": 1}, TypeError, "heats must be True or False, got int: 1"),
+        ({"future": "no"}, TypeError, "future must be True or False, got str: 'no'"),
+        ({"model_name": "repeater", "future": True}, ValueError, "the repeater has no encoder"),
+        ({"model_name": "repeater", "deeds": {"future": False}}, ValueError, "the repeater has no encoder"),
+        ({"deeds": {"future": True}}, ValueError, r"deeds\['future'\]=True must be False"),
+        ({"sums": (0, 1)}, ValueError, r"sums=\[0, 1\], but the translator answers no questions"),
+        ({"model_name": "reader", "sums": "ab"}, TypeError, "sums must be a list, got str: 'ab'"),
+        ({"model_name": "reader", "sums": (5,)}, ValueError, r"sums=\[5\] must be a word and a question"),
+        ({"model_name": "reader", "sums": (5, 4)}, ValueError, r"sums=\[5, 4\]: the question must be from 0 to 3"),
+        ({"model_name": "reader", "sums": (0.5, 1)}, TypeError, "sums: the word must be an integer"),
         ({"model_name": "talker", "heats": True}, ValueError, "have no temperature"),
         ({"deeds": []}, TypeError, "deeds must be a mapping, got list"),
     ],
@@ -193,8 +202,8 @@ def test_what_cannot_be_made_is_refused(arguments, error, message):
 
 def test_a_page_carries_neither_weights_nor_words(live):
     for one in live.values():
-        names = ["compact", "deeds", "head", "heats", "input", "model_name", "moment", "query", "quests"]
-        assert sorted(one.state()) == names
+        names = "compact deeds future head heats input model_name moment query quests sums"
+        assert sorted(one.state()) == names.split()
         assert len(one._html()) < 3500
         assert "weights" not in one._html()
 

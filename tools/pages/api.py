@@ -145,7 +145,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "20_which_heads_matter": (
             "head_importance head_means HardConcreteGate layers_of=heads_of prune_heads removed_heads=removed "
             "frozen=switched_off mixed=switched_off head_outputs=head_means patched=switched_off rows=switched_off "
-            "without_positions=switched_off"
+            "without_future=switched_off without_positions=switched_off"
         ),
         "21_which_measure_is_right": "head_card HeadCard=card stored_card",
         "35_open_a_model_you_know": "induction_targets",
