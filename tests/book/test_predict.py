@@ -31,6 +31,13 @@ FIELDS: list[dict[str, Any]] = [
 ]
 SEVERAL = {"ask": "Who?", "kind": "several", "choices": ["a", "b", "c"], "answer": ["c", "a"]}
 SEVERAL |= {"holds": "assert gone == 2"}
+RESULTS = {(1, 1): ("fox", 4), (1, 0): ("cat", 2), (0, 1): ("cow", 1), (0, 0): ("dog", 0)}  # by places in CHOICES
+CHOICES = ["x.T", "x"]
+TRIED = "".join(
+    "<tr>" + "".join(f"<td>{cell}</td>" for cell in (*chosen, *found)) + "</tr>" for chosen, found in RESULTS.items()
+)
+TRIED = f'<table class="predict-tried" hidden>{TRIED}</table>'
+SHORT = {"ask": "x", "kind": "choice", "choices": CHOICES}
 FIELDS[1] |= {"answer": "river", "holds": "`number: {}` < 0.6"}
 
 
@@ -38,8 +45,9 @@ def markdown(*paragraphs: str, **metadata: Any) -> nbformat.NotebookNode:
     return nbformat.v4.new_markdown_cell("\n\n".join(paragraphs), metadata=metadata)
 
 
-def code(source: str, *tags: str, printed: str = "", picture: bool = False) -> nbformat.NotebookNode:
+def code(source: str, *tags: str, printed: str = "", picture: bool = False, html: str = "") -> nbformat.NotebookNode:
     outputs = [nbformat.v4.new_output("stream", text=printed)] if printed else []
+    outputs += [nbformat.v4.new_output("execute_result", {"text/html": html}, execution_count=1)] if html else []
     outputs += [nbformat.v4.new_output("display_data", {"image/svg+xml": SVG})] if picture else []
     shown = {"code_prompt_show": f"Show {source}", "code_prompt_hide": "Hide it", "image": {"alt": "A black bar"}}
     return nbformat.v4.new_code_cell(source, outputs=outputs, metadata={"tags": [*tags], "mystnb": shown})
@@ -71,6 +79,12 @@ CELLS = [
     code("w = 2", "hide-cell", printed="3 to 1, most 2"),
     markdown("**Predict.** Who goes?", predict=[SEVERAL]),
     code("assert gone == 2", "hide-cell", printed="gone: a c"),
+    markdown(
+        "**Predict.** Which two?",
+        predict=[{"ask": name, "kind": "choice", "choices": CHOICES} for name in ("gap 1", "gap 2")],
+        tried="Yours says “{0}”, and {1} are right.",
+    ),
+    code("tried()", "hide-cell", html=TRIED),
     markdown("It goes on again."),
     code("z = 3", "hide-input"),
     code("show()", "hide-input", printed="shown: 3"),
@@ -81,7 +95,9 @@ CELLS = [
     ),
     markdown(
         "## Exercises",
-        "1. Count.\n\n   <details><summary>Answer</summary>\n\n   Four.\n\n   </details>",
+        "1. Count `4 b a l l .` and `"
+        + "long" * 9
+        + "`.\n\n   <details><summary>Answer</summary>\n\n   Four.\n\n   </details>",
         "### In code\n\nA checker compares.",
     ),
     markdown("#### First (`first`)\n\nWrite it.\n\n" + HINTS.format("one")),
@@ -266,6 +282,26 @@ def test_several_can_be_ticked(page: Page, ticked: str, said: str) -> None:
 
 @IN_A_SMALL_BOOK
 @pytest.mark.browser
+def test_what_came_of_the_readers_own_choices_is_told_again_after_each_change(page: Page) -> None:
+    box = page.locator("div.predict").nth(4)
+
+    def choose(gap: int, place: int) -> None:
+        box.get_by_role("group", name=f"gap {gap}").get_by_role("radio", name=CHOICES[place], exact=True).check()
+
+    choose(1, 1)
+    box.get_by_role("button", name=predict.LOOK).click()
+    expect(box.locator(".predict-said p")).to_have_text(["gap 1: You said: x."])  # nothing comes of half a guess
+    for places, (said, right) in RESULTS.items():
+        for gap, place in enumerate(places, start=1):
+            choose(gap, place)
+        mine, *others = box.locator(".predict-said p").all_inner_texts()
+        assert mine == f"Yours says “{said}”, and {right} are right."
+        assert others == [f"gap {gap}: You said: {CHOICES[place]}." for gap, place in enumerate(places, start=1)]
+    expect(box.locator("table.predict-tried")).to_be_hidden()
+
+
+@IN_A_SMALL_BOOK
+@pytest.mark.browser
 def test_an_empty_guess_is_asked_for_once_and_may_be_left_out(page: Page) -> None:
     one = parts(page)
     one.show.click()
@@ -321,17 +357,33 @@ def test_questions_fit_and_can_be_read(browser: Browser, page_address: str, sche
     page.close()
 
 
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        (markdown("**Predict.** What?\n\nMore.", predict=FIELDS), r"does not end in a paragraph \*\*Predict"),
+        (markdown("**Predict.** What?", predict=[{"ask": "x", "kind": "word"}]), "one of number, choice"),
+        (markdown("**Predict.** What?", predict=[{"ask": "x", "kind": "choice"}]), "two or more 'choices'"),
+        (markdown("**Predict.** What?", predict=FIELDS, tried="{0}"), "each field of its question must be a choice"),
+        (markdown("**Predict.** What?", tried="{0}"), "each field of its question must be a choice"),
+    ],
+)
+def test_fields_are_checked(cell: nbformat.NotebookNode, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        predict.fields_of(cell)
+
+
 @pytest.mark.tool
 @pytest.mark.parametrize(
     ("cell", "message"),
     [
         (markdown("**Predict.** What?"), "no answer is behind 'Predict. What"),
-        (markdown("**Predict.** What?\n\nMore.", predict=FIELDS), r"does not end in a paragraph \*\*Predict"),
-        (markdown("**Predict.** What?", predict=[{"ask": "x", "kind": "word"}]), "one of number, choice"),
-        (markdown("**Predict.** What?", predict=[{"ask": "x", "kind": "choice"}]), "two or more 'choices'"),
         (
             markdown("**Predict.** What?", predict=[{"ask": "x", "kind": "number", "printed": "x {}"}]),
             "printed nowhere",
+        ),
+        (
+            markdown("**Predict.** What?", predict=[SHORT, SHORT], tried="{0}"),
+            "has no table of the class predict-tried",
         ),
         (markdown("## Deep\n\n*Deeper.*"), r"nothing follows \*Deeper\.\*: say what the section gives"),
     ],
@@ -340,7 +392,7 @@ def test_a_question_that_cannot_be_answered_fails_the_build(
     tmp_path: Path, cell: nbformat.NotebookNode, message: str
 ) -> None:
     cell.id = "asked"
-    done = build(tmp_path, [CELLS[0], cell, CELLS[11]])
+    done = build(tmp_path, [CELLS[0], cell, CELLS[2] if "table" in message else CELLS[13]])
     assert done.returncode != 0
     assert re.search(message, done.stderr), done.stderr
 
@@ -370,6 +422,11 @@ def test_the_code_of_what_is_printed_is_behind_a_word(page: Page) -> None:
     cell.locator("summary").click()
     assert [one.inner_text().strip() for one in both.all()] == ["z = 3", "show()"]
     expect(both.last).to_be_visible()
+
+
+def test_only_short_code_in_a_sentence_stays_on_one_line(soup: BeautifulSoup) -> None:
+    kept = {code.get_text(): "short" in code["class"] for code in soup.select("#exercises p code")}
+    assert kept == {"4 b a l l .": True, "long" * 9: False}
 
 
 def test_what_leads_to_exercises_in_code_is_behind_their_bar_and_the_title_is_not(soup: BeautifulSoup) -> None:
@@ -442,7 +499,8 @@ def test_an_old_address_leads_on_and_keeps_the_part_of_the_page(
 def test_words_of_core_and_deeper_are_told_apart() -> None:
     said = [cell.source for cell in CELLS if cell.cell_type == "markdown"]
     core = "Weighted average A hook that makes one read Core First words Predict What will one head do Figure 1.1 "
-    core += "What to see The core goes on Predict And two heads Predict And three Predict Who goes It goes on again "
+    core += "What to see The core goes on Predict And two heads Predict And three "
+    core += "Predict Who goes Predict Which two It goes on again "
     core += "After Core again Recap All of it"
     deeper = "Why the root You can use it without this Inside More of it"
     assert core_words.count(said) == (len(core.split()), len(deeper.split()))

@@ -46,7 +46,7 @@ FRONT_PICTURES = {  # README shows a figure of each part
 }
 PICTURES = ("image/svg+xml", "image/png")  # as mhalib.style stores a figure; the second where the first is too long
 # What a cell may carry: handbooks/chapter.md says what each is for.
-CELL_METADATA = ("measured", "mystnb", "nbgrader", "numbers", "predict", "results", "tabs", "tags")
+CELL_METADATA = ("measured", "mystnb", "nbgrader", "numbers", "predict", "results", "tabs", "tags", "tried")
 LAUNCHED = "notebooks"  # the folder of the built site with what services open
 OTHER_PAGE = re.compile(r"\]\((?:\.\./chapters/)?([\w-]+)\.(?:ipynb|md)(#[\w-]+)?\)")
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"

@@ -17,7 +17,7 @@ from sphinx.environment import BuildEnvironment
 
 from mhalib.widgets import STYLE, live_names, page_script, weights_script
 from tools.notebooks import statements
-from tools.pages import deeper, downloads, folds, moved, page_head, predict, theme_words
+from tools.pages import deeper, downloads, folds, kit, moved, page_head, predict, theme_words
 from tools.teaching import exercises
 
 INSTRUMENTS, LIVE = "instruments", "live"
@@ -69,7 +69,7 @@ def mend_roles(app: Sphinx, page: str, template: str, context: dict[str, Any], d
 
 def number_chapter(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
     """Tell the style sheet a chapter's number, which it shows on paper."""
-    found = re.match(r"chapters/(\d\d)_", page)
+    found = kit.CHAPTER.match(page)
     if found and "body" in context:
         title = f'{theme_words.TITLE} data-chapter="{int(found[1])}"'
         context["body"] = theme_words.replaced(context["body"], theme_words.TITLE, title, page)
@@ -113,7 +113,8 @@ def figure_id(number: str) -> str:
 
 def link_figures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Make links of the words `Figure 7.2`, to this page or another; captions and titles stay as they are."""
-    pages = {int(name.split("/")[-1][:2]): name for name in app.env.found_docs if re.match(r"chapters/\d\d_", name)}
+    found_chapters = filter(None, map(kit.CHAPTER.match, app.env.found_docs))
+    pages = {int(chapter[1]): chapter.string for chapter in found_chapters}
     for paragraph in list(doctree.findall(nodes.paragraph)):
         for text in list(paragraph.findall(nodes.Text)):
             if not isinstance(text.parent, nodes.reference | nodes.literal) and FIGURE.search(text):

@@ -120,6 +120,7 @@ def words_of(page: Path) -> list[str]:
         said += [
             words for field in cell.metadata.get("predict", ()) for words in (field["ask"], *field.get("choices", ()))
         ]
+        said += [cell.metadata["tried"]] if "tried" in cell.metadata else []
     return said
 
 

@@ -41,12 +41,13 @@ WITHOUT_SCRIPT = (
     "the switch between light and dark, and the buttons that copy code."
 )
 PHRASES = (TO_INSTRUMENT, WITHOUT_SCRIPT)  # locale/*/LC_MESSAGES/book.po has them
+INDENT = re.compile(r"\n\s+")
 ICONS = "_static/icons.css"  # templates/layout.html asks for it
 STYLE = re.compile(r'<link\b(?=[^>]*\brel="stylesheet")[^>]*?\bhref="([^"?]+)[^>]*>')
 SCRIPT = re.compile(r"[ \t]*<script(?P<attributes>[^>]*)>(?P<text>.*?)</script>\n?", re.DOTALL)
 SOURCE = re.compile(r'\bsrc="(?P<path>[^"?#]+)[^"]*"')
 IMAGE = re.compile(r"<img\b[^>]*>")
-COMMENT = re.compile(r"/\*.*?\*/\n?", re.DOTALL)
+COMMENT = re.compile(r"/\*(?!!)(?:(?!\*/|copyright|licen[cs]e).)*\*/\n?", re.DOTALL | re.IGNORECASE)  # but notices
 IMPORT = re.compile(r"""@import ["']([^"']+)["'];""")
 TABLE = re.compile(r'<table\b[^>]*\bclass="table".*?</table>', re.DOTALL)
 NAME = re.compile(r'(?<=<span class="pre">)[^<]+')
@@ -115,8 +116,7 @@ def moved(folder: Path, name: str) -> str:
         return f'url("{Path(os.path.relpath(target, (folder / "_static").resolve())).as_posix()}")'
 
     text = (folder / name).read_text(encoding="utf-8").removeprefix('@charset "UTF-8";').removeprefix("\ufeff")
-    if name in OWN_STYLES:
-        text = COMMENT.sub("", text)
+    text = INDENT.sub("\n", COMMENT.sub("", text))
     return IMPORT.sub(imported, ADDRESS.sub(address, text))
 
 

@@ -8,6 +8,10 @@ its fields, which the script predict_script.js shows, and which open the fold:
 
 Of a "choice" one is chosen, of "several" any number.
 
+Where the metadata of the question's cell has "tried", a sentence with places for results, the answer holds a table of
+the class "predict-tried", hidden: of each way to choose a row, with the place of what is chosen in each field, counted
+from 0, and then the results. The script says the sentence of the reader's own choice.
+
 What is right for a field, where its metadata says so (tools/notebooks/predictions.py), is an attribute of the form on
 the page; the script says it beside the reader's own answer.
 """
@@ -31,6 +35,7 @@ from tools.pages import catalogues
 from tools.pages.page_head import first_part, is_cell, raw
 
 MARK, FIELDS, RIGHT, SEVERAL = "Predict.", "predict-fields", "predict-right-", "predict-several-"
+TRIED = "predict-tried"
 SHOW, LOOK, SAID = "Show what happens", "just show me", "You said:"
 NUDGE = "Guess first: it is the guess that makes you remember."
 NUMBER = "Please write it as a number."
@@ -66,6 +71,8 @@ def fields_of(cell: NotebookNode) -> list[dict[str, Any]]:
             raise ValueError(f"predict={dict(field)}: a field has 'ask', and a 'kind', one of {', '.join(KINDS)}")
         if field["kind"] != "number" and len(set(field.get("choices", ()))) < 2:
             raise ValueError(f"predict={dict(field)}: a choice has two or more 'choices'")
+    if "tried" in cell.metadata and not (fields and all(field["kind"] == "choice" for field in fields)):
+        raise ValueError(f"tried={cell.metadata['tried']!r}: each field of its question must be a choice")
     if fields and not cell.source.rstrip().rpartition("\n\n")[2].startswith(f"**{MARK}**"):
         raise ValueError(f"a cell with the metadata 'predict' does not end in a paragraph **{MARK}**: {cell.source!r}")
     return fields
@@ -82,9 +89,12 @@ def with_fields(cells: Sequence[NotebookNode], place: int) -> str:
     for field in fields:
         lines.append(f"- {field['ask']}")
         lines += [f"  - {choice}" for choice in field.get("choices", ())]
+    if "tried" in cell.metadata:
+        lines.append(f"- {cell.metadata['tried']}")
     listed = "\n".join(lines)
     kinds = f"{FIELDS} {RIGHT}{json.dumps(right).encode().hex()}" if any(right) else FIELDS
     kinds += "".join(f" {SEVERAL}{n}" for n, field in enumerate(fields, start=1) if field["kind"] == "several")
+    kinds += f" {TRIED}" * ("tried" in cell.metadata)
     return f"{cell.source}\n\n:::{{container}} {kinds}\n{listed}\n:::\n" if lines else str(cell.source)
 
 
@@ -105,6 +115,8 @@ def fold_answers(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         parts = answer(after[1:] if fields is not None else after)
         if not parts:
             raise ValueError(f"{docname}: no answer is behind {question.astext()[:90]!r}: fold a cell or a text")
+        if fields is not None and TRIED in fields["classes"] and f'class="{TRIED}"' not in shown(parts):
+            raise ValueError(f"{docname}: the answer of {question.astext()[:90]!r} has no table of the class {TRIED}")
         place = parent.index(question)
         for part in (question, *([fields] if fields is not None else []), *parts):
             parent.remove(part)
@@ -130,6 +142,11 @@ def answer(after: list[nodes.Node]) -> list[nodes.Node]:
                 return [*cells, *rest[:length]]
     folded = [place for place, cell in enumerate(cells, start=1) if cell.get("hide_mode") == "all"]
     return cells[: folded[-1]] if folded else []
+
+
+def shown(parts: list[nodes.Node]) -> str:
+    """The HTML that an answer's cells have put out."""
+    return "".join(one.astext() for part in parts for one in part.findall(nodes.raw))
 
 
 def is_raw(part: nodes.Node) -> bool:
@@ -184,6 +201,7 @@ def form_of(fields: nodes.Element, number: int, figures: str, say: Callable[[str
     """The fields of a question, and the buttons that open the answer: hidden, until the script shows them."""
     parts: list[nodes.Node] = []
     items = [item for item in fields.children[0].children if isinstance(item, nodes.list_item)]
+    tried = items.pop().astext() if TRIED in fields["classes"] else ""
     for place, item in enumerate(items, start=1):
         asked, *choices = item.children
         name = f"predict-{number}-{place}"
@@ -208,5 +226,6 @@ def form_of(fields: nodes.Element, number: int, figures: str, say: Callable[[str
     )
     right = "".join(bytes.fromhex(one.removeprefix(RIGHT)).decode() for one in fields["classes"] if RIGHT in one)
     said = {"right": right, **{f"say-{name}": say(phrase) for name, phrase in COMPARED.items()}} if right else {}
+    said |= {"tried": tried} if tried else {}
     data = "".join(f' data-{name}="{html.escape(value, quote=True)}"' for name, value in said.items())
     return [raw(f'<form class="predict-form" autocomplete="off"{data} hidden>'), *parts, raw(buttons)]

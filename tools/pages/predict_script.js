@@ -67,6 +67,19 @@
     });
   };
 
+  /** What came of the reader's choices, where the answer holds a table of all by their places: none before all are made.
+   * @param {HTMLFormElement} form @param {HTMLElement} fold */
+  const tried = (form, fold) => {
+    const fields = [...form.querySelectorAll(".predict-field")];
+    const chosen = fields.map((field) => [...field.querySelectorAll("input")].findIndex((one) => one.checked));
+    for (const row of form.dataset.tried ? fold.querySelectorAll("table.predict-tried tr") : []) {
+      const cells = [...row.children].map(words);
+      const isOwn = chosen.every((one, place) => String(one) === cells[place]);
+      if (isOwn) return [filled(form.dataset.tried, Object.fromEntries(cells.slice(chosen.length).entries()))];
+    }
+    return [];
+  };
+
   /** The first field without an answer, or with words where a number is asked for.
    * @param {HTMLFormElement} form */
   const missing = (form) => {
@@ -88,18 +101,24 @@
     const nudge = /** @type {HTMLElement | null} */ (form.querySelector(".predict-nudge"));
     if (!fold || !opened || !said || !nudge) continue;
     const given = () => answers(form, said.dataset.said ?? "");
-    const open = () => {
-      nudge.textContent = "";
-      fold.open = true;
-      const lines = given().map((line) => {
+    const tell = () => {
+      const lines = [...tried(form, fold), ...given()].map((line) => {
         const paragraph = document.createElement("p");
         paragraph.textContent = line;
         return paragraph;
       });
       said.hidden = lines.length === 0;
       said.replaceChildren(...lines);
+    };
+    const open = () => {
+      nudge.textContent = "";
+      fold.open = true;
+      tell();
       opened.focus();
     };
+    form.addEventListener("change", () => {
+      if (fold.open && form.dataset.tried) tell();
+    });
     form.hidden = false;
     form.addEventListener("submit", (event) => {
       event.preventDefault();
