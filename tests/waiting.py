@@ -2,9 +2,13 @@
 
 import functools
 import os
+import re
 from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).parents[1]
+ROOMS = {path.parent.name for path in ROOT.glob("tools/*/__init__.py")}
 
 
 @functools.cache
@@ -13,7 +17,7 @@ def changed_on_this_branch() -> tuple[str, ...]:
     try:
         from tools.development import quick
 
-        return tuple(quick.changed_files(Path(__file__).parents[1]))
+        return tuple(quick.changed_files(ROOT))
     except (ImportError, OSError, ValueError):
         return ()
 
@@ -30,20 +34,40 @@ OF_INSTRUMENTS = (
 WAITING = {
     "weekly": (),
     "about": OF_TESTS,
-    "tool": ("tools/", "pyproject.toml", "_config.yml", *OF_TESTS),
+    "tool": ("tools/__init__.py", "pyproject.toml", "_config.yml", *OF_TESTS),
     "page": OF_PAGES,
     "instrument": OF_INSTRUMENTS,
     "grader": ("mhalib_classroom/grade/", *OF_TESTS),
     "package": ("mhalib/", "mhalib_classroom/", "pyproject.toml", *OF_TESTS),
 }
 """By mark: how the paths begin that all tests with this mark are about, beside those that a mark itself names."""
+NAMED = re.compile(r"\btools(?:\.|/| import )([a-z]+)\b")
+IMPORTED = re.compile(r"^ *(?:from|import) tools(?:\.| import )([a-z]+)\b", re.MULTILINE)
+
+
+@functools.cache
+def rooms_used(room: str) -> frozenset[str]:
+    """A room of the tools, and those that it imports, directly or not: they import in one direction only."""
+    texts = [path.read_text("utf-8") for path in (ROOT / "tools" / room).glob("*.py")]
+    imported = {name for text in texts for name in IMPORTED.findall(text)} - {room}
+    return frozenset({room}).union(*map(rooms_used, imported & ROOMS))
+
+
+@functools.cache
+def rooms_of(test: str) -> frozenset[str]:
+    """The rooms of the tools that a file of tests reaches: those that it names, and what they use."""
+    return frozenset().union(*map(rooms_used, ROOMS.intersection(NAMED.findall((ROOT / test).read_text("utf-8")))))
 
 
 def waits(item: pytest.Item) -> bool:
     """Whether one of the marks says so: no file has changed that it is about, nor the test's own."""
     changed = changed_on_this_branch()
     own = item.nodeid.partition("::")[0]
-    begins = [(own, *WAITING[mark.name], *mark.args) for mark in item.iter_markers() if mark.name in WAITING]
+    begins = [
+        (own, *WAITING[mark.name], *mark.args, *(f"tools/{room}/" for room in rooms_of(own) if mark.name == "tool"))
+        for mark in item.iter_markers()
+        if mark.name in WAITING
+    ]
     return any(not any(name.startswith(one) for name in changed) for one in begins)
 
 

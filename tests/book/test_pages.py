@@ -45,11 +45,11 @@ def waits(name: str) -> list[pytest.MarkDecorator]:
 
 
 def visits() -> Iterator[ParameterSet]:
-    """Each page with its modes. One whose own source is as it was is looked at once where what all share has changed:
-    one page light on a desktop, the next one dark on a phone."""
+    """Each page with its modes. Where what all share has changed, each third of those whose own source is as it was is
+    looked at, too, by turns light on a desktop and dark on a phone."""
     for i, name in enumerate(PAGES):
         for mode in MODES if name in CLOSELY else BRIEFLY:
-            turn = name in CLOSELY or mode == BRIEFLY[i % 2]
+            turn = name in CLOSELY or (i % 3 == 0 and mode == BRIEFLY[i % 2])
             yield pytest.param((name, *mode), marks=waits(name) + ([] if turn else [pytest.mark.weekly(f"{name}.")]))
 
 

@@ -299,9 +299,13 @@ def test_on_a_phone_the_table_is_as_wide_as_the_page(show: Callable, variant: st
         page.locator("select[data-name=phase]").select_option(phase)
         assert frame.evaluate("frame => frame.scrollWidth - frame.clientWidth") == 0
         edge = frame.evaluate("frame => frame.getBoundingClientRect().right")
-        for cell in page.locator(".mhalib :is(caption, th, td)").all():
-            assert cell.evaluate("cell => cell.getBoundingClientRect().right") <= edge
-            assert cell.evaluate("cell => cell.scrollWidth <= cell.clientWidth + 1"), cell.inner_text()
+        cells = page.locator(".mhalib :is(caption, th, td)").evaluate_all(
+            """(all) => all.map((one) => [
+                one.innerText, one.getBoundingClientRect().right, one.scrollWidth - one.clientWidth,
+            ])"""
+        )
+        assert [text for text, right, over in cells if right > edge or over > 1] == []
+        assert len(cells) > 20
 
 
 @pytest.mark.parametrize("phase", PHASES)

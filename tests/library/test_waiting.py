@@ -37,6 +37,21 @@ def test_the_rest_waits(monkeypatch, changed):
     assert skipped(monkeypatch, changed, MARK)
 
 
+@pytest.mark.parametrize(
+    ("changed", "nodeid", "waits"),
+    [
+        ("tools/notebooks/rehearse.py", "tests/book/test_rehearse.py::test_it", False),
+        ("tools/pages/predict.py", "tests/book/test_rehearse.py::test_it", True),  # the notebooks' room names no pages
+        ("tools/notebooks/rehearse.py", "tests/book/test_ebook.py::test_it", False),  # pages, which editions use, do
+        ("tools/teaching/slides.py", "tests/book/test_paper.py::test_it", False),  # so does what only pages use
+        ("tools/editions/paper.py", "tests/book/test_gpu.py::test_it", True),
+        ("pyproject.toml", "tests/book/test_gpu.py::test_it", False),
+    ],
+)
+def test_of_a_tool_only_the_rooms_count_that_its_test_reaches(monkeypatch, changed, nodeid, waits):
+    assert skipped(monkeypatch, changed, pytest.mark.tool.mark, nodeid=nodeid) == waits
+
+
 def test_of_two_marks_each_must_have_a_file_that_has_changed(monkeypatch):
     marks = pytest.mark.package.mark, pytest.mark.weekly("mhalib/variants/").mark
     assert not skipped(monkeypatch, "mhalib/variants/delta.py", *marks)
