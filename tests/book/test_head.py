@@ -175,6 +175,19 @@ def test_what_a_cell_prints_beside_its_figure_is_behind_the_word_too(browser: Br
     paper.close()
 
 
+def test_on_paper_answers_that_can_be_pressed_stay(browser: Browser, site: str) -> None:
+    page = browser.new_page()
+    page.goto(f"{site}chapters/05_mathematics.html")
+    live = page.locator(".mhalib-live-model")
+    live.scroll_into_view_if_needed()
+    page.locator(".mhalib-live-model[data-settled]").wait_for()
+    page.emulate_media(media="print")
+    assert live.locator("[data-answer]").count() == 32
+    assert all(answer.is_visible() for answer in live.locator("[data-answer]").all())
+    assert not live.get_by_role("button", name="Undo").is_visible()
+    page.close()
+
+
 def test_on_a_phone_the_picture_of_the_head_fills_the_width(browser: Browser, site: str) -> None:
     page = browser.new_page(viewport={"width": 390, "height": 844})
     page.goto(f"{site}chapters/35_open_a_model_you_know.html")

@@ -577,9 +577,6 @@ def test_a_press_on_an_answer_shows_its_sum_and_keeps_the_focus(show: Callable) 
     expect(page.locator("[data-answer][tabindex='0']")).to_have_count(1)
     expect(page.locator("[data-answer][aria-pressed=true]")).to_have_text("sees")
     assert serious_findings(page) == []
-    page.emulate_media(media="print")
-    expect(page.locator("[data-answer='11']")).to_be_visible()
-    page.emulate_media(media="screen")
     page.get_by_label("or type:").fill("the bear")
     expect(title).to_have_text("verb of “bear”: the score of an answer is a sum")  # the last word that is left
     parts = page.get_by_role("listitem").first.get_attribute("aria-label") or ""
