@@ -59,15 +59,17 @@ def rooms_of(test: str) -> frozenset[str]:
     return frozenset().union(*map(rooms_used, ROOMS.intersection(NAMED.findall((ROOT / test).read_text("utf-8")))))
 
 
+def about(mark: pytest.Mark, own: str) -> tuple[str, ...]:
+    """How the paths begin that a test of this file is about by a mark."""
+    rooms = rooms_of(own) if mark.name == "tool" else ()
+    return own, *WAITING[mark.name], *mark.args, *(f"tools/{room}/" for room in rooms)
+
+
 def waits(item: pytest.Item) -> bool:
     """Whether one of the marks says so: no file has changed that it is about, nor the test's own."""
     changed = changed_on_this_branch()
     own = item.nodeid.partition("::")[0]
-    begins = [
-        (own, *WAITING[mark.name], *mark.args, *(f"tools/{room}/" for room in rooms_of(own) if mark.name == "tool"))
-        for mark in item.iter_markers()
-        if mark.name in WAITING
-    ]
+    begins = [about(mark, own) for mark in item.iter_markers() if mark.name in WAITING]
     return any(not any(name.startswith(one) for name in changed) for one in begins)
 
 

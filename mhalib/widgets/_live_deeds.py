@@ -53,7 +53,7 @@ def checked(task: Task, deeds: object) -> dict[str, Any]:
         if name in OF_ALL:
             if deed is not False:
                 raise ValueError(f"deeds[{name!r}]={deed!r:.80} must be False, or left out")
-            if name == "future" and "encoder self" not in layers_of(task.model):
+            if name == "future" and not has_encoder(task):
                 raise ValueError(f"deeds has 'future', but the {task.name} has no encoder")
         elif name in talking:
             _require_cells(f"deeds[{name!r}]", deed, talking[name].num_heads)
@@ -62,6 +62,11 @@ def checked(task: Task, deeds: object) -> dict[str, Any]:
         else:
             _require_deed(task, f"deeds[{name!r}]", deed)
     return {name: dict(deed) if isinstance(deed, Mapping) else deed for name, deed in deeds.items()}
+
+
+def has_encoder(task: Task) -> bool:
+    """Whether the model has an encoder, whose words see the future."""
+    return "encoder self" in layers_of(task.model)
 
 
 def talking_layers(task: Task) -> dict[str, TalkingHeads]:

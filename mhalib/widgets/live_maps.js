@@ -2,7 +2,7 @@
 /* The heads of a live model: all as small maps with their switches, and one large, whose weights a reader moves. */
 /** @import { HeadRecord } from "../live/deeds.js" */
 /** @import * as T from "./types" */
-import { kindOf } from "./live_state.js";
+import { kindOf, numSeen } from "./live_state.js";
 import { arrows, choice, classes, freshId, labelled, legible, make, penOf, rampOf, range, region } from "./shared.js";
 
 const ofLive = classes("live-model");
@@ -218,8 +218,7 @@ export function largeOf(task, colours, acts) {
   let sliders = [];
   let [shape, barsShape, row, column] = ["", "", 0, 0];
   let isCausal = false;
-  /** How many keys this query may see. @type {(query: number, numKeys: number) => number} */
-  const seen = (query, numKeys) => (isCausal ? query + 1 : numKeys);
+  const seen = (/** @type {number} */ query, /** @type {number} */ numKeys) => numSeen(isCausal, query, numKeys);
 
   /** @param {HeadRecord} record @param {string[]} queries @param {string[]} keys */
   function lay({ nq, nk }, queries, keys) {

@@ -4,7 +4,7 @@
 import { softmaxInPlace } from "../live/tensors.js";
 import { boardOf, headName, largeOf, layerName, palette } from "./live_maps.js";
 import { mixingOf } from "./live_mixing.js";
-import { carriedOf, checkedState, engineDeeds, fragmentOf, hasAddress, hasEncoder, headDeeds, isCausal, kindOf, mixingDeeds, questMet, stateOfFragment, switchesOf, withCells, withDeed } from "./live_state.js";
+import { carriedOf, checkedState, engineDeeds, fragmentOf, hasAddress, hasEncoder, headDeeds, isCausal, kindOf, mixingDeeds, numSeen, questMet, stateOfFragment, switchesOf, withCells, withDeed } from "./live_state.js";
 import { menuAt, replacedAt, taskOf } from "./live_tasks.js";
 import { momentsOf } from "./live_moments.js";
 import { sumsOf } from "./live_sums.js";
@@ -138,12 +138,12 @@ function started(model, el, carried) {
   function rowWith(q, k, weight) {
     const { nk, weights } = now.log[shownHead()];
     const row = Array.from(weights.subarray(q * nk, (q + 1) * nk), (old) => Math.max(0, old)); // talking heads have negative ones
-    const numSeen = isCausal(task, model.get("deeds"), shownHead()) ? q + 1 : nk;
+    const seen = numSeen(isCausal(task, model.get("deeds"), shownHead()), q, nk);
     const rest = row.reduce((sum, old) => sum + old, 0) - row[k];
     return row.map((old, i) => {
       if (i === k) return weight;
-      if (i >= numSeen) return 0;
-      return Number((rest > 1e-6 ? (old * (1 - weight)) / rest : (1 - weight) / Math.max(1, numSeen - 1)).toFixed(4));
+      if (i >= seen) return 0;
+      return Number((rest > 1e-6 ? (old * (1 - weight)) / rest : (1 - weight) / Math.max(1, seen - 1)).toFixed(4));
     });
   }
   /** @type {(q: number, row: number[] | undefined, name?: string, told?: string) => void} */
@@ -204,8 +204,8 @@ function started(model, el, carried) {
   const answer = answerOf(task, make("span", { class: css("others") }, dots, dotsSaid), asked);
   const undo = make("button", { type: "button", text: "Undo", onclick: undoLast });
   const reset = make("button", { type: "button", text: "As trained", onclick: () => act({ deeds: {} }, "", "All heads are as trained.") });
-  /** A box that is ticked as long as the whole model has something. @param {string} name @param {string} text @param {boolean} isAsked */
-  function boxOf(name, text, isAsked) {
+  /** A box that is ticked as long as the whole model has something. @param {string} name @param {string} text @param {boolean} isAsked @param {boolean} [hides] whether it is there only while it is not ticked */
+  function boxOf(name, text, isAsked, hides = false) {
     const box = make("input", { type: "checkbox" });
     box.addEventListener("change", () => {
       const { [name]: _, ...others } = model.get("deeds");
@@ -214,12 +214,12 @@ function started(model, el, carried) {
     const whole = make("label", { class: `mhalib-check ${isAsked ? css("asked") : ""}` }, box, text);
     const draw = () => {
       box.checked = model.get("deeds")[name] !== false;
-      whole.hidden = name === "future" && box.checked && !model.get("future");
+      whole.hidden = hides && box.checked;
     };
     return { whole, draw };
   }
   const boxes = [boxOf("positions", "it knows the order", model.get("deeds").positions === false)];
-  if (hasEncoder(task)) boxes.push(boxOf("future", "words see the future", true));
+  if (hasEncoder(task)) boxes.push(boxOf("future", "words see the future", true, !model.get("future")));
   const address = make("input", { type: "text", readonly: true, hidden: true, "aria-label": "link to this state" });
   const link = make("button", { type: "button", text: "Copy link", hidden: !hasAddress(), onclick: copyLink });
   function undoLast() {

@@ -12,7 +12,7 @@ import traitlets
 
 from .._validate import as_list, require_choice, require_count, require_flag, require_text
 from ..live import scripts as engine_scripts
-from ..measures import heads_of, layers_of
+from ..measures import heads_of
 from ..models import Model
 from . import _live_deeds
 from ._instrument import FOLDER, Instrument, as_json
@@ -107,7 +107,7 @@ class LiveModel(Instrument):
         self._task: Task = TASKS[model_name](model_name)
         if heats and _live_deeds.talking_layers(self._task):
             raise ValueError(f"heats=True, but the heads of the {model_name} talk: their rows have no temperature")
-        if future and "encoder self" not in layers_of(self._task.model):
+        if future and not _live_deeds.has_encoder(self._task):
             raise ValueError(f"future=True, but the {model_name} has no encoder whose words see the future")
         first = "" if compact else self._names()[0]
         super().__init__(

@@ -41,10 +41,10 @@ export function checkedState(task, { input, deeds, head, query, moment = 0, sums
     }
   }
   need(head === "" || task.engine.heads.includes(head), "the chosen head is not there");
-  need(Number.isInteger(query) && query >= 0 && query < 64, "the chosen query is no number from 0 to 63");
-  need(Number.isInteger(moment) && moment >= 0 && moment < (task.facts.steps?.length ?? 1), "the moment is none of its training");
-  const isOne = (/** @type {unknown} */ number, /** @type {number} */ end) => Number.isInteger(number) && Number(number) >= 0 && Number(number) < end;
-  need(sums === undefined || (Array.isArray(sums) && sums.length === 2 && isOne(sums[0], 64) && isOne(sums[1], task.facts.questions?.length ?? 0)), "sums are no word and question");
+  const isBelow = (/** @type {unknown} */ number, /** @type {number} */ end) => Number.isInteger(number) && Number(number) >= 0 && Number(number) < end;
+  need(isBelow(query, 64), "the chosen query is no number from 0 to 63");
+  need(isBelow(moment, task.facts.steps?.length ?? 1), "the moment is none of its training");
+  need(sums === undefined || (Array.isArray(sums) && sums.length === 2 && isBelow(sums[0], 64) && isBelow(sums[1], task.facts.questions?.length ?? 0)), "sums are no word and question");
   return { input: task.joined(task.units(input)), deeds, head, query, moment, ...(sums && { sums }) };
 }
 
@@ -98,8 +98,7 @@ function isRow(row) {
 export function engineDeeds(task, deeds, numUnits, recordsOf) {
   /** @type {(name: string, rows: Record<string, number[]>) => Record<string, number[]>} */
   const reaching = (name, rows) => {
-    const sees = (/** @type {string} */ query) => (isCausal(task, deeds, name) ? Number(query) + 1 : numUnits);
-    return Object.fromEntries(Object.entries(rows).filter(([query, row]) => row.slice(0, sees(query)).reduce((sum, one) => sum + one, 0) > SMALLEST_SUM));
+    return Object.fromEntries(Object.entries(rows).filter(([query, row]) => row.slice(0, numSeen(isCausal(task, deeds, name), Number(query), numUnits)).reduce((sum, one) => sum + one, 0) > SMALLEST_SUM));
   };
   /** @type {Record<string, HeadDeed>} */
   const heads = {};
@@ -128,6 +127,9 @@ export const hasEncoder = ({ engine }) => kindOf(engine.heads[0]) === "encoder s
 
 /** Whether under these deeds the queries of a head see no key after them. @type {(task: T.Task, deeds: T.LiveDeeds, head: string) => boolean} */
 export const isCausal = ({ engine }, deeds, head) => engine.isCausal(kindOf(head), { future: deeds.future !== false });
+
+/** How many of `numKeys` keys a query may see. @type {(isCausal: boolean, query: number, numKeys: number) => number} */
+export const numSeen = (isCausal, query, numKeys) => (isCausal ? query + 1 : numKeys);
 
 /** Whether a layer is named, "decoder self 1", and not one of its heads, "decoder self 1 3". @type {(name: string) => boolean} */
 const isLayer = (name) => /\D \d+$/.test(name);
