@@ -8,7 +8,7 @@ try:
 except ImportError as error:  # not a dependency of the package: layers and plots do without
     raise ImportError("mhalib.widgets needs anywidget: pip install anywidget") from error
 
-from ._instrument import STYLE, Instrument, joinable, page_script, script_file, scripts, source
+from ._instrument import Instrument, joinable, page_script, script_file, scripts, source, style_sheet
 from .attention_playground import AttentionPlayground
 from .cost_calculator import CostCalculator
 from .head_explorer import HeadExplorer
@@ -22,7 +22,6 @@ from .sortable_table import SortableTable
 from .worked_example import WorkedExample
 
 __all__ = [
-    "STYLE",
     "AttentionPlayground",
     "CostCalculator",
     "HeadExplorer",
@@ -41,5 +40,6 @@ __all__ = [
     "script_file",
     "scripts",
     "source",
+    "style_sheet",
     "weights_script",
 ]

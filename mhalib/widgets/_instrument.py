@@ -26,8 +26,6 @@ FOLDER = Path(__file__).parent
 SHARED = FOLDER / "shared.js"
 HOST = FOLDER / "host.js"
 SENTENCES = FOLDER / "sentences.js"
-STYLE = FOLDER / "shared.css"
-"""The style sheet of all instruments."""
 PAGE_STYLE = """:root { color-scheme: light dark; }
 body { font-family: system-ui, sans-serif; margin: 1rem auto; max-width: 75rem; padding: 0 1rem; }
 h1 { font-size: 1.2rem; }
@@ -52,7 +50,7 @@ class Instrument(anywidget.AnyWidget):
             Instrument.known.append(cls.script)
             Instrument.needed[cls.script] = cls.needs
             cls._esm = source(cls.script) + f"\nexport default {{ render: {cls.script} }};\n"
-            cls._css = STYLE.read_text(encoding="utf-8")
+            cls._css = style_sheet(cls.script)
         super().__init_subclass__(**kwargs)
 
     def state(self) -> dict[str, Any]:
@@ -138,6 +136,17 @@ def script_file(script: str) -> Path:
     return FOLDER / f"{re.sub('(?<=.)(?=[A-Z])', '_', script).lower()}.js"
 
 
+def style_sheet(*names: str) -> str:
+    """The style that instruments share, and the own styles of these, or of all: HeadExplorer's is in head_explorer.css.
+
+    Raises:
+        TypeError: a name is no string.
+        ValueError: there is no such instrument.
+    """
+    own = [script_file(name).with_suffix(".css") for name in _known(names) or Instrument.known]
+    return "\n".join(file.read_text(encoding="utf-8") for file in (SHARED.with_suffix(".css"), *own))
+
+
 def scripts(*names: str) -> list[Path]:
     """The files of one script, in the order in which a page needs them: of these instruments, or of those in the script
     that all pages load."""
@@ -189,18 +198,24 @@ def page_script(*names: str) -> str:
         TypeError: a name is no string.
         ValueError: there is no such instrument.
     """
-    for name in names:
-        require_text("each name", name)
-        if name not in Instrument.known:
-            raise ValueError(f"names has {name!r}, but the instruments are {', '.join(Instrument.known)}")
+    _known(names)
     woken = f"wake({{ {', '.join(names or common())} }})"
     call = woken if names else f"wakeSentences({woken})"
     return f'(() => {{\n"use strict";\n{_joined(scripts(*names))}\n{call};\n}})();\n'
 
 
+def _known(names: tuple[str, ...]) -> tuple[str, ...]:
+    """These names of instruments, once each is known."""
+    for name in names:
+        require_text("each name", name)
+        if name not in Instrument.known:
+            raise ValueError(f"names has {name!r}, but the instruments are {', '.join(Instrument.known)}")
+    return names
+
+
 def whole_page(body: str, script: str, title: str) -> str:
     """An HTML file that holds all it needs, under a policy that runs and loads nothing else."""
-    style = STYLE.read_text(encoding="utf-8") + PAGE_STYLE
+    style = style_sheet(script) + PAGE_STYLE
     code = page_script(script)
     policy = (
         f"default-src 'none'; script-src '{_hash(code)}'; style-src '{_hash(style)}'; "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,7 +91,7 @@ def show(browser: Browser, address: str, tmp_path: Path) -> Iterator[Callable[..
     def open_page(*instruments: widgets.Instrument, width: int = 1280, **options: Any) -> Instruments:
         bodies = "".join(one._repr_mimebundle_()[0]["text/html"] for one in instruments)
         (tmp_path / "instruments.js").write_text(widgets.page_script(), encoding="utf-8")
-        shutil.copy(widgets.STYLE, tmp_path / "instruments.css")
+        (tmp_path / "instruments.css").write_text(widgets.style_sheet(), encoding="utf-8")
         more = ""
         if 'data-script="LiveModel"' in bodies:  # as the book's pages have them
             (tmp_path / "live.js").write_text(widgets.page_script("LiveModel"), encoding="utf-8")

@@ -86,6 +86,16 @@ def test_an_unknown_instrument_keeps_its_table(show: Callable) -> None:
 @pytest.mark.browser
 @pytest.mark.parametrize("colours", ["none", "active"])
 @pytest.mark.parametrize("name", Instrument.known)
+@pytest.mark.parametrize("script", Instrument.known)
+def test_a_style_names_no_other_instrument(script: str) -> None:
+    """A change of one instrument's style runs the tests of that instrument alone (`tests/waiting.py`)."""
+    own = script_file(script)
+    others = [f"mhalib-{script_file(name).stem.replace('_', '-')}" for name in Instrument.known if name != script]
+    text = own.with_suffix(".css").read_text(encoding="utf-8")
+    assert [name for name in others if name in text] == []
+    assert own.stem.replace("_", "-") in text
+
+
 @pytest.mark.instrument("mhalib/widgets/", "mhalib/live/")
 def test_tab_reaches_every_control_and_shows_where_it_is(show: Callable, name: str, colours: str) -> None:
     weights = torch.ones(2, 3, 4, 4) / 4

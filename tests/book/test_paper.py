@@ -18,7 +18,7 @@ from bs4 import BeautifulSoup
 from playwright.sync_api import Browser
 
 from conftest import NO_BROWSER
-from mhalib.widgets._instrument import STYLE
+from mhalib.widgets import style_sheet
 from tools.editions import paper, single_page
 from tools.notebooks import notebooks
 from tools.pages import book_extension, catalogues, chromium, downloads
@@ -282,7 +282,7 @@ def test_a_long_table_to_sort_is_printed_in_part_and_its_bars_are_drawings(brows
     rows = "".join(f'<tr><th scope="row">row {n}.</th>{cell * 5}</tr>' for n in range(1, 41))
     frame = '<div class="mhalib-instrument"><div class="mhalib-frame mhalib-sortable-table-frame"><table><tbody>{}'
     page = browser.new_page(viewport={"width": paper.COLUMN, "height": 900})
-    styles = "".join(f"<style>{path.read_text(encoding='utf-8')}</style>" for path in (STYLE, paper.STYLE))
+    styles = "".join(f"<style>{text}</style>" for text in (style_sheet(), paper.STYLE.read_text(encoding="utf-8")))
     page.set_content(f"{styles}<body class='paper'>{frame.format(rows)}")
     printed = io.BytesIO(page.pdf(print_background=True))
     page.close()

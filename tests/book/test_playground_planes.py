@@ -14,7 +14,7 @@ from playwright.sync_api import Locator, Page, expect
 from test_attention_playground import DARK, VOICE, assert_equal, expected, unfold
 
 from mhalib import causal_mask, style
-from mhalib.widgets import STYLE, AttentionPlayground
+from mhalib.widgets import AttentionPlayground, style_sheet
 
 pytestmark = [pytest.mark.browser, pytest.mark.instrument("mhalib/widgets/attention_playground", "mhalib/attention/")]
 
@@ -263,7 +263,7 @@ def test_fits_a_screen_and_is_accessible_before_it_is_unfolded(show: Callable, w
 
 
 def test_query_and_values_have_the_colours_of_the_figure() -> None:
-    css = STYLE.read_text(encoding="utf-8")
+    css = style_sheet("AttentionPlayground")
     for name, colour in {"q": style.QUERY, "k": style.KEY, "v": style.VALUE}.items():
         assert re.search(rf"--{name}: color-mix\(in srgb, {colour} \d+%, var\(--ink\)\)", css)
 

@@ -31,7 +31,7 @@ def test_what_has_changed_is_tested(monkeypatch, changed):
 
 
 @pytest.mark.parametrize(
-    "changed", ["mhalib/costs.py", "mhalib/widgets/head_wall.js", "chapters/01_a.ipynb", "tests/book/test_look.py"]
+    "changed", ["mhalib/costs.py", "mhalib/widgets/head_wall.css", "chapters/01_a.ipynb", "tests/book/test_look.py"]
 )
 def test_the_rest_waits(monkeypatch, changed):
     assert skipped(monkeypatch, changed, MARK)

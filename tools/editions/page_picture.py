@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 from playwright.sync_api import Locator, Page, sync_playwright
 
-from mhalib.widgets import STYLE, page_script, weights_script
+from mhalib.widgets import page_script, style_sheet, weights_script
 from tools import ROOT
 from tools.notebooks import notebooks
 from tools.pages import chromium
@@ -40,7 +40,7 @@ def made_from(chapter: Path = CHAPTER) -> str:
     """A hash of the model: its scripts, its style, its weights, and the cell that shows it."""
     cells = nbformat.read(chapter, as_version=4).cells
     shown = next(cell.source for cell in cells if cell.cell_type == "code" and CALL in cell.source)
-    told = [shown, page_script("LiveModel"), STYLE.read_text(encoding="utf-8"), weights_script(MODEL), *map(str, STORY)]
+    told = [shown, page_script("LiveModel"), style_sheet("LiveModel"), weights_script(MODEL), *map(str, STORY)]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
 
 

@@ -183,7 +183,7 @@ CHAPTERS = {  # module -> page that builds or first explains -> names; `name=wor
         "21_which_measure_is_right": "SortableTable",
         "instruments": (
             "HeadExplorer HeadWall Instrument=instruments page_script=instruments script_file=instruments "
-            "scripts=instruments source=instruments STYLE=instruments joinable=instruments LiveModel=instruments "
+            "scripts=instruments source=instruments style_sheet=instruments joinable=instruments LiveModel=instruments "
             "weights_script=instruments live_names=instruments"
         ),
     },

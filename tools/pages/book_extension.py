@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
 
-from mhalib.widgets import STYLE, live_names, page_script, weights_script
+from mhalib.widgets import live_names, page_script, style_sheet, weights_script
 from tools.notebooks import statements
 from tools.pages import deeper, downloads, folds, kit, moved, page_head, predict, theme_words
 from tools.teaching import exercises
@@ -38,7 +37,7 @@ def write_instruments(app: Sphinx) -> None:
     folder = Path(app.outdir) / "_static"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / INSTRUMENTS).with_suffix(".js").write_text(page_script(), encoding="utf-8")
-    shutil.copy2(STYLE, (folder / INSTRUMENTS).with_suffix(".css"))
+    (folder / INSTRUMENTS).with_suffix(".css").write_text(style_sheet(), encoding="utf-8")
     app.add_js_file(f"{INSTRUMENTS}.js", loading_method="defer")
     app.add_css_file(f"{INSTRUMENTS}.css")
     (folder / LIVE).with_suffix(".js").write_text(page_script("LiveModel"), encoding="utf-8")
