@@ -99,6 +99,30 @@ def test_a_figure_without_steps_has_no_place_for_them(tmp_path: Path) -> None:
     assert not [raw for raw in page.findall(nodes.raw) if "figure-steps" in raw.astext()]
 
 
+def named() -> str:
+    """A figure in three steps, each with a name."""
+    with plt.rc_context(style.SETTINGS):
+        figure, ax = plt.subplots(figsize=(3, 2))
+        for step, scale in enumerate((0.29, 0.5, 1), start=1):
+            ax.bar(step, step, color="C2", gid=f"only-{step}")
+            ax.text(0, 3, f"full colour: {scale}", gid=f"name-{step}", alpha=1 if step == 3 else steps.UNSEEN)
+        return style.as_svg(figure)
+
+
+def test_a_step_with_a_name_is_told_by_it_in_the_words_of_the_language(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert seen(steps.at_step(named(), 1)) == {"bar", "full colour: 0.29"}
+    assert steps.name_of(steps.at_step(drawn(), 2), str) == ""
+    assert steps.name_of(steps.at_step(named(), 2), {steps.SHADE: "{n} au plus"}.__getitem__) == "0.5 au plus"
+    monkeypatch.setattr("test_figure_files.drawn", named)
+    app, page = captioned(tmp_path, "chapters/07_maps")
+    app.config = SimpleNamespace(language="en")
+    figures.offer_steps(app, page, "chapters/07_maps")
+    place = next(raw.astext() for raw in page.findall(nodes.raw) if "figure-steps" in raw.astext())
+    assert 'data-names="full colour: 0.29\nfull colour: 0.5\nfull colour: 1"' in place
+
+
 @pytest.fixture
 def page(browser: Browser, tmp_path: Path) -> Page:
     """A page of one figure in three steps, woken by the script."""
@@ -133,6 +157,29 @@ def test_the_page_begins_with_the_last_step_and_the_slider_chooses(page: Page) -
     expect(page.locator("output")).to_have_text("step 1 of 3")
     slider.press("End")
     assert shown(page)[0] == "whole-light.svg"
+
+
+def test_the_slider_tells_the_names_of_the_steps(browser: Browser) -> None:
+    page = browser.new_page()
+    told = 'data-files="f" data-steps="2" data-step="step {n} of {m}" data-names="full colour: 0.29&#10;full colour: 1"'
+    page.set_content(f'<div><img src="f.svg"><div class="figure-steps" {told} data-choose="step"></div></div>')
+    page.add_script_tag(path=SCRIPT)
+    slider = page.get_by_role("slider")
+    expect(slider).to_have_attribute("aria-valuetext", "full colour: 1")
+    slider.press("Home")
+    expect(slider).to_have_attribute("aria-valuetext", "full colour: 0.29")
+    expect(page.locator("output")).to_have_text("full colour: 0.29")
+
+
+def test_a_figure_that_loses_something_of_its_first_step_opens_there(browser: Browser) -> None:
+    assert [steps.first_shown(svg) for svg in (drawn(), named())] == [1, 3]
+    assert steps.first_shown(drawn().replace('id="only-1"', 'id="from-1"')) == 3
+    page = browser.new_page()
+    told = 'data-files="f" data-steps="2" data-opens="1" data-step="step {n} of {m}" data-choose="step"'
+    page.set_content(f'<div><img src="f.svg" class="only-light"><div class="figure-steps" {told}></div></div>')
+    page.add_script_tag(path=SCRIPT)
+    expect(page.locator("output")).to_have_text("step 1 of 2")
+    assert shown(page) == ["f-light-1.svg"]
 
 
 def test_play_goes_from_the_first_step_to_the_last_and_stops_there(page: Page) -> None:

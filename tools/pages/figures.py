@@ -246,14 +246,19 @@ def offer_steps(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         for theme, file in zip(("light", "dark"), files, strict=True):
             for step in range(1, last):
                 shutil.copyfile(step_file(file, step), step_file(folder / f"{name}-{theme}.svg", step))
+        drawn = [*(step_file(files[0], step) for step in range(1, last)), files[0]]
+        names = [steps.name_of(file.read_text(encoding="utf-8"), say) for file in drawn]
         told = {
             "files": "../" * docname.count("/") + f"{FILES}/{name}",
             "steps": str(last),
+            "opens": str(steps.first_shown(files[0].read_text(encoding="utf-8"))),
             "play": say(steps.PLAY),
             "pause": say(steps.PAUSE),
             "step": say(steps.STEP),
             "choose": say(steps.CHOOSE).replace("{figure}", number.astext().rstrip(".")),
         }
+        if all(names):
+            told["names"] = "\n".join(names)
         data = "".join(f' data-{key}="{html.escape(value, quote=True)}"' for key, value in told.items())
         pair[-1].parent += nodes.raw("", f'<div class="figure-steps"{data}></div>', format="html")
 

@@ -3,7 +3,7 @@
 (() => {
   const PACE = 1100; // milliseconds for a step
   for (const place of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".figure-steps"))) {
-    const { files = "", play = "", pause = "", step = "", choose = "" } = place.dataset;
+    const { files = "", play = "", pause = "", step = "", choose = "", names } = place.dataset;
     const last = Number(place.dataset.steps);
     const pictures = [.../** @type {NodeListOf<HTMLImageElement>} */ (place.parentElement?.querySelectorAll("img") ?? [])].map((picture) => ({
       picture,
@@ -14,12 +14,12 @@
     const slider = document.createElement("input");
     const told = document.createElement("output");
     button.type = "button";
-    Object.assign(slider, { type: "range", min: "1", max: String(last), value: String(last) });
+    Object.assign(slider, { type: "range", min: "1", max: String(last), value: place.dataset.opens ?? String(last) });
     slider.setAttribute("aria-label", choose);
     let clock = 0;
 
     const show = () => {
-      told.value = step.replace("{n}", slider.value).replace("{m}", String(last));
+      told.value = names?.split("\n")[slider.valueAsNumber - 1] ?? step.replace("{n}", slider.value).replace("{m}", String(last));
       slider.setAttribute("aria-valuetext", told.value);
       button.textContent = clock ? pause : play;
       for (const { picture, whole, theme } of pictures) picture.src = slider.value === String(last) ? whole : `${files}-${theme}-${slider.value}.svg`;
