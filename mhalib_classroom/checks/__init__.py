@@ -39,7 +39,7 @@ from .many_devices import (
     zigzag_rows,
 )
 from .masks import attend, causal_mask, masked_softmax, mended_filling, padding_mask
-from .mathematics import head_terms
+from .mathematics import head_terms, winners_without
 from .never_write_the_scores import (
     mended_lazy,
     mended_pass,
@@ -66,7 +66,7 @@ from .serving import found_drafts, kept_by_top_p, next_chunks, passes_needed, re
 from .shape_checks import converted_mask, first_wrong_step, folded_lens, mended_layer, mended_tiling
 from .sharing_keys_and_values import absorbed_scores, keys_for_heads, pooled, to_halves, tokens_that_fit
 from .small_gpt import induction_weight, longest_ago, mended_loss, mended_step, next_token_probabilities, rule_shares
-from .the_whole_layer import count_flops, count_weights, multi_head
+from .the_whole_layer import count_flops, multi_head
 from .three_uses import cross_shapes, decoder_mask, mended_masks
 from .token_by_token import grown, mended_rotary_step, read_pages, rounded_keys, step_bytes
 from .training_that_holds import (
@@ -90,7 +90,7 @@ from .what_comes_next import decayed_state, delta_state, escaping_weights, fadin
 from .what_heads_look_at import mended_words, positional_role, sink_weight, written_share
 from .which_heads_matter import hard_gate, head_importance, mended_pruning, open_gates, prune
 from .which_measure_is_right import attribution_estimate, shapley_values
-from .why_more_than_one_head import two_heads
+from .why_more_than_one_head import same_average, two_heads
 
 EXERCISES: dict[str, Exercise] = _markdown.in_order(globals())
 """Every exercise by its name, in the order of the chapters."""
@@ -123,7 +123,6 @@ __all__ = [
     "converted_mask",
     "copying_table",
     "count_flops",
-    "count_weights",
     "cross_shapes",
     "decayed_state",
     "decoder_mask",
@@ -228,6 +227,7 @@ __all__ = [
     "rounded_keys",
     "row_of_fold",
     "rule_shares",
+    "same_average",
     "score_gradient",
     "scores",
     "second_weight",
@@ -261,6 +261,7 @@ __all__ = [
     "weighted_heads",
     "widened",
     "window_mask",
+    "winners_without",
     "with_dropout",
     "with_z_loss",
     "written_share",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from mhalib.costs import Sizes, pair_flops, parameters
+from mhalib.costs import Sizes, pair_flops
 
 from ._exercise import Case
 from ._heads import interleaved_merge, interleaved_split, straight_merge, straight_split
@@ -17,34 +17,16 @@ from ._markdown import exercises_of
 exercise = exercises_of(globals())
 
 
-def _numbers(*names: str) -> Callable[[random.Random], Iterator[Case]]:
-    """Distinct sizes under these names, with `num_hiddens` a multiple of `num_heads`."""
-
-    def cases(rng: random.Random) -> Iterator[Case]:
-        drawn = apart(rng, 3, largest=20, of=lambda tokens, d, h: [tokens, d, h, h * d])
-        for number, (num_tokens, head_dim, num_heads) in enumerate(drawn):
-            case: Case = {
-                "num_tokens": num_tokens,
-                "num_hiddens": num_heads * head_dim,
-                "num_heads": num_heads,
-                "bias": number != 1,
-            }
-            yield {name: case[name] for name in names}
-
-    return cases
-
-
-count_weights = exercise(
-    "count_weights",
-    reference=lambda num_hiddens, num_heads, bias: parameters(Sizes(num_hiddens, num_heads), bias=bias),
-    cases=_numbers("num_hiddens", "num_heads", "bias"),
-)
+def _numbers(rng: random.Random) -> Iterator[Case]:
+    """Distinct sizes, with `num_hiddens` a multiple of `num_heads`."""
+    for num_tokens, head_dim, num_heads in apart(rng, 3, largest=20, of=lambda tokens, d, h: [tokens, d, h, h * d]):
+        yield {"num_tokens": num_tokens, "num_hiddens": num_heads * head_dim, "num_heads": num_heads}
 
 
 count_flops = exercise(
     "count_flops",
     reference=lambda num_tokens, num_hiddens, num_heads: pair_flops(Sizes(num_hiddens, num_heads), num_tokens),
-    cases=_numbers("num_tokens", "num_hiddens", "num_heads"),
+    cases=_numbers,
 )
 
 

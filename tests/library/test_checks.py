@@ -723,6 +723,14 @@ def in_8_bits_by_a_table(x, width):
     return found
 
 
+def winners_one_by_one(terms, bias):
+    winners = []
+    for head in range(len(terms)):
+        others = [row for other, row in enumerate(terms) if other != head]
+        winners.append(int(torch.argmax(sum(others, bias))))
+    return torch.tensor(winners)
+
+
 VARIANTS = {
     "longest_ago": [away_by_tables],
     "rule_shares": [
@@ -1169,6 +1177,15 @@ VARIANTS = {
         ),
         lambda passed_on, W_o: torch.einsum("bhnd,ohd->bhno", passed_on, W_o.unflatten(1, passed_on.shape[1::2])),
     ],
+    "winners_without": [
+        winners_one_by_one,
+        lambda terms, bias: (terms.sum(0) + bias - terms).argmax(1).int(),
+        lambda terms, bias: torch.stack([torch.max(terms.sum(0) - row + bias, 0).indices for row in terms]),
+    ],
+    "same_average": [
+        lambda weights: torch.tensor([row == row[::-1] for row in weights.tolist()]),
+        lambda weights: (weights - weights.flip(-1)).abs().amax(-1) < 1e-6,
+    ],
     "two_heads": [lambda weights, values: torch.cat([weights[0] @ values[0], weights[1] @ values[1]], -1)],
     "scores": [lambda q, k: (q.double() @ k.double().mT) / np.sqrt(q.shape[-1])],
     "masked_softmax": [lambda scores, mask: torch.nan_to_num(scores.masked_fill(~mask, float("-inf")).softmax(-1))],
@@ -1177,13 +1194,10 @@ VARIANTS = {
     ],
     "causal_mask": [lambda num_tokens: torch.arange(num_tokens)[:, None] >= torch.arange(num_tokens)],
     "attend": [attention_by_einsum, lambda *given: tuple(one.double() for one in attention_by_einsum(*given))],
-    "count_weights": [
-        lambda num_hiddens, num_heads, bias: np.int64(4 * num_hiddens * (num_hiddens + int(bias))),
-        lambda num_hiddens, num_heads, bias: torch.tensor(4 * num_hiddens * (num_hiddens + bias)),
-    ],
     "count_flops": [
         lambda num_tokens, num_hiddens, num_heads: 2 * 2 * num_heads * num_tokens**2 * (num_hiddens / num_heads),
         lambda num_tokens, num_hiddens, num_heads: np.int32(4 * num_tokens * num_tokens * num_hiddens),
+        lambda num_tokens, num_hiddens, num_heads: torch.tensor(4 * num_tokens * num_tokens * num_hiddens),
     ],
     "split_heads": [lambda x, num_heads: x.view(*x.shape[:2], num_heads, -1).permute(0, 2, 1, 3).contiguous().double()],
     "merge_heads": [lambda x: torch.cat(list(x.unbind(1)), -1)],
@@ -1334,19 +1348,16 @@ def helper_with_torch(shape, num_heads):
     return mhalib.split_heads(torch.empty(shape, device="meta"), num_heads).stride()
 
 
-class CountsWeights:
-    def __call__(self, num_hiddens, num_heads, bias):
-        return sum(p.numel() for p in mhalib.MultiHeadAttention(num_hiddens, num_heads, bias=bias).parameters())
+class CountsFlops:
+    def __call__(self, num_tokens, num_hiddens, num_heads):
+        return 4 * torch.zeros(num_tokens, num_tokens, num_hiddens, device="meta").numel()
 
 
 READ_OFF = {  # right, and no prediction
-    "count_weights": [
-        lambda num_hiddens, num_heads, bias: sum(
-            p.numel() for _ in range(4) for p in torch.nn.Linear(num_hiddens, num_hiddens, bias).parameters()
-        ),
-        CountsWeights(),
+    "count_flops": [
+        lambda n, D, h: 4 * sum(p.numel() for _ in range(n) for p in torch.nn.Linear(n, D, bias=False).parameters()),
+        CountsFlops(),
     ],
-    "count_flops": [lambda n, D, h: 4 * torch.zeros(n, n, device="meta").numel() * D],
     "row_of_fold": [lambda row, num_heads: tuple(torch.arange(row + 1).view(-1).unravel_index([row + 1, num_heads]))],
     "strides_of_heads": [
         lambda shape, num_heads: list(torch.empty(shape).view(*shape[:2], num_heads, -1).transpose(1, 2).stride()),
