@@ -3,7 +3,7 @@
  *   at temperature <span class="drag" data-of="AttentionPlayground" data-trait="temperature">1</span> the largest weight
  *   is <span class="follows" data-of="AttentionPlayground" data-value="largest weight">0.65</span>
  * `data-of` names an instrument of the page or one of FORMULAS; a formula's numbers belong to their sentence. What cannot
- * be read stays a plain number. tools/notebooks/sentences.py computes the same, so that text and toy cannot part. */
+ * be read stays a plain number. A result may be drawn, too. tools/notebooks/sentences.py computes the same, so that text and toy cannot part. */
 
 import { inWords, make, svg } from "./shared.js";
 
@@ -25,8 +25,16 @@ const FORMULAS = {
     },
   },
   average: {
-    variables: { w: ["weight of the first noun, in percent", 0, 100] },
-    results: ({ w = 0 }) => ({ first: (w / 100).toFixed(2), second: ((100 - w) / 100).toFixed(2) }),
+    variables: { w: ["weight of the first noun, in percent", 0, 100], f: ["factor of the readout", -4, 4] },
+    results({ w = 0, f = 1 }) {
+      const told = (/** @type {number} */ dog) => {
+        const [first, second] = [dog, 100 - dog].map((percent) => (percent / 100).toFixed(2));
+        const best = winners(dog, f);
+        return `dog ${first}, man ${second}, cat 0, ${best.length > 1 ? "a tie" : `${best[0]} wins`}`;
+      };
+      return { winners: `dog bites man: ${told(w)}; man bites dog: ${told(100 - w)}` };
+    },
+    drawn: { winners: ({ w = 0, f = 1 }) => readouts(w, f) },
   },
   rotation: {
     variables: { t: ["position of the query", 0, 200], j: ["position of the key", 0, 200] },
@@ -34,10 +42,9 @@ const FORMULAS = {
       const score = RATES.reduce((sum, rate) => sum + Math.cos((t - j) * rate), 0) / Math.sqrt(8);
       const turned = RATES.map((rate) => degrees(Math.abs(t - j) * rate));
       const apart = turned.map((angle) => `${Math.min(angle, 360 - angle)}°`).join(", ");
-      const clocks = turned.map((angle) => `${angle}°`).join(", ");
-      return { clocks, apart, score: score.toFixed(3).replace("-", "−") };
+      return { apart, score: score.toFixed(3).replace("-", "−") };
     },
-    clocks: ({ t = 0, j = 0 }) => RATES.map((rate) => ({ query: t * rate, key: j * rate, rate })),
+    drawn: { apart: clocks },
   },
   passes: {
     variables: { N: ["tokens N", 1, 65536] },
@@ -66,7 +73,7 @@ const FORMULAS = {
 const [DOUBLED, FAR, NEAR] = [512, 24, 4]; // a bound from which on sizes double; pixels of one step, doubled or not
 
 /** As a sentence has it: 2,048 and 0.5. @type {(value: number) => string} */
-const written = (value) => Number(value.toFixed(3)).toLocaleString("en-US", { maximumFractionDigits: 3 });
+const written = (value) => Number(value.toFixed(3)).toLocaleString("en-US", { maximumFractionDigits: 3 }).replace("-", "−");
 
 /** The value some steps further, as far as the bounds let it. @type {(value: number, steps: number, bounds: Bounds) => number} */
 function stepped(value, steps, { min, max, whole }) {
@@ -100,7 +107,7 @@ function ofInstrument({ el, model, told, heard }) {
 }
 
 /** The formula of one sentence, with the numbers that stand there. @type {(formula: Formula, sentence: Element, name: string) => Source} */
-function ofFormula({ variables, results, clocks }, sentence, name) {
+function ofFormula({ variables, results, drawn }, sentence, name) {
   /** @type {Record<string, number>} */
   const values = {};
   /** @type {(() => void)[]} */
@@ -121,25 +128,58 @@ function ofFormula({ variables, results, clocks }, sentence, name) {
       for (const then of heard) then();
     },
     results: () => results(values),
-    hands: (of) => ((of === "clocks" || of === "apart") && clocks ? clocks(values).map((one) => ({ ...one, isWhole: of === "clocks" })) : []),
+    drawn: (of, told) => drawn?.[of]?.(values, told),
     listen: (then) => heard.push(then),
     speaks: false,
   };
 }
 
-/** The hands of a query and a key on one clock; both point to 12 at angle 0. The smaller angle between them is shaded, or the whole one from the key on, and told. @type {(hands: Hands, told: string) => SVGElement} */
-function clock({ query, key, rate, isWhole }, told) {
+/** The hands of a query and a key on one clock; both point to 12 at angle 0. The smaller angle between them is shaded, and told. @type {(hands: Hands, told: string) => SVGElement} */
+function clock({ query, key, rate }, told) {
   const at = (/** @type {number} */ angle, /** @type {number} */ length) => [(length * Math.sin(angle)).toFixed(3), (-length * Math.cos(angle)).toFixed(3)];
   const hand = (/** @type {string} */ of, /** @type {number} */ angle, /** @type {number} */ length) => {
     const [x2, y2] = at(angle, length);
     return svg("line", { class: `mhalib-clock-${of}`, x2, y2 });
   };
   const turned = (((query - key) % (2 * Math.PI)) + 2 * Math.PI) % (2 * Math.PI);
-  const [from, angle] = !isWhole && turned > Math.PI ? [query, 2 * Math.PI - turned] : [key, turned];
-  const wedge = svg("path", { d: `M0 0L${at(from, 0.5).join(" ")}A0.5 0.5 0 ${Number(angle > Math.PI)} 1 ${at(from + angle, 0.5).join(" ")}Z` });
+  const [from, angle] = turned > Math.PI ? [query, 2 * Math.PI - turned] : [key, turned];
+  const wedge = svg("path", { d: `M0 0L${at(from, 0.5).join(" ")}A0.5 0.5 0 0 1 ${at(from + angle, 0.5).join(" ")}Z` });
   const perPosition = `${Number(((rate * 180) / Math.PI).toPrecision(2))}° a position`;
   const texts = [svg("text", { class: "mhalib-clock-told", y: 1.5 }, told), svg("text", { y: 1.85 }, perPosition)];
   return svg("svg", { viewBox: "-1.15 -1.1 2.3 3.05" }, svg("circle", { r: 1 }), wedge, hand("key", key, 0.62), hand("query", query, 0.97), ...texts);
+}
+
+/** Four clocks of a query and a key, each with what is told of it. @type {(positions: Record<string, number>, told: string) => HTMLElement} */
+function clocks({ t = 0, j = 0 }, told) {
+  const each = told.split(", ");
+  const drawn = RATES.map((rate, i) => clock({ query: t * rate, key: j * rate, rate }, each[i]));
+  return make("span", { class: "mhalib-clocks", "aria-hidden": "true" }, ...drawn);
+}
+
+/** The nouns whose share of one average, times the factor, is the largest: dog has so many percent, man the rest. @type {(dog: number, factor: number) => string[]} */
+function winners(dog, factor) {
+  const scores = Object.entries({ dog, man: 100 - dog, cat: 0 }).map(([noun, share]) => /** @type {const} */ ([noun, factor * share]));
+  const best = Math.max(...scores.map(([, score]) => score));
+  return scores.filter(([, score]) => score === best).map(([noun]) => noun);
+}
+
+/** The shares of dog, man and cat on a line from 0 to 1, the readout's slope over them, and a ring around what wins, for each of two sentences. @type {(first: number, factor: number) => SVGElement} */
+function readouts(first, factor) {
+  const at = (/** @type {number} */ percent) => 130 + 2.2 * percent;
+  const text = (/** @type {number} */ x, /** @type {number} */ y, /** @type {string} */ said, anchor = "middle") => svg("text", { x, y, "text-anchor": anchor }, said);
+  const readout = (/** @type {string} */ sentence, /** @type {number} */ dog, /** @type {number} */ y) => {
+    const over = (/** @type {number} */ percent) => y - 56 + factor * (4.5 - 0.09 * percent); // level in the middle
+    const nouns = Object.entries({ cat: 0, man: 100 - dog, dog }); // the smaller dot in front
+    const dots = nouns.map(([noun, share], i) => svg("circle", { class: `mhalib-share-${noun}`, cx: at(share), cy: y, r: 10 - 2 * i }));
+    const scores = nouns.map(([, share]) => svg("circle", { class: "mhalib-share-score", cx: at(share), cy: over(share), r: 3 }));
+    const best = nouns.filter(([noun]) => winners(dog, factor).includes(noun));
+    const rings = best.map(([noun, share]) => svg("circle", { class: "mhalib-share-wins", "data-noun": noun, cx: at(share), cy: y, r: 14 }));
+    const labels = [text(at(dog), y - 19, `dog ${(dog / 100).toFixed(2)}`), text(at(100 - dog), y + 27, `man ${(1 - dog / 100).toFixed(2)}`)];
+    const left = [text(0, y + 4, sentence, "start"), text(at(0) - 18, y + 4, "cat", "end"), text(at(0) - 18, over(0) + 4, "score", "end")];
+    const line = (/** @type {number} */ y1, /** @type {number} */ y2) => svg("line", { x1: at(0), x2: at(100), y1, y2 });
+    return [line(y, y), line(over(0), over(100)), ...dots, ...scores, ...rings, ...labels, ...left];
+  };
+  return svg("svg", { class: "mhalib-shares", viewBox: "0 0 380 230", "aria-hidden": "true" }, ...readout("dog bites man", first, 82), ...readout("man bites dog", 100 - first, 196));
 }
 
 /** A number becomes a slider: for a pointer, a finger, arrow keys, and a screen reader. @type {(span: HTMLElement, source: Source, trait: string, bounds: Bounds) => void} */
@@ -186,16 +226,19 @@ function drag(span, source, trait, bounds) {
 
 /** A number that is computed from dragged ones. @type {(span: HTMLElement, source: Source, name: string) => void} */
 function follow(span, source, name) {
-  const drawn = make("span", { class: "mhalib-clocks", "aria-hidden": "true" });
+  /** @type {Element | undefined} */
+  let drawn;
   const show = () => {
-    span.textContent = source.results()[name] ?? "–";
-    const told = (span.textContent ?? "").split(", ");
-    drawn.replaceChildren(...(source.hands?.(name) ?? []).map((hands, i) => clock(hands, told[i])));
+    const told = source.results()[name] ?? "–";
+    const next = source.drawn?.(name, told);
+    span.textContent = told;
+    if (next) {
+      drawn?.remove();
+      span.before(next);
+      span.classList.add("mhalib-told"); // the drawing says it to who sees it
+    }
+    drawn = next;
   };
-  if (source.hands?.(name).length) {
-    span.before(drawn);
-    span.classList.add("mhalib-told"); // the clocks say it to who sees them
-  }
   span.dataset.awake = "true";
   if (!source.speaks) span.setAttribute("aria-live", "polite"); // an instrument has a voice of its own
   source.listen(show);

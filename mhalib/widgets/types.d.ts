@@ -33,18 +33,17 @@ export interface Bounds {
   max: number;
   whole: boolean;
 }
-/** A formula that sentences may use: its variables with label, least and most, and what follows from them. */
+/** A formula that sentences may use: its variables with label, least and most, what follows from them, and how some of that is drawn. */
 export interface Formula {
   variables: Record<string, [string, number, number]>;
   results: (values: Record<string, number>) => Results;
-  clocks?: (values: Record<string, number>) => Hands[];
+  drawn?: Record<string, (values: Record<string, number>, told: string) => Element>;
 }
 /** Where two hands of a clock point, in radians, and by how much they turn a position. */
 export interface Hands {
   query: number;
   key: number;
   rate: number;
-  isWhole?: boolean;
 }
 /** Where a number in a sentence comes from. */
 export interface Source {
@@ -52,7 +51,7 @@ export interface Source {
   get: (trait: string) => number;
   set: (trait: string, value: number) => void;
   results: () => Results;
-  hands?: (of: string) => Hands[];
+  drawn?: (of: string, told: string) => Element | undefined;
   listen: (then: () => void) => void;
   speaks: boolean;
 }
@@ -488,6 +487,7 @@ export interface Goal {
   most_cells?: number;
   others_right_at_most?: number;
   wrong_at_least?: number;
+  witness?: [string, number];
 }
 type Records = Record<string, import("../live/deeds.js").HeadRecord>;
 type EngineDeeds = import("../live/deeds.js").Deeds;

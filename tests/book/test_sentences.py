@@ -67,13 +67,10 @@ def test_the_score_of_a_rotation_is_the_layer_s() -> None:
     for t, j in ((7, 5), (0, 200), (131, 131), (13, 64)):
         found = sentences.FORMULAS["rotation"].results({"t": t, "j": j})
         assert float(found["score"].replace("−", "-")) == pytest.approx(float(turned[t] @ turned[j]) / 8**0.5, abs=6e-4)
-        for pair, shown in enumerate(found["clocks"].split(", ")):
+        for pair, shown in enumerate(found["apart"].split(", ")):
             hands = [math.atan2(turned[n, 2 * pair + 1], turned[n, 2 * pair]) for n in (t, j)]
-            apart = math.degrees(abs(t - j) / (t - j or 1) * (hands[0] - hands[1]))
-            assert abs((float(shown[:-1]) - apart + 180) % 360 - 180) < 0.51
-        for shown, apart in zip(found["clocks"].split(", "), found["apart"].split(", "), strict=True):
-            assert math.cos(math.radians(int(shown[:-1]))) == pytest.approx(math.cos(math.radians(int(apart[:-1]))))
-            assert 0 <= int(apart[:-1]) <= 180
+            apart = math.degrees(abs(hands[0] - hands[1])) % 360
+            assert abs(float(shown[:-1]) - min(apart, 360 - apart)) < 0.51
 
 
 def page_of(markdown: str) -> list[dict]:
@@ -144,6 +141,12 @@ def read(show: Callable) -> Callable[..., SimpleNamespace]:
 
 def number(page: Page, name: str) -> Locator:
     return page.locator("span.drag").and_(page.get_by_role("slider", name=name, exact=True))
+
+
+def drawn_at(page: Page, selector: str, attribute: str) -> list[float]:
+    """An attribute of all that a selector finds."""
+    read = "(all, name) => all.map((one) => Number(one.getAttribute(name)))"
+    return page.locator(selector).evaluate_all(read, attribute)
 
 
 def pull(page: Page, span: Locator, pixels: float) -> None:
@@ -236,7 +239,7 @@ def test_a_finger_drags_a_number_and_the_page_stays(read: Callable) -> None:
 @pytest.mark.browser
 def test_formulas_give_in_the_browser_what_they_give_in_python(read: Callable) -> None:
     cases = [("scores", {"d": d}) for d in (1, 2, 16, 50, 64, 256, 1000, 1024)]
-    cases += [("average", {"w": w}) for w in (0, 29, 50, 75, 100)]
+    cases += [("average", {"w": w, "f": f}) for w in (0, 29, 50, 75, 100) for f in (0, 2)]
     cases += [("rotation", {"t": t, "j": j}) for t, j in itertools.product((0, 1, 7, 63, 100, 200), (0, 5, 63, 199))]
     cases += [("passes", {"N": N}) for N in (1, 2, 1000, 65_536)]
     sizes = itertools.product((1, 256, 4096, 65_536), (1, 3, 8), (1, 128, 2048, 1_048_576))
@@ -255,7 +258,7 @@ def test_formulas_give_in_the_browser_what_they_give_in_python(read: Callable) -
 @pytest.mark.browser
 def test_clocks_follow_the_dragged_positions(read: Callable) -> None:
     """The angle between the hands is said and drawn."""
-    sentence = f"{drag('rotation', 't', '7')} {drag('rotation', 'j', '5')} {follows('rotation', 'clocks', '?')}"
+    sentence = f"{drag('rotation', 't', '7')} {drag('rotation', 'j', '5')} {follows('rotation', 'apart', '?')}"
     shown = read(sentence)
     drawn = shown.page.locator(".mhalib-clocks svg")
     expect(drawn).to_have_count(4)
@@ -274,30 +277,81 @@ def test_clocks_follow_the_dragged_positions(read: Callable) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("told", ["apart", "clocks"])
 @pytest.mark.parametrize("places", [(7, 5), (5, 7), (60, 3), (3, 60), (4, 4), (4, 0), (5, 0)])
-def test_the_angle_that_is_told_is_shaded(read: Callable, places: tuple[int, int], told: str) -> None:
-    """The smaller one between the hands, or the whole one from the key on."""
+def test_the_angle_that_is_told_is_shaded(read: Callable, places: tuple[int, int]) -> None:
+    """The smaller one between the hands."""
     query, key = map(str, places)
-    sentence = f"{drag('rotation', 't', query)} {drag('rotation', 'j', key)} {follows('rotation', told, '?')}"
+    sentence = f"{drag('rotation', 't', query)} {drag('rotation', 'j', key)} {follows('rotation', 'apart', '?')}"
     drawn = read(sentence).page.locator(".mhalib-clocks path")
     for rate, path in zip((1, 0.1, 0.01, 0.001), drawn.all(), strict=True):
         numbers = [float(one) for one in re.findall(r"-?[\d.]+", path.get_attribute("d") or "")]
         ends = [complex(numbers[2], numbers[3]), complex(numbers[-2], numbers[-1])]
         wanted = [0.5 * complex(math.sin(place * rate), -math.cos(place * rate)) for place in places]
         apart = (places[0] - places[1]) * rate % (2 * math.pi)
-        if apart <= math.pi or told == "clocks":  # the arc, drawn clockwise, begins at the key
+        if apart <= math.pi:  # the arc, drawn clockwise, begins at the key
             wanted.reverse()
         assert ends == pytest.approx(wanted, abs=2e-3)
-        assert numbers[7] == (told == "clocks" and apart > math.pi)  # the larger of the two arcs
+        assert numbers[7] == 0  # not the larger of the two arcs
 
 
 @pytest.mark.browser
-def test_clocks_may_say_the_smaller_angle(read: Callable) -> None:
+def test_clocks_say_the_smaller_angle(read: Callable) -> None:
     sentence = f"{drag('rotation', 't', '10')} {drag('rotation', 'j', '5')} {follows('rotation', 'apart', '?')}"
     page = read(sentence).page
     expect(page.locator("span.follows")).to_have_text("74°, 29°, 3°, 0°")
     expect(page.locator(".mhalib-clocks svg")).to_have_count(4)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [390, 1280])
+def test_shares_move_along_their_lines(read: Callable, width: int) -> None:
+    """The man is in the middle, then where the dog is, then beyond it, and last where the cat is."""
+    sentence = f"{drag('average', 'w', '75')} {drag('average', 'f', '2')} {follows('average', 'winners', '?')}"
+    shown = read(sentence, width=width)
+    page, weight = shown.page, number(shown.page, "weight of the first noun, in percent")
+    for keys, first, second in (("", 75, 25), ("25 ArrowLeft", 50, 50), ("2 PageDown", 30, 70), ("1 End", 100, 0)):
+        for _ in range(int(keys.split()[0]) if keys else 0):
+            weight.press(keys.split()[1])
+        expect(page.locator("span.follows")).to_contain_text(
+            f"dog bites man: dog {first / 100:.2f}, man {second / 100:.2f}"
+        )
+        at = {noun: drawn_at(page, f".mhalib-share-{noun}", "cx") for noun in ("cat", "dog", "man")}
+        start, end = (drawn_at(page, ".mhalib-shares line", name)[0] for name in ("x1", "x2"))
+        shares = {noun: [100 * (x - start) / (end - start) for x in found] for noun, found in at.items()}
+        assert shares["cat"] == [0, 0]
+        assert shares["dog"] == pytest.approx([first, second])
+        assert shares["man"] == pytest.approx([second, first])
+        for word in page.locator(".mhalib-shares text").all():  # none is cut off
+            word, whole = word.bounding_box(), page.locator(".mhalib-shares").bounding_box()
+            assert whole["x"] <= word["x"] < word["x"] + word["width"] <= whole["x"] + whole["width"]
+            assert word["height"] >= 10
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert shown.errors == []
+
+
+@pytest.mark.browser
+def test_a_straight_line_rings_one_of_its_ends(read: Callable) -> None:
+    """The ring is where the slope is highest, and the sentence says so: with three nouns apart, never in the middle."""
+    sentence = f"{drag('average', 'w', '75')} {drag('average', 'f', '4')} {follows('average', 'winners', '?')}"
+    shown = read(sentence)
+    page, factor = shown.page, number(shown.page, "factor of the readout")
+    for f in range(4, -5, -1):
+        expect(factor).to_have_text(str(f).replace("-", "−"))
+        heights = drawn_at(page, ".mhalib-share-score", "cy")  # cat, man, dog, for each of two sentences
+        ends = drawn_at(page, ".mhalib-shares line", "y1")[1::2], drawn_at(page, ".mhalib-shares line", "y2")[1::2]
+        rings = page.locator(".mhalib-share-wins").evaluate_all("all => all.map(one => one.dataset.noun)")
+        told = page.locator("span.follows").inner_text()
+        wanted = []
+        for i, (first, last) in enumerate(zip(*ends, strict=True)):
+            cat, man, dog = (first + share * (last - first) for share in ((0, 0.25, 0.75), (0, 0.75, 0.25))[i])
+            assert heights[3 * i : 3 * i + 3] == pytest.approx([cat, man, dog])
+            highest = min(cat, man, dog)  # y grows downwards
+            wanted += [noun for noun, y in (("cat", cat), ("man", man), ("dog", dog)) if y == highest]
+        assert rings == wanted == (["dog", "man"] if f > 0 else ["cat", "cat"] if f else 2 * ["cat", "man", "dog"])
+        assert re.findall(r"(\w+) wins", told) == (wanted if f else [])
+        assert told.count("a tie") == (0 if f else 2)
+        factor.press("ArrowLeft")
+    assert shown.errors == []
 
 
 @pytest.mark.browser

@@ -75,23 +75,30 @@ def _of_layer(values: Mapping[str, int]) -> dict[str, str]:
 
 
 def _of_average(values: Mapping[str, int]) -> dict[str, str]:
-    """Of two words, w percent of the weight for the first, the rest for the second."""
-    w = values.get("w", 0)
-    return {"first": f"{w / 100:.2f}", "second": f"{(100 - w) / 100:.2f}"}
+    """What one head brings back of three nouns, with w percent of its weight on the first of a sentence.
+
+    A readout that multiplies each share by f says the noun with the largest score.
+    """
+    w, f = values.get("w", 0), values.get("f", 1)
+    told = []
+    for sentence, dog in (("dog bites man", w), ("man bites dog", 100 - w)):
+        scores = {"dog": f * dog, "man": f * (100 - dog), "cat": 0}
+        best = [noun for noun, score in scores.items() if score == max(scores.values())]
+        result = "a tie" if len(best) > 1 else f"{best[0]} wins"
+        told.append(f"{sentence}: dog {dog / 100:.2f}, man {(100 - dog) / 100:.2f}, cat 0, {result}")
+    return {"winners": "; ".join(told)}
 
 
 def _of_rotation(values: Mapping[str, int]) -> dict[str, str]:
     """A query at position t and a key at j, both the arrow (1, 0) in each of four pairs, turned by rotary positions.
 
-    `clocks` is how far they have turned from each other, `apart` the angle between them, 180° at most.
+    `apart` is the angle between them in each pair, 180° at most.
     """
     t, j = (values.get(name, 0) for name in "tj")
     score = sum(math.cos((t - j) * 10.0**-pair) for pair in range(4)) / math.sqrt(8)
     turned = [math.floor(math.degrees(abs(t - j) * 10.0**-pair) + 0.5) % 360 for pair in range(4)]
-    clocks, apart = (
-        ", ".join(f"{angle}°" for angle in angles) for angles in (turned, [min(angle, 360 - angle) for angle in turned])
-    )
-    return {"clocks": clocks, "apart": apart, "score": f"{score:.3f}".replace("-", "−")}
+    apart = ", ".join(f"{min(angle, 360 - angle)}°" for angle in turned)
+    return {"apart": apart, "score": f"{score:.3f}".replace("-", "−")}
 
 
 def _of_passes(values: Mapping[str, int]) -> dict[str, str]:
@@ -102,7 +109,7 @@ def _of_passes(values: Mapping[str, int]) -> dict[str, str]:
 
 FORMULAS = {
     "scores": Formula({"d": (1, 1024)}, _of_scores),
-    "average": Formula({"w": (0, 100)}, _of_average),
+    "average": Formula({"w": (0, 100), "f": (-4, 4)}, _of_average),
     "rotation": Formula({"t": (0, 200), "j": (0, 200)}, _of_rotation),
     "passes": Formula({"N": (1, 65_536)}, _of_passes),
     "layer": Formula({"D": (1, 65_536), "h": (1, 1024), "N": (1, 1_048_576)}, _of_layer),
