@@ -496,6 +496,16 @@ class Questions(Task):
     def lines(self, answer: Sequence[str]) -> list[tuple[str, str]]:
         return [(name, self.joined(answer[number :: len(QUESTIONS)])) for number, name in enumerate(QUESTIONS)]
 
+    def right(self, units: Sequence[str]) -> list[str] | None:
+        """The right answers, of a sentence with one verb and one noun before it; of another there are none."""
+        verbs = [at for at, unit in enumerate(units) if unit in data.VERBS]
+        subjects = [unit for unit in units[: verbs[0] if verbs else 0] if unit in data.NOUNS]
+        if len(verbs) != 1 or len(subjects) != 1:
+            return None
+        last = len(units) - 1
+        of_all = [subjects[0], units[verbs[0]]]
+        return [word for t in range(last + 1) for word in (units[max(t - 1, 0)], units[min(t + 1, last)], *of_all)]
+
     @torch.no_grad()
     def run(self, units: Sequence[str]) -> Run:
         with head_outputs(self.model) as outputs:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._validate import require_kind, require_text
-from ._live_deeds import OF_ALL
+from ._live_deeds import OF_ALL, applied
+from ._live_tasks import Questions, Task
 
 GOALS = (
-    "says", "unchanged", "least_off", "most_off", "most_rows", "most_cells", "others_right_at_most", "wrong_at_least"
+    "says", "unchanged", "least_off", "most_off", "most_rows", "most_cells", "others_right_at_most", "wrong_at_least",
+    "witness",
 )  # fmt: skip
 
 
@@ -29,8 +31,11 @@ class Quest:
         most_cells: how many cells of mixing matrices were moved; without it, none may be.
         others_right_at_most: how many of the twelve other inputs are right.
         wrong_at_least: how many words or symbols of the answer are not the trained ones.
+        witness: a head and the number of a question that has one answer for all words of a sentence. Of the two heads
+            that are off it is one, and the other is a witness, as `has_witness` says.
         Deeds that `most_rows` and `most_off` do not count (frozen, patch, positions) are not allowed in any quest.
     solution: deeds that meet the goal.
+    is_own: whether a reader writes the input. `input` is then one that will do.
 
     Raises:
         TypeError, ValueError: a text is no string, or the goal has a condition that is not known.
@@ -41,13 +46,14 @@ class Quest:
     input: str
     goal: Mapping[str, Any]
     solution: Mapping[str, Any]
+    is_own: bool = False
 
     def __post_init__(self) -> None:
         for name in ("text", "model", "input"):
             require_text(name, getattr(self, name))
         require_kind("goal", self.goal, Mapping)
         for name, value in self.goal.items():
-            wanted = {"says": str, "unchanged": bool}.get(name, int)
+            wanted = {"says": str, "unchanged": bool, "witness": tuple}.get(name, int)
             if name not in GOALS:
                 raise ValueError(f"goal has {name!r:.80}, but known are {', '.join(GOALS)}")
             require_kind(f"goal[{name!r}]", value, wanted)
@@ -58,12 +64,13 @@ class Facts:
     """What a goal asks of a model under deeds.
 
     said: the whole answer. wrong: how many words or symbols of it are not the trained ones.
-    others_right: how many of the twelve other inputs are right.
+    others_right: how many of the twelve other inputs are right. has_witness: of a goal that asks for one.
     """
 
     said: str
     wrong: int
     others_right: int
+    has_witness: bool = False
 
 
 def is_met(goal: Mapping[str, Any], deeds: Mapping[str, Any], facts: Facts) -> bool:
@@ -87,8 +94,27 @@ def is_met(goal: Mapping[str, Any], deeds: Mapping[str, Any], facts: Facts) -> b
         "most_cells": True,
         "others_right_at_most": facts.others_right <= goal.get("others_right_at_most", facts.others_right),
         "wrong_at_least": facts.wrong >= goal.get("wrong_at_least", 0),
+        "witness": facts.has_witness,
     }
     return all(held[name] for name in goal)
+
+
+def has_witness(
+    task: Task, witness: tuple[str, int], deeds: Mapping[str, Any], units: list[str], answer: list[str]
+) -> bool:
+    """Whether a word was told its answer by the second of two heads that are off. With the first off alone, the word
+    answers rightly, and the second gives what it names more than half of its weight; with both off, it is wrong."""
+    head, question = witness
+    off = [name for name, deed in deeds.items() if isinstance(deed, Mapping) and deed.get("off")]
+    right = task.right(units) if isinstance(task, Questions) else None
+    if head not in off or len(off) != 2 or right is None:
+        return False
+    (kind, layer, number) = next(name for name in off if name != head).rsplit(" ", 2)
+    with applied(task, {head: {"off": True}}, units):
+        alone = task.run(units)
+    looks = alone.weights[kind][int(layer)][0, int(number), :, units.index(right[question])] > 0.5
+    places = range(question, len(right), len(right) // len(units))
+    return any(bool(looks[word]) and alone.answer[i] == right[i] != answer[i] for word, i in enumerate(places))
 
 
 COW = "the white cow sees the black dog"
@@ -168,6 +194,15 @@ QUESTS = {
         input=FOX,
         goal={"says": TOO_FAR, "most_off": 0, "most_rows": 1},
         solution={"encoder self 0 3": {"rows": {"7": [0, 0, 0, 0, 0, 1, 0, 0]}}},
+    ),
+    "a witness of your own": Quest(
+        text="Write a sentence in which, with head 0 off, some word still names its subject. Then switch off the head "
+        "that told it.",
+        model="reader",
+        input="the dog finds your pilot",
+        goal={"witness": ("encoder self 0 0", 2), "least_off": 2, "most_off": 2, "most_rows": 0},
+        solution={f"encoder self 0 {head}": {"off": True} for head in (0, 3)},
+        is_own=True,
     ),
     "one layer is silent": Quest(
         text="Stop the talking in one of the two layers, so that all 9 right symbols become wrong.",

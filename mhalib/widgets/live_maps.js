@@ -234,7 +234,7 @@ export function largeOf(task, colours, acts) {
     const { q, k } = /** @type {HTMLElement} */ (event.target).dataset;
     if (q === undefined) return;
     row = Number(q);
-    if (k === undefined || !cells[row][Number(k)].classList.contains(css("cell"))) return acts.query(row);
+    if (k === undefined || Number(k) >= seen(row, cells[row].length)) return acts.query(row);
     column = Number(k);
     cells[row][column].focus();
     acts.put(row, column);
@@ -252,7 +252,7 @@ export function largeOf(task, colours, acts) {
       if (grid.contains(focused)) cells[q][k].focus();
       acts.query(q);
     };
-    arrows(event, { ArrowUp: -1, ArrowDown: 1 }, row, cells.length, (q) => walk(q, Math.min(column, cells[q].filter((cell) => cell.classList.contains(css("cell"))).length - 1)));
+    arrows(event, { ArrowUp: -1, ArrowDown: 1 }, row, cells.length, (q) => walk(q, Math.min(column, seen(q, cells[q].length) - 1)));
     if (event.key.startsWith("ArrowL") || event.key.startsWith("ArrowR")) arrows(event, { ArrowLeft: -1, ArrowRight: 1 }, column, cells[row].length, (k) => walk(row, k));
   });
 

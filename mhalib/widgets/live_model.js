@@ -4,7 +4,7 @@
 import { softmaxInPlace } from "../live/tensors.js";
 import { boardOf, headName, largeOf, layerName, palette } from "./live_maps.js";
 import { mixingOf } from "./live_mixing.js";
-import { carriedOf, checkedState, engineDeeds, fragmentOf, hasAddress, hasEncoder, headDeeds, isCausal, kindOf, mixingDeeds, numSeen, questMet, stateOfFragment, switchesOf, withCells, withDeed } from "./live_state.js";
+import { carriedOf, checkedState, engineDeeds, fragmentOf, hasAddress, hasEncoder, hasWitness, headDeeds, isCausal, kindOf, mixingDeeds, numSeen, questMet, stateOfFragment, switchesOf, withCells, withDeed } from "./live_state.js";
 import { menuAt, replacedAt, taskOf } from "./live_tasks.js";
 import { momentsOf } from "./live_moments.js";
 import { sumsOf } from "./live_sums.js";
@@ -236,7 +236,7 @@ function started(model, el, carried) {
     address.value = location.href.replace(/#.*$/, "") + fragment();
     address.hidden = false;
     address.select();
-    const copied = navigator.clipboard?.writeText(address.value) ?? Promise.reject(new Error("no clipboard"));
+    const copied = navigator.clipboard?.writeText(address.value) ?? Promise.reject();
     copied.then(() => { said.textContent = "The link is copied: it leads to what you see."; }, () => { said.textContent = "This is the link to what you see: copy it."; });
   }
   function takeLink() {
@@ -248,15 +248,12 @@ function started(model, el, carried) {
     }
   }
 
-  const done = new Set();
   const quests = model.get("quests").map((quest) => ({ ...quest, item: make("li", {}, make("span", { class: css("tick"), "aria-hidden": "true" }), make("span", { text: quest.text }), make("span", { class: css("done") })) }));
-  function judge(/** @type {number | null} */ othersRight) {
+  function judge(othersRight = Infinity) {
     const [units, deeds] = [task.units(model.get("input")), model.get("deeds")];
-    const facts = { said: task.joined(now.answer), wrong: task.numWrong(units, now.answer, now.plain), othersRight: othersRight ?? 0 };
-    for (const { name, text, goal, item, input: own } of quests) {
-      const isKnown = othersRight !== null || goal.others_right_at_most === undefined;
-      if (done.has(name) || !isKnown || own !== model.get("input") || !questMet(goal, deeds, facts)) continue;
-      done.add(name);
+    const facts = { said: task.joined(now.answer), wrong: task.numWrong(units, now.answer, now.plain), othersRight, isWitnessed: (/** @type {[string, number]} */ witness) => hasWitness(task, witness, deeds, now) };
+    for (const { text, goal, item, input: own } of quests) {
+      if (item.classList.contains(css("met")) || (own && own !== model.get("input")) || !questMet(goal, deeds, facts)) continue;
       item.classList.add(css("met"));
       /** @type {HTMLElement} */ (item.lastChild).textContent = " Done.";
       said.textContent = `Done: ${text}`;
@@ -365,8 +362,8 @@ function started(model, el, carried) {
       dot.title = `${text}: ${isRight ? "right" : "wrong"}`;
     });
     return [...jobs, () => {
-      const same = [...(switches.positions === false ? ["without the order"] : []), ...(switches.future === false ? ["without the future"] : []), ...(headDeeds(switches).length ? ["with the same heads off"] : []), ...(mixingDeeds(switches).length ? ["with the same matrices"] : [])];
-      dotsSaid.textContent = [`${right} of ${jobs.length} other ${task.facts.one}s right`, ...same].join(", ");
+      const same = Object.entries({ "without the order": "positions" in switches, "without the future": "future" in switches, "with the same heads off": headDeeds(switches).length, "with the same matrices": mixingDeeds(switches).length });
+      dotsSaid.textContent = [`${right} of ${jobs.length} other ${task.facts.one}s right`, ...same.flatMap(([text, isSo]) => (isSo ? text : []))].join(", ");
       dots.setAttribute("aria-label", dotsSaid.textContent);
       judge(right);
     }];
@@ -383,7 +380,7 @@ function started(model, el, carried) {
     }
     draw();
     if (alone) alone.hash = fragment();
-    judge(null);
+    judge();
     later();
   }
   /** Traits change one after the other; the model runs once. */

@@ -17,7 +17,7 @@ from ..models import Model
 from . import _live_deeds
 from ._instrument import FOLDER, Instrument, as_json
 from ._live_tasks import TASKS, Growth, Task, facts_of
-from ._quests import QUESTS, Facts, is_met, silent_cells
+from ._quests import QUESTS, Facts, has_witness, is_met, silent_cells
 
 
 class LiveModel(Instrument):
@@ -148,8 +148,9 @@ class LiveModel(Instrument):
         goal = _as_quest(name, self.model_name)["goal"]
         plain, answer = self._task.trained_answer(self._units), self.output()
         wrong = self._task.num_wrong(self._units, answer, plain)
-        is_its_input = self.input == QUESTS[name].input
-        facts = Facts(self._task.joined(answer), wrong, self._others_right())
+        is_its_input = QUESTS[name].is_own or self.input == QUESTS[name].input
+        seen = "witness" in goal and has_witness(self._task, goal["witness"], self.deeds, self._units, answer)
+        facts = Facts(self._task.joined(answer), wrong, self._others_right(), seen)
         return is_its_input and is_met(goal, self.deeds, facts)
 
     def state(self) -> dict[str, Any]:
@@ -280,4 +281,4 @@ def _as_quest(name: object, model_name: str) -> dict[str, Any]:
     if name not in own:
         raise ValueError(f"quests has {name!r:.80}, but the {model_name} has {', '.join(own)}")
     quest = QUESTS[str(name)]
-    return {"name": name, "text": quest.text, "input": quest.input, "goal": dict(quest.goal)}
+    return {"name": name, "text": quest.text, "input": "" if quest.is_own else quest.input, "goal": dict(quest.goal)}

@@ -21,7 +21,7 @@ function need(holds, said) {
 }
 
 /** @type {(value: any) => boolean} */
-const isPlain = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+const isPlain = (value) => Object(value) === value && !Array.isArray(value);
 
 /**
  * The state, if the model can have it; an error says what it cannot.
@@ -41,7 +41,7 @@ export function checkedState(task, { input, deeds, head, query, moment = 0, sums
     }
   }
   need(head === "" || task.engine.heads.includes(head), "the chosen head is not there");
-  const isBelow = (/** @type {unknown} */ number, /** @type {number} */ end) => Number.isInteger(number) && Number(number) >= 0 && Number(number) < end;
+  const isBelow = (/** @type {any} */ number, /** @type {number} */ end) => Number.isInteger(number) && number >= 0 && number < end;
   need(isBelow(query, 64), "the chosen query is no number from 0 to 63");
   need(isBelow(moment, task.facts.steps?.length ?? 1), "the moment is none of its training");
   need(sums === undefined || (Array.isArray(sums) && sums.length === 2 && isBelow(sums[0], 64) && isBelow(sums[1], task.facts.questions?.length ?? 0)), "sums are no word and question");
@@ -134,14 +134,17 @@ export const numSeen = (isCausal, query, numKeys) => (isCausal ? query + 1 : num
 /** Whether a layer is named, "decoder self 1", and not one of its heads, "decoder self 1 3". @type {(name: string) => boolean} */
 const isLayer = (name) => /\D \d+$/.test(name);
 
+/** @type {(name: string) => boolean} */
+const isOfHead = (name) => !OF_ALL.includes(name) && !isLayer(name);
+
 /** What is done to heads, as pairs. @type {(deeds: T.LiveDeeds) => [string, T.LiveDeed][]} */
-export const headDeeds = (deeds) => /** @type {[string, T.LiveDeed][]} */ (Object.entries(deeds).filter(([name]) => !OF_ALL.includes(name) && !isLayer(name)));
+export const headDeeds = (deeds) => /** @type {[string, T.LiveDeed][]} */ (Object.entries(deeds).filter(([name]) => isOfHead(name)));
 
 /** What is done to how the heads of layers talk, as pairs. @type {(deeds: T.LiveDeeds) => [string, T.LayerDeed][]} */
 export const mixingDeeds = (deeds) => /** @type {[string, T.LayerDeed][]} */ (Object.entries(deeds).filter(([name]) => isLayer(name)));
 
 /** Only what is off, and how heads talk: other inputs are run with that. @type {(deeds: T.LiveDeeds) => T.LiveDeeds} */
-export const switchesOf = (deeds) => Object.fromEntries([...headDeeds(deeds).flatMap(([name, { off }]) => (off ? [[name, { off }]] : [])), ...mixingDeeds(deeds), ...Object.entries(deeds).filter(([name]) => OF_ALL.includes(name))]);
+export const switchesOf = (deeds) => Object.fromEntries([...headDeeds(deeds).flatMap(([name, { off }]) => (off ? [[name, { off }]] : [])), ...Object.entries(deeds).filter(([name]) => !isOfHead(name))]);
 
 /** The deeds with some cells of a layer's matrix set; a cell that is given as `undefined` is as it was trained, and so are all with `null`. @type {(deeds: T.LiveDeeds, layer: string, step: T.Step, cells: Record<string, number | undefined> | null) => T.LiveDeeds} */
 export function withCells(deeds, layer, step, cells) {
@@ -157,7 +160,7 @@ export function withCells(deeds, layer, step, cells) {
 export function withDeed(deeds, head, change) {
   const { [head]: old, ...others } = deeds;
   const entries = Object.entries(change({ ...(/** @type {T.LiveDeed | undefined} */ (old)) }));
-  const left = entries.filter(([, value]) => value !== undefined && value !== false && !(isPlain(value) && !Object.keys(value).length));
+  const left = entries.filter(([, value]) => value !== undefined && !(isPlain(value) && !Object.keys(value).length));
   return left.length ? { ...others, [head]: Object.fromEntries(left) } : others;
 }
 
@@ -178,24 +181,27 @@ export function stateOfFragment(fragment) {
   return state;
 }
 
-/** Whether all conditions of a quest's goal hold; `is_met` of _quests.py is the same. @type {(goal: T.Goal, deeds: T.LiveDeeds, facts: { said: string, wrong: number, othersRight: number }) => boolean} */
-export function questMet(goal, deeds, { said, wrong, othersRight }) {
+/** Whether a word was told its answer by the second of two heads that are off; `has_witness` of _quests.py is the same. @type {(task: T.Task, witness: [string, number], deeds: T.LiveDeeds, now: { units: string[], answer: string[] }) => boolean} */
+export function hasWitness(task, [head, question], deeds, { units, answer }) {
+  const off = headDeeds(deeds).flatMap(([name, deed]) => (deed.off ? name : []));
+  const right = task.right?.(units);
+  if (!right || off.length !== 2 || !off.includes(head)) return false;
+  const alone = task.run(units, { heads: { [head]: { gate: 0 } } });
+  const [second] = off.filter((name) => name !== head);
+  const looks = alone.log[second].weights.filter((_, i) => i % units.length === units.indexOf(right[question]));
+  const each = right.length / units.length;
+  return right.some((word, i) => i % each === question && looks[(i - question) / each] > 0.5 && alone.answer[i] === word && answer[i] !== word);
+}
+
+/** Whether all conditions of a quest's goal hold; `is_met` of _quests.py is the same. @type {(goal: T.Goal, deeds: T.LiveDeeds, facts: { said: string, wrong: number, othersRight: number, isWitnessed: (witness: [string, number]) => boolean }) => boolean} */
+export function questMet(goal, deeds, { said, wrong, othersRight, isWitnessed }) {
   const done = headDeeds(deeds).map(([, deed]) => deed);
   if (OF_ALL.some((name) => name in deeds) || done.some((deed) => "frozen" in deed || "patch" in deed)) return false;
   const off = done.filter((deed) => "off" in deed).length;
-  const moved = done.reduce((sum, { rows = {} }) => sum + Object.keys(rows).length, 0);
-  const cells = mixingDeeds(deeds).reduce((sum, [, { scores = {}, weights = {} }]) => sum + Object.keys(scores).length + Object.keys(weights).length, 0);
-  const { says, unchanged, least_off = 0, most_off = off, most_rows = moved, most_cells = 0, others_right_at_most, wrong_at_least = 0 } = goal;
-  return (
-    cells <= most_cells &&
-    (says === undefined || said === says) &&
-    (unchanged === undefined || (wrong === 0) === unchanged) &&
-    off >= least_off &&
-    off <= most_off &&
-    moved <= most_rows &&
-    (others_right_at_most === undefined || othersRight <= others_right_at_most) &&
-    wrong >= wrong_at_least
-  );
+  const moved = done.flatMap(({ rows = {} }) => Object.keys(rows)).length;
+  const cells = mixingDeeds(deeds).flatMap(([, deed]) => Object.values(deed).flatMap(Object.keys)).length;
+  const { says = said, unchanged = !wrong, least_off = 0, most_off = off, most_rows = moved, most_cells = 0, others_right_at_most = othersRight, wrong_at_least = 0, witness } = goal;
+  return said === says && unchanged === !wrong && off >= least_off && off <= most_off && moved <= most_rows && cells <= most_cells && othersRight <= others_right_at_most && wrong >= wrong_at_least && (!witness || isWitnessed(witness));
 }
 
 /**

@@ -49,12 +49,18 @@ export class Unread extends Error {
 /** The logarithm of the probability of one of `width` logits, from `from` on. @type {(logits: Float64Array, from: number, width: number, index: number) => number} */
 function logP(logits, from, width, index) {
   const row = logits.subarray(from, from + width);
-  const largest = row.reduce((a, b) => Math.max(a, b));
+  const largest = Math.max(...row);
   return row[index] - largest - Math.log(row.reduce((sum, one) => sum + Math.exp(one - largest), 0));
 }
 
-/** How many of two lists' units differ. @type {(one: string[], other: string[]) => number} */
-const numDifferent = (one, other) => one.filter((unit, i) => i < other.length && unit !== other[i]).length + Math.abs(one.length - other.length);
+/** Where all parts of an answer count: their places, and how many of two answers' parts differ. @type {Pick<T.Task, "counted" | "numWrong">} */
+const allCount = {
+  counted: (_, answer) => answer.map((__, i) => i),
+  numWrong: (_, one, other) => one.filter((unit, i) => i < other.length && unit !== other[i]).length + Math.abs(one.length - other.length),
+};
+
+/** Where each unit looks at units. @type {T.Task["labels"]} */
+const labels = (_, units) => ({ queries: units, keys: units });
 
 /**
  * The translator: it reads English words, and writes French.
@@ -70,8 +76,7 @@ function translation(engine, facts) {
   const write = (/** @type {T.Memory} */ memory, /** @type {Deeds} */ deeds) => engine.write([begin], most, { deeds, memory, end });
   const wordsOf = (/** @type {number[]} */ ids) => ids.filter((id) => id !== end).map((id) => written[id]);
   return {
-    counted: (/** @type {string[]} */ _, /** @type {string[]} */ answer) => answer.map((__, i) => i),
-    numWrong: (/** @type {string[]} */ _, /** @type {string[]} */ answer, /** @type {string[]} */ plain) => numDifferent(answer, plain),
+    ...allCount,
     answer: (/** @type {string[]} */ units, /** @type {Deeds} */ deeds) => wordsOf(write(memoryOf(units, deeds), deeds)),
     /** @type {T.Task["run"]} */
     run(units, deeds) {
@@ -127,8 +132,7 @@ function repetition(engine, { known }) {
       const logits = read(units, deeds);
       return { logP: counted(units).reduce((sum, t) => sum + logP(logits, t * width, width, known.indexOf(plain[t])), 0), answer: answered(units, logits) };
     },
-    /** @type {T.Task["labels"]} */
-    labels: (_, units) => ({ queries: units, keys: units }),
+    labels,
   };
 }
 
@@ -145,13 +149,12 @@ function questions(engine, { known, menus = [] }) {
   return {
     /** The right answers, of a sentence with one verb and one noun before it; of another there are none. @type {(units: string[]) => string[] | undefined} */
     right(units) {
-      const at = units.findIndex((unit) => verbs.includes(unit));
-      const subjects = units.slice(0, Math.max(at, 0)).filter((unit) => nouns.includes(unit));
-      if (subjects.length !== 1 || units.slice(at + 1).some((unit) => verbs.includes(unit))) return undefined;
-      return units.flatMap((_, t) => [units[Math.max(t - 1, 0)], units[Math.min(t + 1, units.length - 1)], subjects[0], units[at]]);
+      const [verb, more] = units.filter((unit) => verbs.includes(unit));
+      const [subject, other] = units.slice(0, units.indexOf(verb)).filter((unit) => nouns.includes(unit));
+      if (!verb || more || !subject || other) return undefined;
+      return units.flatMap((_, t) => [units[Math.max(t - 1, 0)], units[Math.min(t + 1, units.length - 1)], subject, verb]);
     },
-    counted: (/** @type {string[]} */ _, /** @type {string[]} */ answer) => answer.map((__, i) => i),
-    numWrong: (/** @type {string[]} */ _, /** @type {string[]} */ answer, /** @type {string[]} */ plain) => numDifferent(answer, plain),
+    ...allCount,
     answer: (/** @type {string[]} */ units, /** @type {Deeds} */ deeds) => answered(asked(units, deeds)),
     /** @type {T.Task["run"]} */
     run(units, deeds) {
@@ -164,8 +167,7 @@ function questions(engine, { known, menus = [] }) {
       const scores = asked(units, deeds);
       return { logP: plain.reduce((sum, word, i) => sum + logP(scores, i * width, width, known.indexOf(word) + 1), 0), answer: answered(scores) };
     },
-    /** @type {T.Task["labels"]} */
-    labels: (_, units) => ({ queries: units, keys: units }),
+    labels,
   };
 }
 

@@ -107,17 +107,11 @@ function merged(old, now) {
   const found = [];
   let [i, j] = [0, 0];
   while (i < old.length || j < now.length) {
-    if (i < old.length && j < now.length && old[i] === now[j]) {
-      found.push({ word: old[i], is: "same" });
-      i += 1;
-      j += 1;
-    } else if (i < old.length && (j === now.length || shared[i + 1][j] >= shared[i][j + 1])) {
-      found.push({ word: old[i], is: "gone" });
-      i += 1;
-    } else {
-      found.push({ word: now[j], is: "new" });
-      j += 1;
-    }
+    const isOld = i < old.length && (j === now.length || old[i] === now[j] || shared[i + 1][j] >= shared[i][j + 1]);
+    const is = !isOld ? "new" : old[i] === now[j] ? "same" : "gone";
+    found.push({ word: isOld ? old[i] : now[j], is });
+    i += Number(isOld);
+    j += Number(is !== "gone");
   }
   return found;
 }

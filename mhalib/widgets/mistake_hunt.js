@@ -50,7 +50,8 @@ export function MistakeHunt({ model, el }) {
     if (check === undefined) remark = "Run a check first.";
     else if (telling === undefined) {
       wrong += 1;
-      remark = `${name} stays: it would have ${fails(check) ? "failed" : "passed"} ${inSentence(checks[check])}, too.`;
+      const [same, other] = fails(check) ? ["fail", "pass"] : ["pass", "fail"];
+      remark = `${name} stays: it would ${same} ${inSentence(checks[check])}, too. Only those that would ${other} are cleared.`;
     } else {
       const left = count - struck().length - 1;
       const isAll = left === leftAfter(done).length;

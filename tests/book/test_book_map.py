@@ -5,6 +5,7 @@ from __future__ import annotations
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
+from playwright.sync_api import Browser, expect
 
 from tools.notebooks import notebooks
 from tools.pages import book_map, catalogues
@@ -56,6 +57,34 @@ def test_the_start_page_has_an_instrument_with_real_heads() -> None:
     (instrument,) = page.select(".front-instrument .mhalib-instrument")
     assert instrument["data-script"] == "LiveModel"
     assert len(instrument.select("table tbody tr")) >= 3
+
+
+RINGED = """() => [...document.querySelectorAll(".front-instrument [role=gridcell]")]
+    .filter((cell) => getComputedStyle(cell, "::after").borderTopStyle === "solid").map((cell) => cell.title)"""
+
+
+@pytest.mark.browser
+@pytest.mark.page("chapters/index.")
+def test_a_ring_shows_the_cell_to_click_until_something_is_done(browser: Browser) -> None:
+    page = browser.new_page(reduced_motion="reduce", viewport={"width": 1280, "height": 1200})
+    page.goto(FRONT.as_uri())
+    ringed = page.locator(".front-instrument [role=gridcell][title^='the → dog:']").first
+    expect(ringed).to_be_visible(timeout=30_000)
+    (title,) = page.evaluate(RINGED)
+    assert title == ringed.get_attribute("title")
+    assert ringed.evaluate("(cell) => getComputedStyle(cell, '::after').animationName") == "none"
+    for head, number in ((1, 0), (2, 1)):
+        page.locator(f".front-instrument [data-head='encoder self 1 {head}']").click()
+        expect(page.locator(".mhalib-live-model-title")).to_contain_text(f"head {head}")
+        assert len(page.evaluate(RINGED)) == number
+    ringed.click()
+    expect(page.locator(".mhalib-live-model-sentence strong")).to_have_text("le")
+    assert page.evaluate(RINGED) == []
+    board, large = (
+        page.locator(f".front-instrument .mhalib-live-model-{part}").bounding_box() for part in ("board", "large")
+    )
+    assert abs(board["y"] + board["height"] - large["y"] - large["height"]) < 30  # no blank under the maps
+    page.close()
 
 
 @pytest.mark.parametrize(

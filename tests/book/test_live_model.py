@@ -17,10 +17,10 @@ from accessibility import serious_findings
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from mhalib import saved
-from mhalib.data import WORD_IDS, read_sentences
-from mhalib.widgets import STYLE, LiveModel, source
-from mhalib.widgets._live_tasks import TASKS
-from mhalib.widgets._quests import QUESTS, Facts, is_met
+from mhalib.data import VOCABULARY, WORD_IDS, read_sentences, sentences
+from mhalib.widgets import LiveModel, source, style_sheet
+from mhalib.widgets._live_tasks import TASKS, Questions
+from mhalib.widgets._quests import QUESTS, Facts, has_witness, is_met
 
 pytestmark = [
     pytest.mark.browser,
@@ -32,6 +32,7 @@ pytestmark = [
 COW = "the white cow sees the black dog"
 FOX = "the clever fox sees my hungry young bear"
 OTHER = "a good school likes every beautiful house"
+UNSEEN = sentences(30, seed=38)
 LE_VACHE = {"encoder self 1 2": {"rows": {"0": [0, 0, 0, 0, 0, 0, 1]}}}
 CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "plain": ("translator", COW, {}),
@@ -211,9 +212,9 @@ def test_one_weight_and_a_switch_change_the_answer_and_undo_brings_it_back(show:
 @pytest.mark.parametrize("name", QUESTS)
 def test_a_solution_ticks_its_quest_and_nothing_else_does(show: Callable, name: str) -> None:
     quest = QUESTS[name]
-    untouched = settled(show(LiveModel(quest.model, quests=[name])).page)
+    untouched = settled(show(LiveModel(quest.model, quest.input, quests=[name])).page)
     expect(untouched.locator(".mhalib-live-model-met")).to_have_count(0)
-    solved = settled(show(LiveModel(quest.model, deeds=quest.solution, quests=[name])).page)
+    solved = settled(show(LiveModel(quest.model, quest.input, deeds=quest.solution, quests=[name])).page)
     expect(solved.locator(".mhalib-live-model-met")).to_have_text(f"{quest.text} Done.")
 
 
@@ -231,11 +232,13 @@ FAILING = [
     ({"unchanged": True}, {"future": False}, ("a", 0, 12)),
     ({"unchanged": True}, {"decoder self 1": {"scores": {"0 0": 1}}}, ("a", 0, 12)),
     ({"most_cells": 1}, {"decoder self 1": {"scores": {"0 0": 1}, "weights": {"0 0": 1}}}, ("a", 0, 12)),
+    ({"witness": ["a", 2]}, {"a": {"off": True}}, ("a", 0, 12, False)),
 ]
 JUDGE = """
 async (all) => {
   const { questMet } = await import("/widgets/live_state.js");
-  return all.map(([goal, deeds, [said, wrong, othersRight]]) => questMet(goal, deeds, { said, wrong, othersRight }));
+  const factsOf = ([said, wrong, othersRight, so]) => ({ said, wrong, othersRight, isWitnessed: () => so });
+  return all.map(([goal, deeds, facts]) => questMet(goal, deeds, factsOf(facts)));
 }
 """
 
@@ -243,9 +246,44 @@ async (all) => {
 def test_the_page_judges_each_condition_as_python_does(modules: Page) -> None:
     met: list[Any] = [({"says": "a", "most_off": 1, "others_right_at_most": 3}, {"a": {"off": True}}, ("a", 0, 3))]
     met += [({"most_cells": 1, "wrong_at_least": 2}, {"decoder self 1": {"weights": {"0 0": 1}}}, ("a", 2, 3))]
+    met += [({"witness": ["a", 2]}, {"a": {"off": True}}, ("a", 0, 12, True))]
     assert modules.evaluate(JUDGE, [*FAILING, *met]) == [False] * len(FAILING) + [True] * len(met)
     judged = [is_met(goal, deeds, Facts(*facts)) for goal, deeds, facts in [*FAILING, *met]]
     assert judged == [False] * len(FAILING) + [True] * len(met)
+
+
+WITNESSES = """
+async ({ weights, facts, asked, cases }) => {
+  const { taskOf } = await import("/widgets/live_tasks.js");
+  const { engineDeeds, hasWitness } = await import("/widgets/live_state.js");
+  const task = taskOf({ weights, facts });
+  return cases.map(([text, deeds]) => {
+    const units = task.units(text);
+    const answer = task.answer(units, engineDeeds(task, deeds, units.length));
+    return hasWitness(task, asked, deeds, { units, answer });
+  });
+}
+"""
+
+
+def test_page_and_python_find_the_same_witnesses(modules: Page, in_float64: dict[str, LiveModel]) -> None:
+    """Of sentences of the model's own kind, and of some that have no right answers."""
+    live, asked = in_float64["reader"], QUESTS["a witness of your own"].goal["witness"]
+    texts = [FOX, "fox", "the fox", "the fox dog sees", "a dog sees sees my cat", *Questions.others]
+    for tokens, length in zip(UNSEEN.tokens.tolist(), UNSEEN.valid_lens.tolist(), strict=True):
+        texts.append(" ".join(VOCABULARY[token] for token in tokens[:length]))
+    pairs = [(0,), (0, 1), (0, 2), (0, 3), (1, 3), (0, 1, 3)]
+    cases = [(text, {f"encoder self 0 {head}": {"off": True} for head in off}) for text in texts for off in pairs]
+    found = []
+    for live.input, live.deeds in cases:
+        units = live.input.split()
+        found.append(has_witness(live._task, asked, live.deeds, units, live.output()))
+    weights = base64.b64encode(live.weights).decode()
+    told = {"weights": weights, "facts": live.facts, "asked": asked, "cases": cases}
+    assert modules.evaluate(WITNESSES, told) == found
+    by_pair = [sum(found[at :: len(pairs)]) for at in range(len(pairs))]
+    assert min(by_pair[1], by_pair[3]) >= 3
+    assert by_pair[0] == by_pair[2] == by_pair[4] == by_pair[5] == 0
 
 
 @pytest.mark.parametrize(("width", "above"), [(390, 700), (390, 150), (330, 400)])
@@ -1004,7 +1042,7 @@ def test_in_a_notebook_bytes_come_from_the_kernel_and_deeds_go_there(modules: Pa
     state = {**live.state(), "facts": live.facts}
     code = source("LiveModel") + "\nexport default { render: LiveModel };"
     weights = base64.b64encode(live.weights).decode()
-    modules.add_style_tag(path=STYLE)
+    modules.add_style_tag(content=style_sheet("LiveModel"))
     modules.evaluate(LIVE, {"code": code, "state": state, "weights": weights})
     settled(modules)
     modules.evaluate("kernel.model.set('deeds', { 'decoder self 0 1': { off: true } })")

@@ -89,7 +89,8 @@ def test_checks_clear_suspects_until_one_is_left(show: Callable) -> None:
     press(page, "merge")
     expect(voice(page)).to_have_text("merge is cleared: it would have failed nothing but ones.")
     press(page, "scale")
-    expect(voice(page)).to_have_text("scale stays: it would have passed nothing but ones, too.")
+    said = "scale stays: it would pass nothing but ones, too. Only those that would fail are cleared."
+    expect(voice(page)).to_have_text(said)
     expect(page.get_by_text("Found:")).to_have_text("Found: 0 of 7. Struck wrongly: 1.")
     assert struck(page) == ["softmax, cleared", "merge, cleared"]
     press(page, "clear for me")
@@ -262,7 +263,7 @@ def test_it_fits_and_is_accessible(show: Callable, width: int, scheme: str) -> N
     """All seven columns and the last one are seen on a phone, where cells are about 24 px wide; 40 px elsewhere."""
     page = show(hunt(), width=width, color_scheme=scheme).page
     before = page.locator(".mhalib table").bounding_box()
-    for name in ("rows sum to 1", "nothing but ones", "alone", "clear for me"):
+    for name in ("rows sum to 1", "mask", "nothing but ones", "mask", "alone", "repeat", "clear for me"):
         press(page, name)
         assert page.locator(".mhalib table").bounding_box() == before  # nothing moves under the finger
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -324,10 +325,10 @@ def test_it_speaks_french_where_its_page_does(show: Callable) -> None:
         ("", "Couche fautive 1 sur 7. Quel test d’abord\u00a0?"),
         ("split", "Lancez d’abord un test."),
         ("all but one", "all but one échoue. Qui cela innocente-t-il\u00a0? Appuyez sur chaque nom."),
-        ("swap", "swap reste\u00a0: all but one aurait échoué aussi."),
+        ("swap", "swap reste\u00a0: all but one échouerait aussi. Seuls ceux qui réussiraient sont innocentés."),
         ("split", f"split est innocenté\u00a0: all but one aurait réussi. 6 {next_one}"),
         ("rows sum to 1", "rows sum to 1 réussit. Qui cela innocente-t-il\u00a0? Appuyez sur chaque nom."),
-        ("merge", "merge reste\u00a0: rows sum to 1 aurait réussi aussi."),
+        ("merge", "merge reste\u00a0: rows sum to 1 réussirait aussi. Seuls ceux qui échoueraient sont innocentés."),
         ("softmax", f"softmax est innocenté\u00a0: rows sum to 1 aurait échoué. 5 {next_one}"),
         ("alone", "alone échoue. Qui cela innocente-t-il\u00a0? Appuyez sur chaque nom."),
         ("scale", "scale est innocenté\u00a0: alone aurait réussi."),

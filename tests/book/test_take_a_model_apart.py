@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import book_text
@@ -14,7 +15,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.instrument("mhalib/widgets/live_"
 
 SENTENCE = "the clever fox sees my hungry young bear"
 WORDS = SENTENCE.split()
-QUESTS = ["the last witness", "one is enough", "one word too far"]
+QUESTS = ["the last witness", "one is enough", "one word too far", "a witness of your own"]
+OWN = "the clever dog sees my hungry young bear"
 ANSWERS = """() => [...document.querySelectorAll(".mhalib-live-model-answers tbody tr")]
     .map((row) => [...row.querySelectorAll("td")].map((one) => one.firstChild.textContent))"""
 FOCUS = """([selector]) => document.activeElement.matches(selector)"""
@@ -91,7 +93,8 @@ def test_the_page_shows_what_is_walked_here() -> None:
     code = "\n".join(book_text.PAGES["00_take_a_model_apart"].code)
     assert code.count(f'sentence = "{SENTENCE}"') == 1
     assert [code.count(f"LiveModel({end}") for end in ('"reader", sentence', '\n    "reader",\n    sentence')] == [2, 1]
-    assert f"quests={QUESTS!r}".replace("'", '"') in code
+    (listed,) = re.findall(r"quests=\[(.*?)\]", code, re.DOTALL)
+    assert re.findall('"(.*?)"', listed) == QUESTS
 
 
 def test_without_head_2_it_forgets_the_verb(walk: Walk) -> None:
@@ -122,16 +125,26 @@ def test_a_dark_cell_is_a_hint(walk: Walk) -> None:
     assert ("sees", PREVIOUS) not in walk.changed()  # head 3 looks at fox all the same
 
 
-def test_the_three_quests_tick_themselves_off(walk: Walk) -> None:
-    assert walk.done() == [False] * 3
+def test_the_quests_tick_themselves_off(walk: Walk) -> None:
+    assert walk.done() == [False] * 4
     walk.flip(1, 2)
-    assert walk.done() == [True, False, False]
+    assert walk.done() == [True, False, False, False]
     walk.undo_all()
     walk.flip(0, 1, 3)
     assert {row[VERB] for row in walk.answers()} == {"sees"}
-    assert walk.done() == [True, True, False]
+    assert walk.done() == [True, True, False, False]
     walk.undo_all()
     walk.choose(3)
     walk.click("bear", "hungry")
     assert walk.changed() == {("bear", PREVIOUS): "hungry"}
-    assert walk.done() == [True] * 3
+    assert walk.done() == [True, True, True, False]
+    walk.undo_all()
+    walk.tab_to("input[type=text]")
+    walk.page.keyboard.press("Control+A")
+    walk.page.keyboard.type(OWN)
+    walk.flip(0)
+    assert [row[SUBJECT] for row in walk.answers()][WORDS.index("sees")] == "dog"
+    assert walk.done() == [True, True, True, False]
+    walk.flip(3)
+    assert [row[SUBJECT] for row in walk.answers()][WORDS.index("sees")] == "likes"
+    assert walk.done() == [True] * 4

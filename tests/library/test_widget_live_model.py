@@ -235,6 +235,24 @@ def test_a_solution_meets_its_goal_and_an_untouched_model_does_not(live, name):
     one.deeds = {}
 
 
+@pytest.mark.parametrize(
+    ("sentence", "off", "is_met"),
+    [
+        ("the dog finds your pilot", (0, 3), True),  # finds still said dog, one word back
+        ("every clever fox sees my hungry young bear", (0, 1), True),  # clever said fox, one word on
+        ("the dog finds your pilot", (0,), False),
+        ("the dog finds your pilot", (0, 1), False),
+        ("my quiet green cat meets your singer", (0, 2), False),  # words lose it, but head 2 looked at the verb
+        ("my quiet green cat meets your singer", (0, 2, 3), False),
+    ],
+)
+def test_a_witness_is_a_head_that_looked_and_is_missed(live, sentence, off, is_met):
+    one = live["reader"]
+    one.input, one.deeds = sentence, {f"encoder self 0 {head}": {"off": True} for head in off}
+    assert one.meets("a witness of your own") is is_met
+    one.deeds = {}
+
+
 def test_a_quest_with_an_unknown_condition_is_refused():
     with pytest.raises(ValueError, match="goal has 'score', but known are says"):
         Quest("?", "reader", "the", {"score": 3}, {})
