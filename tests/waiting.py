@@ -22,7 +22,7 @@ def changed_on_this_branch() -> tuple[str, ...]:
         return ()
 
 
-OF_TESTS = ("tests/conftest.py", "tests/waiting.py", "tests/book/conftest.py", "requirements.txt")
+OF_TESTS = ("tests/conftest.py", "tests/waiting.py", "requirements.txt")
 OF_PAGES = ("tools/pages/", "chapters/_static/", "_config.yml", "_toc.yml", *OF_TESTS)
 """What any built page comes from, beside its own source; of instruments each wakes on one page for each commit."""
 OF_INSTRUMENTS = (
@@ -40,7 +40,8 @@ WAITING = {
     "grader": ("mhalib_classroom/grade/", *OF_TESTS),
     "package": ("mhalib/", "mhalib_classroom/", "pyproject.toml", *OF_TESTS),
 }
-"""By mark: how the paths begin that all tests with this mark are about, beside those that a mark itself names."""
+"""By mark: how the paths begin that all tests with this mark are about, beside those that a mark itself names, its file
+of tests, and the conftest.py beside that."""
 NAMED = re.compile(r"\btools(?:\.|/| import )([a-z]+)\b")
 IMPORTED = re.compile(r"^ *(?:from|import) tools(?:\.| import )([a-z]+)\b", re.MULTILINE)
 
@@ -62,7 +63,13 @@ def rooms_of(test: str) -> frozenset[str]:
 def about(mark: pytest.Mark, own: str) -> tuple[str, ...]:
     """How the paths begin that a test of this file is about by a mark."""
     rooms = rooms_of(own) if mark.name == "tool" else ()
-    return own, *WAITING[mark.name], *mark.args, *(f"tools/{room}/" for room in rooms)
+    return (
+        own,
+        f"{own.rpartition('/')[0]}/conftest.py",
+        *WAITING[mark.name],
+        *mark.args,
+        *(f"tools/{room}/" for room in rooms),
+    )
 
 
 def waits(item: pytest.Item) -> bool:

@@ -21,6 +21,15 @@ from .roofline import Roofline
 from .sortable_table import SortableTable
 from .worked_example import WorkedExample
 
+
+def __getattr__(name: str) -> object:
+    if name == "STYLE":
+        raise AttributeError(
+            "mhalib.widgets.STYLE is style_sheet() now, or style_sheet('HeadExplorer') of one instrument"
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
     "AttentionPlayground",
     "CostCalculator",

@@ -50,7 +50,7 @@ class Instrument(anywidget.AnyWidget):
             Instrument.known.append(cls.script)
             Instrument.needed[cls.script] = cls.needs
             cls._esm = source(cls.script) + f"\nexport default {{ render: {cls.script} }};\n"
-            cls._css = style_sheet(cls.script)
+            cls._css = style_sheet()
         super().__init_subclass__(**kwargs)
 
     def state(self) -> dict[str, Any]:
@@ -139,12 +139,17 @@ def script_file(script: str) -> Path:
 def style_sheet(*names: str) -> str:
     """The style that instruments share, and the own styles of these, or of all: HeadExplorer's is in head_explorer.css.
 
+    A page may have it more than once, as JupyterLab has for each instrument; then each must be of all, or what they
+    share, given again, would come after the own style of an earlier one, and win.
+
     Raises:
         TypeError: a name is no string.
         ValueError: there is no such instrument.
     """
-    own = [script_file(name).with_suffix(".css") for name in _known(names) or Instrument.known]
-    return "\n".join(file.read_text(encoding="utf-8") for file in (SHARED.with_suffix(".css"), *own))
+    _require_known(names)
+    shared = SHARED.with_suffix(".css")
+    own = [script_file(name).with_suffix(".css") for name in names] or sorted({*FOLDER.glob("*.css")} - {shared})
+    return "\n".join(file.read_text(encoding="utf-8") for file in (shared, *own))
 
 
 def scripts(*names: str) -> list[Path]:
@@ -198,19 +203,18 @@ def page_script(*names: str) -> str:
         TypeError: a name is no string.
         ValueError: there is no such instrument.
     """
-    _known(names)
+    _require_known(names)
     woken = f"wake({{ {', '.join(names or common())} }})"
     call = woken if names else f"wakeSentences({woken})"
     return f'(() => {{\n"use strict";\n{_joined(scripts(*names))}\n{call};\n}})();\n'
 
 
-def _known(names: tuple[str, ...]) -> tuple[str, ...]:
-    """These names of instruments, once each is known."""
+def _require_known(names: Sequence[str]) -> None:
+    """Raise TypeError or ValueError for what names no instrument."""
     for name in names:
         require_text("each name", name)
         if name not in Instrument.known:
             raise ValueError(f"names has {name!r}, but the instruments are {', '.join(Instrument.known)}")
-    return names
 
 
 def whole_page(body: str, script: str, title: str) -> str:

@@ -13,6 +13,9 @@ import { classes, listen, make, range, settle, voice, writer } from "./shared.js
 
 const SLICE = 12; // milliseconds of work at a time, so that the page stays quick
 
+/** What one query of a head looks at. @type {(record: import("../live/deeds.js").HeadRecord, query: number) => Float64Array} */
+const rowOf = ({ nk, weights }, query) => weights.subarray(query * nk, (query + 1) * nk);
+
 /** The weights of a row if its scores are divided by a temperature. The logarithms of weights are scores, but for a constant. @type {(row: number[], temperature: number) => number[]} */
 function heatedRow(row, temperature) {
   const heated = Float64Array.from(row, (weight) => Math.log(weight) / temperature);
@@ -136,9 +139,8 @@ function started(model, el, carried) {
   const board = boardOf(task, colours, { choose: (head) => put({ head }), flip, flipAll: model.get("compact") ? flipAll : undefined });
   /** The row of a query with one weight set, and the rest shared out as it was. @type {(q: number, k: number, weight: number) => number[]} */
   function rowWith(q, k, weight) {
-    const { nk, weights } = now.log[shownHead()];
-    const row = Array.from(weights.subarray(q * nk, (q + 1) * nk), (old) => Math.max(0, old)); // talking heads have negative ones
-    const seen = numSeen(isCausal(task, model.get("deeds"), shownHead()), q, nk);
+    const row = Array.from(rowOf(now.log[shownHead()], q), (old) => Math.max(0, old)); // talking heads have negative ones
+    const seen = numSeen(isCausal(task, model.get("deeds"), shownHead()), q, row.length);
     const rest = row.reduce((sum, old) => sum + old, 0) - row[k];
     return row.map((old, i) => {
       if (i === k) return weight;
@@ -157,8 +159,7 @@ function started(model, el, carried) {
     const head = shownHead();
     const { [q]: set, ...rows } = deedOf(head).rows ?? {};
     const deeds = withDeed(model.get("deeds"), head, (deed) => ({ ...deed, rows }));
-    const { nk, weights } = (set ? runOf(deeds).log : now.log)[head];
-    return Array.from(weights.subarray(q * nk, (q + 1) * nk));
+    return [...rowOf((set ? runOf(deeds).log : now.log)[head], q)];
   }
   /** The scores of a row divided by a temperature. A row that none changes, as that of a single word, is not set. @type {(q: number, temperature: number) => void} */
   function heat(q, temperature) {
@@ -182,12 +183,14 @@ function started(model, el, carried) {
     ...(model.get("heats") && { temperature: { set: heat, of: (q) => temperatureOf(freeRow(q), deedOf(shownHead()).rows?.[q]) } }),
   });
 
+  /** @type {(layer: string, step: T.Step, cells: Record<string, number | undefined> | null, name?: string, told?: string) => void} */
+  const mix = (layer, step, cells, name, told) => act({ deeds: withCells(model.get("deeds"), layer, step, cells) }, name, told);
   const mixing = mixingOf(task, colours, (head) => layerName(task, head) || "this layer", {
     choose: () => draw(),
-    move: (layer, { step, n, m }, to) => act({ deeds: withCells(model.get("deeds"), layer, step, { [`${n} ${m}`]: to }) }, `mix ${layer} ${step} ${n} ${m}`),
-    free: (layer, { step, n, m }) => act({ deeds: withCells(model.get("deeds"), layer, step, { [`${n} ${m}`]: undefined }) }, "", "This number is as it was trained."),
-    silence: (layer, step) => act({ deeds: withCells(model.get("deeds"), layer, step, apart) }, "", "Its heads do not talk here."),
-    restore: (layer, step) => act({ deeds: withCells(model.get("deeds"), layer, step, null) }, "", "This matrix is as it was trained."),
+    move: (layer, { step, n, m }, to) => mix(layer, step, { [`${n} ${m}`]: to }, `mix ${layer} ${step} ${n} ${m}`),
+    free: (layer, { step, n, m }) => mix(layer, step, { [`${n} ${m}`]: undefined }, "", "This number is as it was trained."),
+    silence: (layer, step) => mix(layer, step, apart, "", "Its heads do not talk here."),
+    restore: (layer, step) => mix(layer, step, null, "", "This matrix is as it was trained."),
   });
   const numbers = range(0, task.engine.settings.num_heads);
   /** The cells of a matrix with which no head gets anything of another. @type {Record<string, number>} */
@@ -229,7 +232,7 @@ function started(model, el, carried) {
     if (last) put(last);
     else said.textContent = spoken;
   }
-  const fragment = () => fragmentOf({ model: task.facts.name, input: model.get("input"), deeds: model.get("deeds"), head: model.get("head"), query: model.get("query"), moment: model.get("moment"), ...(model.get("sums").length ? { sums: model.get("sums") } : {}) });
+  const fragment = () => fragmentOf({ model: task.facts.name, input: model.get("input"), deeds: model.get("deeds"), head: model.get("head"), query: model.get("query"), moment: model.get("moment"), ...(model.get("sums").length && { sums: model.get("sums") }) });
   /** The book's link to the instrument alone takes along what a reader has done. */
   const alone = /** @type {HTMLAnchorElement | null | undefined} */ (el.closest(".mhalib-instrument")?.nextElementSibling?.querySelector(":scope > a"));
   function copyLink() {
@@ -296,11 +299,10 @@ function started(model, el, carried) {
     large.whole.hidden = !head;
     if (head) {
       const kind = kindOf(head);
-      const { nk, weights, nq } = now.log[head];
-      const query = Math.min(model.get("query"), nq - 1);
+      const query = Math.min(model.get("query"), now.log[head].nq - 1);
       large.say(answer.inWords(now));
       large.draw({ head, record: now.log[head], ...task.labels(kind, now.units, now.answer), deed: deedOf(head), query, isCausal: isCausal(task, deeds, head) });
-      input.draw(now.units, kind === "decoder self" && task.facts.written ? null : weights.subarray(query * nk, (query + 1) * nk), colours.hue(head));
+      input.draw(now.units, kind === "decoder self" && task.facts.written ? null : rowOf(now.log[head], query), colours.hue(head));
     } else input.draw(now.units, null, "");
     mixing?.draw(head || heads[heads.length - 1], deeds, answer.inWords(now));
     answer.draw(now, off, heads.length);

@@ -21,7 +21,7 @@ function need(holds, said) {
 }
 
 /** @type {(value: any) => boolean} */
-const isPlain = (value) => Object(value) === value && !Array.isArray(value);
+const isPlain = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 
 /**
  * The state, if the model can have it; an error says what it cannot.
@@ -97,9 +97,8 @@ function isRow(row) {
  */
 export function engineDeeds(task, deeds, numUnits, recordsOf) {
   /** @type {(name: string, rows: Record<string, number[]>) => Record<string, number[]>} */
-  const reaching = (name, rows) => {
-    return Object.fromEntries(Object.entries(rows).filter(([query, row]) => row.slice(0, numSeen(isCausal(task, deeds, name), Number(query), numUnits)).reduce((sum, one) => sum + one, 0) > SMALLEST_SUM));
-  };
+  const reaching = (name, rows) =>
+    Object.fromEntries(Object.entries(rows).filter(([query, row]) => row.slice(0, numSeen(isCausal(task, deeds, name), Number(query), numUnits)).reduce((sum, one) => sum + one, 0) > SMALLEST_SUM));
   /** @type {Record<string, HeadDeed>} */
   const heads = {};
   for (const [name, deed] of headDeeds(deeds)) {
@@ -199,9 +198,19 @@ export function questMet(goal, deeds, { said, wrong, othersRight, isWitnessed })
   if (OF_ALL.some((name) => name in deeds) || done.some((deed) => "frozen" in deed || "patch" in deed)) return false;
   const off = done.filter((deed) => "off" in deed).length;
   const moved = done.flatMap(({ rows = {} }) => Object.keys(rows)).length;
-  const cells = mixingDeeds(deeds).flatMap(([, deed]) => Object.values(deed).flatMap(Object.keys)).length;
+  const cells = mixingDeeds(deeds).flatMap(([, { scores = {}, weights = {} }]) => [...Object.keys(scores), ...Object.keys(weights)]).length;
   const { says = said, unchanged = !wrong, least_off = 0, most_off = off, most_rows = moved, most_cells = 0, others_right_at_most = othersRight, wrong_at_least = 0, witness } = goal;
-  return said === says && unchanged === !wrong && off >= least_off && off <= most_off && moved <= most_rows && cells <= most_cells && othersRight <= others_right_at_most && wrong >= wrong_at_least && (!witness || isWitnessed(witness));
+  return (
+    said === says &&
+    unchanged === !wrong &&
+    off >= least_off &&
+    off <= most_off &&
+    moved <= most_rows &&
+    cells <= most_cells &&
+    othersRight <= others_right_at_most &&
+    wrong >= wrong_at_least &&
+    (!witness || isWitnessed(witness))
+  );
 }
 
 /**

@@ -107,13 +107,13 @@ function ofInstrument({ el, model, told, heard }) {
 }
 
 /** The formula of one sentence, with the numbers that stand there. @type {(formula: Formula, sentence: Element, name: string) => Source} */
-function ofFormula({ variables, results, drawn }, sentence, name) {
+function ofFormula({ variables, results, drawn = {} }, sentence, name) {
   /** @type {Record<string, number>} */
   const values = {};
   /** @type {(() => void)[]} */
   const heard = [];
   for (const { dataset, textContent } of /** @type {NodeListOf<HTMLElement>} */ (sentence.querySelectorAll(`span.drag[data-of="${name}"]`))) {
-    const [trait, value] = [dataset.trait ?? "", Number(textContent.replaceAll(",", ""))];
+    const [trait, value] = [dataset.trait ?? "", Number(textContent.replace("−", "-").replaceAll(",", ""))];
     if (Object.hasOwn(variables, trait) && Number.isInteger(value)) values[trait] = value;
   }
   return {
@@ -128,7 +128,7 @@ function ofFormula({ variables, results, drawn }, sentence, name) {
       for (const then of heard) then();
     },
     results: () => results(values),
-    drawn: (of, told) => drawn?.[of]?.(values, told),
+    drawn: (of, told) => (Object.hasOwn(drawn, of) ? drawn[of](values, told) : undefined),
     listen: (then) => heard.push(then),
     speaks: false,
   };
@@ -165,7 +165,7 @@ function winners(dog, factor) {
 
 /** The shares of dog, man and cat on a line from 0 to 1, the readout's slope over them, and a ring around what wins, for each of two sentences. @type {(first: number, factor: number) => SVGElement} */
 function readouts(first, factor) {
-  const at = (/** @type {number} */ percent) => 130 + 2.2 * percent;
+  const at = (/** @type {number} */ percent) => 138 + 2.1 * percent;
   const text = (/** @type {number} */ x, /** @type {number} */ y, /** @type {string} */ said, anchor = "middle") => svg("text", { x, y, "text-anchor": anchor }, said);
   const readout = (/** @type {string} */ sentence, /** @type {number} */ dog, /** @type {number} */ y) => {
     const over = (/** @type {number} */ percent) => y - 56 + factor * (4.5 - 0.09 * percent); // level in the middle
@@ -231,12 +231,10 @@ function follow(span, source, name) {
   const show = () => {
     const told = source.results()[name] ?? "–";
     const next = source.drawn?.(name, told);
-    span.textContent = told;
-    if (next) {
-      drawn?.remove();
-      span.before(next);
-      span.classList.add("mhalib-told"); // the drawing says it to who sees it
-    }
+    if (span.textContent !== told) span.textContent = told; // what is written anew is read out anew
+    drawn?.remove();
+    if (next) span.before(next);
+    span.classList.toggle("mhalib-told", Boolean(next)); // the drawing says it to who sees it
     drawn = next;
   };
   span.dataset.awake = "true";

@@ -49,7 +49,7 @@ export function WorkedExample({ model, el, tell }) {
     return [
       `${inSentence(asking)} asks ${vector(q)}. Each word has a key, by which it is found, and a value, which it hands over.`,
       `Compare: query times key, number by number, added up${model.get("scale") ? ", and divided by √2" : ""}. The scores: ${each(scores, brief)}.`,
-      `Raise e to each score: ${each(powers)}. None is negative.`,
+      `Raise e to the power of each score: ${each(powers)}. None is negative.`,
       `Divide by their sum, ${digits(sum)}. The weights: ${each(weights)}.`,
       "Multiply each value by its weight.",
       `Add up: ${inSentence(asking)} gets ${vector(output, digits)}, which is ${output.map((x, c) => `${digits(x)} ${inSentence(given[c])}`).join(" and ")}.`,
@@ -60,7 +60,7 @@ export function WorkedExample({ model, el, tell }) {
   const saidOfTwo = (found, joined, output) => [
     `Two heads look from ${inSentence(asking)}, each with a query of its own.`,
     "Query times key: the scores.",
-    "Raise e to each score.",
+    "Raise e to the power of each score.",
     "Divide by their sum: the weights.",
     "Multiply each value by its weight.",
     `Add up, in each head apart: ${found.map((head) => vector(head.output, digits)).join(" and ")}.`,

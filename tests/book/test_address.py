@@ -163,7 +163,7 @@ def test_pages_have_the_address_and_put_what_colab_opens_beside_them(
         text = (tmp_path / "notebooks" / path).read_text(encoding="utf-8")
         assert text.count("%pip install -q") == 1, path
         assert '%pip install -q \\"mhalib[widgets] @ git+https://github.com/some-one/my.heads@v0.3.0' in text, path
-    assert sum((tmp_path / "notebooks" / path).stat().st_size for path in written) < 3_100_000
+    assert sum((tmp_path / "notebooks" / path).stat().st_size for path in written) < 3_120_000
 
 
 def git(folder: Path, *words: str) -> None:

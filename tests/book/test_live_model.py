@@ -247,6 +247,8 @@ def test_the_page_judges_each_condition_as_python_does(modules: Page) -> None:
     met: list[Any] = [({"says": "a", "most_off": 1, "others_right_at_most": 3}, {"a": {"off": True}}, ("a", 0, 3))]
     met += [({"most_cells": 1, "wrong_at_least": 2}, {"decoder self 1": {"weights": {"0 0": 1}}}, ("a", 2, 3))]
     met += [({"witness": ["a", 2]}, {"a": {"off": True}}, ("a", 0, 12, True))]
+    other = {"scores": {"0 0": 1}, "values": {"0 0": 1, "0 1": 2}}  # only scores and weights are counted
+    met += [({"most_cells": 1}, {"decoder self 1": other}, ("a", 0, 12))]
     assert modules.evaluate(JUDGE, [*FAILING, *met]) == [False] * len(FAILING) + [True] * len(met)
     judged = [is_met(goal, deeds, Facts(*facts)) for goal, deeds, facts in [*FAILING, *met]]
     assert judged == [False] * len(FAILING) + [True] * len(met)
@@ -908,6 +910,30 @@ def test_a_hostile_link_is_left_aside_and_the_reason_is_said(show: Callable, hos
     assert page.evaluate("window.PWN") is None
     assert page.evaluate("({}).off") is None
     assert shown.errors == []
+
+
+NO_MAPPINGS = """
+async ({ weights, facts, input }) => {
+  const { taskOf } = await import("/widgets/live_tasks.js");
+  const { checkedState } = await import("/widgets/live_state.js");
+  const task = taskOf({ weights, facts });
+  const said = (deeds) => {
+    try {
+      checkedState(task, { input, deeds, head: "", query: 0 });
+      return "";
+    } catch (error) {
+      return error.message;
+    }
+  };
+  return [{}, null, undefined, [], "off", 1, () => 0].map(said);
+}
+"""
+
+
+def test_only_a_mapping_can_be_done_to_a_model(modules: Page, in_float64: dict[str, LiveModel]) -> None:
+    live = in_float64["translator"]
+    given = {"weights": base64.b64encode(live.weights).decode(), "facts": live.facts, "input": COW}
+    assert modules.evaluate(NO_MAPPINGS, given) == ["", *["deeds are no mapping"] * 6]
 
 
 def test_keys_alone_lead_through_all_of_it(show: Callable) -> None:

@@ -361,7 +361,7 @@ def test_no_merge_is_left_half_done() -> None:
 def test_is_small() -> None:
     sizes = {name: (notebooks.ROOT / name).stat().st_size for name in tracked()}
     assert max(sizes.values()) < 1_000_000, max(sizes, key=sizes.__getitem__)
-    assert sum(sizes.values()) < 18_680_000  # what came last: a hunt for mistakes, draws of dropout
+    assert sum(sizes.values()) < 18_900_000  # what came last: draws of dropout that play, a copier without its mask
 
 
 def test_what_waits_for_the_week_is_listed_and_is_run() -> None:

@@ -123,6 +123,17 @@ def test_the_numbers_of_a_sentence_are_its_own() -> None:
     assert sentences.unconfirmed(page_of(two)) == []
 
 
+def test_a_number_below_zero_has_the_minus_of_the_page() -> None:
+    """As it was: −2 could not be read, and Python wrote a hyphen."""
+    assert [sentences.written(value) for value in (-2, -0.5, -2048, -0.0001)] == ["−2", "−0.5", "−2,048", "−0"]
+    below = sentences.FORMULAS["average"].results({"w": 75, "f": -2})["winners"]
+    sentence = f"{drag('average', 'w', '75')} {drag('average', 'f', '−2')} {follows('average', 'winners', below)}"
+    assert sentences.unconfirmed(page_of(sentence)) == []
+    (found,) = sentences.unconfirmed(page_of(sentence.replace("−2", "-2")))
+    assert found.endswith("stored '-2', computed '−2'")
+    assert "outside its bounds (-4, 4)" in sentences.unconfirmed(page_of(sentence.replace("−2", "−5")))[0]
+
+
 def test_they_need_no_second_account_among_the_numbers_of_prose() -> None:
     assert prose_numbers.claims(f"{WEIGHT} and 0.99") == ["0.99"]
 
@@ -239,7 +250,7 @@ def test_a_finger_drags_a_number_and_the_page_stays(read: Callable) -> None:
 @pytest.mark.browser
 def test_formulas_give_in_the_browser_what_they_give_in_python(read: Callable) -> None:
     cases = [("scores", {"d": d}) for d in (1, 2, 16, 50, 64, 256, 1000, 1024)]
-    cases += [("average", {"w": w, "f": f}) for w in (0, 29, 50, 75, 100) for f in (0, 2)]
+    cases += [("average", {"w": w, "f": f}) for w in (0, 29, 50, 75, 100) for f in (-4, 0, 2)]
     cases += [("rotation", {"t": t, "j": j}) for t, j in itertools.product((0, 1, 7, 63, 100, 200), (0, 5, 63, 199))]
     cases += [("passes", {"N": N}) for N in (1, 2, 1000, 65_536)]
     sizes = itertools.product((1, 256, 4096, 65_536), (1, 3, 8), (1, 128, 2048, 1_048_576))
@@ -247,7 +258,7 @@ def test_formulas_give_in_the_browser_what_they_give_in_python(read: Callable) -
     paragraphs, wanted = [], []
     for name, values in cases:
         results = sentences.FORMULAS[name].results(values)
-        dragged = " ".join(drag(name, trait, f"{value:,}") for trait, value in values.items())
+        dragged = " ".join(drag(name, trait, sentences.written(value)) for trait, value in values.items())
         paragraphs.append(dragged + " ".join(follows(name, each, "?") for each in results))
         wanted += list(results.values())
     shown = read(*paragraphs)
@@ -325,6 +336,12 @@ def test_shares_move_along_their_lines(read: Callable, width: int) -> None:
             word, whole = word.bounding_box(), page.locator(".mhalib-shares").bounding_box()
             assert whole["x"] <= word["x"] < word["x"] + word["width"] <= whole["x"] + whole["width"]
             assert word["height"] >= 10
+    read_size = "one => parseFloat(getComputedStyle(one).fontSize) * one.getScreenCTM().a"
+    assert page.locator(".mhalib-shares text").first.evaluate(read_size) >= 12
+    boxes = [word.bounding_box() for word in page.locator(".mhalib-shares text").all()]
+    for one, other in itertools.combinations(boxes, 2):  # no two lie on each other
+        beside = one["x"] + one["width"] <= other["x"] or other["x"] + other["width"] <= one["x"]
+        assert beside or one["y"] + one["height"] <= other["y"] or other["y"] + other["height"] <= one["y"]
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert shown.errors == []
 
@@ -352,6 +369,58 @@ def test_a_straight_line_rings_one_of_its_ends(read: Callable) -> None:
         assert told.count("a tie") == (0 if f else 2)
         factor.press("ArrowLeft")
     assert shown.errors == []
+
+
+@pytest.mark.browser
+def test_a_factor_below_zero_wakes_and_counts_up(read: Callable) -> None:
+    sentence = f"{drag('average', 'w', '75')} {drag('average', 'f', '−2')} {follows('average', 'winners', '?')}"
+    page = read(sentence).page
+    factor = number(page, "factor of the readout")
+    expect(factor).to_have_attribute("aria-valuenow", "-2")
+    expect(page.locator("span.follows")).to_contain_text("cat 0, cat wins")
+    factor.press("ArrowRight")
+    expect(factor).to_have_text("−1")
+
+
+COUNT_WRITTEN = """() => {
+    window.written = [];
+    const tell = (all) => window.written.push(...all.map(({ target }) => target.textContent));
+    const told = document.querySelector("span.follows");
+    new MutationObserver(tell).observe(told, { childList: true, characterData: true, subtree: true });
+}"""
+
+
+@pytest.mark.browser
+def test_what_is_still_so_is_not_told_again(read: Callable) -> None:
+    """A screen reader reads out whatever is written into a live region, changed or not."""
+    sentence = f"{drag('average', 'w', '75')} {drag('average', 'f', '4')} {follows('average', 'winners', '?')}"
+    shown = read(sentence)
+    page, factor = shown.page, number(shown.page, "factor of the readout")
+    expect(page.locator("span.follows")).to_have_attribute("aria-live", "polite")
+    page.evaluate(COUNT_WRITTEN)
+    for f, news in ((3, 0), (2, 0), (1, 0), (0, 1), (-1, 2), (-2, 2)):
+        factor.press("ArrowLeft")
+        expect(factor).to_have_text(str(f).replace("-", "−"))
+        assert len(page.evaluate("window.written")) == news
+    assert page.locator(".mhalib-shares").count() == 1  # which was drawn anew each time
+    assert shown.errors == []
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_discs_stay_apart_from_their_outlines_in_forced_colours(read: Callable, scheme: str) -> None:
+    """The book's own background may be the colour of what is forced upon the outlines."""
+    sentence = f"{drag('average', 'w', '75')} {drag('average', 'f', '2')} {follows('average', 'winners', '?')}"
+    page = read(sentence, forced_colors="active", color_scheme=scheme).page
+    outline = "white" if scheme == "dark" else "black"
+    colours = f"color-scheme: light dark; --pst-color-background: {outline}"
+    page.add_style_tag(content=f":root {{ {colours} }} body {{ background: canvas }}")
+    seen = "one => [getComputedStyle(one).fill, getComputedStyle(one).stroke]"
+    fill, stroke = page.locator(".mhalib-share-cat").first.evaluate(seen)
+    ground = page.locator("body").evaluate("one => getComputedStyle(one).backgroundColor")
+    assert fill == ground != stroke
+    fills = {page.locator(f".mhalib-share-{noun}").first.evaluate(seen)[0] for noun in ("cat", "man", "dog")}
+    assert len(fills) == 3
 
 
 @pytest.mark.browser

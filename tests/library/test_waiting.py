@@ -52,6 +52,13 @@ def test_of_a_tool_only_the_rooms_count_that_its_test_reaches(monkeypatch, chang
     assert skipped(monkeypatch, changed, pytest.mark.tool.mark, nodeid=nodeid) == waits
 
 
+@pytest.mark.parametrize("folder", ["book", "library"])
+def test_a_conftest_wakes_the_tests_beside_it(monkeypatch, folder):
+    changed = f"tests/{folder}/conftest.py"
+    nodeid = "tests/library/test_grade.py::test_it"
+    assert skipped(monkeypatch, changed, pytest.mark.grader.mark, nodeid=nodeid) == (folder == "book")
+
+
 def test_of_two_marks_each_must_have_a_file_that_has_changed(monkeypatch):
     marks = pytest.mark.package.mark, pytest.mark.weekly("mhalib/variants/").mark
     assert not skipped(monkeypatch, "mhalib/variants/delta.py", *marks)

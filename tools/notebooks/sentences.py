@@ -26,6 +26,7 @@ SPAN = re.compile(r"<span\b(?P<attributes>[^<>]*)>(?P<text>[^<>]*)</span>")
 ATTRIBUTE = re.compile(r'\s+([\w-]+)="([^"]*)"')
 KEYS = {"drag": {"class", "data-of", "data-trait"}, "follows": {"class", "data-of", "data-value"}}
 BLOCK = re.compile(r"\n\s*\n|^\s*(?:[-*]|\d+\.) ", re.MULTILINE)
+WHOLE = re.compile(r"[-−]?\d[\d,]*")
 STORED = re.compile(r'data-script="(\w+)".*?<script type="application/json">(.*?)</script>', re.DOTALL)
 
 
@@ -117,8 +118,9 @@ FORMULAS = {
 
 
 def written(value: float) -> str:
-    """As a sentence has it: 2,048 and 0.5."""
-    return f"{value:,}" if isinstance(value, int) else f"{round(value, 3):,g}"
+    """As a sentence has it: 2,048, 0.5 and −2."""
+    text = f"{value:,}" if isinstance(value, int) else f"{round(value, 3):,g}"
+    return text.replace("-", "−")
 
 
 def spans(markdown: str) -> list[Span]:
@@ -178,7 +180,8 @@ def _problem(span: Span, block: Sequence[Span], shown: Mapping[str, widgets.Inst
     if span.of in FORMULAS:
         formula = FORMULAS[span.of]
         dragged = {one.name: one.text for one in block if one.kind == "drag" and one.of == span.of}
-        numbers = {name: int(text.replace(",", "")) for name, text in dragged.items() if re.fullmatch(r"[\d,]+", text)}
+        whole = {name: text for name, text in dragged.items() if WHOLE.fullmatch(text)}
+        numbers = {name: int(text.replace("−", "-").replace(",", "")) for name, text in whole.items()}
         if numbers.keys() != dragged.keys() or not dragged.keys() <= formula.variables.keys():
             return f"{where}: the sentence drags {dragged}, but the variables are {', '.join(formula.variables)}"
         outside = [name for name, (low, high) in formula.variables.items() if not low <= numbers.get(name, low) <= high]

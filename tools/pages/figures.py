@@ -251,7 +251,7 @@ def offer_steps(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         told = {
             "files": "../" * docname.count("/") + f"{FILES}/{name}",
             "steps": str(last),
-            "opens": str(steps.first_shown(files[0].read_text(encoding="utf-8"))),
+            "opens": "1" if steps.loses(drawn[0].read_text(encoding="utf-8")) else str(last),
             "play": say(steps.PLAY),
             "pause": say(steps.PAUSE),
             "step": say(steps.STEP),

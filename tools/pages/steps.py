@@ -29,9 +29,10 @@ def count(svg: str) -> int:
     return max((int(found) for found in NAMED.findall(svg)), default=1)
 
 
-def first_shown(svg: str) -> int:
-    """The step at which a page opens the figure: the last where steps have names, of which the text says the last."""
-    return 1 if 'id="only-1"' in svg and 'id="name-1"' not in svg else count(svg)
+def loses(first: str) -> bool:
+    """Whether something of a figure's first step is not in the next, so that a page opens it there. Of steps with names
+    the text says the last."""
+    return 'id="only-1"' in first and 'id="name-1"' not in first
 
 
 def at_step(svg: str, step: int) -> str:
