@@ -50,7 +50,6 @@ class Instrument(anywidget.AnyWidget):
             Instrument.known.append(cls.script)
             Instrument.needed[cls.script] = cls.needs
             cls._esm = source(cls.script) + f"\nexport default {{ render: {cls.script} }};\n"
-            cls._css = style_sheet()
         super().__init_subclass__(**kwargs)
 
     def state(self) -> dict[str, Any]:
@@ -248,3 +247,6 @@ def _hash(text: str) -> str:
 
 def _joined(files: Sequence[Path]) -> str:
     return "\n".join(map(joinable, files))
+
+
+Instrument._css = style_sheet()  # once for all of them, which inherit it

@@ -172,8 +172,8 @@ function readouts(first, factor) {
     const nouns = Object.entries({ cat: 0, man: 100 - dog, dog }); // the smaller dot in front
     const dots = nouns.map(([noun, share], i) => svg("circle", { class: `mhalib-share-${noun}`, cx: at(share), cy: y, r: 10 - 2 * i }));
     const scores = nouns.map(([, share]) => svg("circle", { class: "mhalib-share-score", cx: at(share), cy: over(share), r: 3 }));
-    const best = nouns.filter(([noun]) => winners(dog, factor).includes(noun));
-    const rings = best.map(([noun, share]) => svg("circle", { class: "mhalib-share-wins", "data-noun": noun, cx: at(share), cy: y, r: 14 }));
+    const best = winners(dog, factor);
+    const rings = nouns.filter(([noun]) => best.includes(noun)).map(([noun, share]) => svg("circle", { class: "mhalib-share-wins", "data-noun": noun, cx: at(share), cy: y, r: 14 }));
     const labels = [text(at(dog), y - 19, `dog ${(dog / 100).toFixed(2)}`), text(at(100 - dog), y + 27, `man ${(1 - dog / 100).toFixed(2)}`)];
     const left = [text(0, y + 4, sentence, "start"), text(at(0) - 18, y + 4, "cat", "end"), text(at(0) - 18, over(0) + 4, "score", "end")];
     const line = (/** @type {number} */ y1, /** @type {number} */ y2) => svg("line", { x1: at(0), x2: at(100), y1, y2 });

@@ -53,7 +53,7 @@ def _left(terms: Tensor, bias: Tensor) -> Tensor:
 
 
 def _biasless(terms: Tensor, bias: Tensor) -> Tensor:
-    return (terms.sum(0) - terms).argmax(1)
+    return _left(terms, torch.zeros_like(bias))
 
 
 def _biased_each(terms: Tensor, bias: Tensor) -> Tensor:

@@ -238,7 +238,8 @@ def offer_steps(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         number = next(figure.findall(nodes.strong), None)
         if not files or number is None:
             continue
-        last = steps.count(files[0].read_text(encoding="utf-8"))
+        whole = files[0].read_text(encoding="utf-8")
+        last = steps.count(whole)
         if last == 1:
             continue
         folder.mkdir(parents=True, exist_ok=True)
@@ -246,12 +247,12 @@ def offer_steps(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         for theme, file in zip(("light", "dark"), files, strict=True):
             for step in range(1, last):
                 shutil.copyfile(step_file(file, step), step_file(folder / f"{name}-{theme}.svg", step))
-        drawn = [*(step_file(files[0], step) for step in range(1, last)), files[0]]
-        names = [steps.name_of(file.read_text(encoding="utf-8"), say) for file in drawn]
+        drawn = [*(step_file(files[0], step).read_text(encoding="utf-8") for step in range(1, last)), whole]
+        names = [steps.name_of(svg, say) for svg in drawn]
         told = {
             "files": "../" * docname.count("/") + f"{FILES}/{name}",
             "steps": str(last),
-            "opens": "1" if steps.loses(drawn[0].read_text(encoding="utf-8")) else str(last),
+            "opens": "1" if steps.loses(drawn[0]) else str(last),
             "play": say(steps.PLAY),
             "pause": say(steps.PAUSE),
             "step": say(steps.STEP),
