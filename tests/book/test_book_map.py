@@ -109,18 +109,35 @@ def test_a_ring_shows_the_cell_to_click_until_something_is_done(
     assert ringed.evaluate(moves) == "none"
     page.emulate_media(reduced_motion="no-preference")
     assert ringed.evaluate(moves) == "front-ring"
-    for head, number in ((1, 0), (2, 1)):
-        page.locator(f".front-instrument [data-head='encoder self 1 {head}']").click()
-        expect(page.locator(f".front-instrument [data-head='encoder self 1 {head}']")).to_be_checked()
-        assert len(page.evaluate(RINGED)) == number
+    board = page.locator(".front-instrument .mhalib-live-model-board")
+    told = page.locator(".after-first")
+    expect(board).to_be_hidden()
+    expect(told).to_be_hidden()
     ringed.click()
     expect(page.locator(".mhalib-live-model-sentence strong")).to_have_text("le")
+    expect(board).to_be_visible()
+    expect(told).to_be_visible()
     assert page.evaluate(RINGED) == []
+    page.locator(".front-instrument .mhalib-live-model-tools button").nth(1).click()  # as trained
+    expect(page.locator(".mhalib-live-model-sentence strong")).to_have_count(0)
+    expect(board).to_be_visible()  # what is once unfolded stays
     if width > 1200:
         board, large = (
             page.locator(f".front-instrument .mhalib-live-model-{part}").bounding_box() for part in ("board", "large")
         )
         assert abs(board["y"] + board["height"] - large["y"] - large["height"]) < 30  # no blank under the maps
+
+
+@pytest.mark.browser
+@pytest.mark.page("chapters/index.")
+@pytest.mark.parametrize("file", FRONTS, ids=lambda file: file.parts[-3])
+def test_a_link_shows_all_heads_at_once(front: Callable[..., Page], file: Path) -> None:
+    page = front(file)
+    board = page.locator(".front-instrument .mhalib-live-model-board")
+    expect(board).to_be_hidden()
+    page.locator(".front a[href$='#all-heads']").click()
+    expect(board).to_be_visible()
+    assert page.evaluate(RINGED) == []
 
 
 @pytest.mark.parametrize(

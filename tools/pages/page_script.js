@@ -30,4 +30,16 @@
   reveal();
   addEventListener("hashchange", reveal);
   document.fonts.ready.then(look);
+
+  /* The start page begins with one map; the first change, or a link to what is hidden, shows the rest. */
+  const front = document.querySelector(".front:has(.front-instrument)");
+  if (front) {
+    const isDone = () => front.querySelector('.front-instrument [aria-disabled="false"]');
+    const isSought = () => location.hash && document.getElementById(location.hash.slice(1))?.closest(".after-first");
+    const unfold = () => front.classList.toggle("front-shut", front.classList.contains("front-shut") && !isDone() && !isSought());
+    front.classList.add("front-shut");
+    new MutationObserver(unfold).observe(front, { subtree: true, attributes: true, attributeFilter: ["aria-disabled"] });
+    addEventListener("hashchange", unfold);
+    unfold();
+  }
 })();
