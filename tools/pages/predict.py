@@ -32,7 +32,7 @@ from sphinx.application import Sphinx
 
 from tools.notebooks import predictions
 from tools.pages import catalogues
-from tools.pages.page_head import first_part, is_cell, raw
+from tools.pages.page_head import code_behind_word, first_part, is_cell, raw
 
 MARK, FIELDS, RIGHT, SEVERAL = "Predict.", "predict-fields", "predict-right-", "predict-several-"
 TRIED = "predict-tried"
@@ -162,6 +162,7 @@ def opened(parts: list[nodes.Node], say: Callable[[str], str]) -> list[nodes.Nod
     for cell in cells:
         show_output(cell, say)
         cell["is_answer"] = True
+    cells, code = code_apart(cells, say(CODE["prompt_show"]))
     if texts:
         summary = SUMMARY.match(texts[0].astext())[1]  # type: ignore[index]
         first = SUMMARY.sub("", texts[0].astext(), count=1)
@@ -173,7 +174,18 @@ def opened(parts: list[nodes.Node], say: Callable[[str], str]) -> list[nodes.Nod
         f'<details class="predict-answer"><summary>{summary}</summary><div class="predict-opened" tabindex="-1">'
         f'<div class="predict-said" role="status" data-said="{html.escape(say(SAID), quote=True)}" hidden></div>'
     )
-    return [raw(begin), *cells, *texts, raw(f"</div>{END}")]
+    return [raw(begin), *cells, *texts, *code, raw(f"</div>{END}")]
+
+
+def code_apart(cells: list[nodes.container], prompt: str) -> tuple[list[nodes.container], list[nodes.Node]]:
+    """The cells of an answer without what is hidden behind this prompt, and all of that code behind one word."""
+    code: list[nodes.Node] = []
+    for cell in cells:
+        hidden = cell.children[0]
+        if isinstance(hidden, HideCodeCellNode) and hidden["prompt_show"] == prompt:
+            cell.remove(hidden)
+            code += hidden.children
+    return [cell for cell in cells if cell.children], code_behind_word(prompt, code, in_caption=False) if code else []
 
 
 def show_output(cell: nodes.container, say: Callable[[str], str]) -> None:
