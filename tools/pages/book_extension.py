@@ -27,6 +27,8 @@ FOLDS = {  # by tag: what the fold of a cell says where the cell itself does not
     "set-up": ("Show how this page installs what it needs in Colab", "Hide how this page installs what it needs"),
     exercises.EXERCISE: ("Show a solution, and what the checker says", "Hide the solution"),
 }
+PERCENT = re.compile(r"(?<![^\d]) %")  # behind a number, which may be a field of its own
+DIGITS = re.compile(r"\b\d(?: \d)+\b")
 SHORT_CODE = 24  # characters, half of a phone's line
 FITS_A_PHONE, SMALLER = 49, (56, 64)  # characters: what a phone holds in its own letters, and in two smaller sizes
 MEASURED = '<p class="statement measured" title="{said}"><span aria-hidden="true">±</span><span>{said}</span></p>'
@@ -147,6 +149,14 @@ def keep_short_code_whole(app: Sphinx, doctree: nodes.document, docname: str) ->
                 code["classes"].append("short")
 
 
+def keep_numbers(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Let no line end between a number and its %, or in a row of digits such as 5 5 2 2."""
+    for text in list(doctree.findall(nodes.Text)):
+        kept = PERCENT.sub("\u00a0%", DIGITS.sub(lambda row: row[0].replace(" ", "\u00a0"), text))
+        if kept != text and not isinstance(text.parent, nodes.FixedTextElement | nodes.literal | nodes.raw):
+            text.parent.replace(text, nodes.Text(kept))
+
+
 def keep_columns(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Mark printed tables and rows of numbers: on a phone, sentences wrap, but these would be torn apart.
 
@@ -264,6 +274,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("env-get-updated", write_all_where_one_quotes_another)
     app.connect("doctree-resolved", caption_figures)
     app.connect("doctree-resolved", link_figures)
+    app.connect("doctree-resolved", keep_numbers)
     app.connect("doctree-resolved", keep_columns)
     app.connect("doctree-resolved", keep_short_code_whole)
     app.connect("doctree-resolved", deeper.mark_sections)
