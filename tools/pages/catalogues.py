@@ -52,8 +52,8 @@ FIXED = re.compile(  # what a translation must hold as it is, as often as the te
     r"|(?<=\]\()[^)\s]+(?=\))"  # where links lead
     r"|</?\w[^>]*>"  # HTML
 )
-FRAMES = re.compile(  # of a page in Markdown: its metadata, and directives, of which Sphinx hands over no words
-    r"\A---\n.*?\n---\n|^```\{.*?^```$|^:{3,}.*?$|^:[\w-]+:.*?$", re.DOTALL | re.MULTILINE
+FRAMES = re.compile(  # of a page in Markdown: its metadata, directives and targets, of which Sphinx hands over no words
+    r"\A---\n.*?\n---\n|^```\{.*?^```$|^:{3,}.*?$|^:[\w-]+:.*?$|^\([\w-]+\)=$", re.DOTALL | re.MULTILINE
 )
 DISPLAYED = re.compile(r"\$\$.*?\$\$", re.DOTALL)
 
@@ -190,7 +190,7 @@ def standing(page: str, catalogue: Catalog, words: Iterable[str]) -> Standing:
     left = everything
     for text in sorted(there, key=len, reverse=True):
         left = re.sub(rf"(?<!\w){re.escape(text)}(?!\w)", " ", left)  # "no", but not in "know"
-    left = re.sub(r"\[\]\([^)]*\)|</?\w+>", " ", left)
+    left = re.sub(r"\[\]\([^)]*\)|</?\w+>|```\w.*?```", " ", left)  # Sphinx hands over no code
     return Standing(
         page,
         sum(bool(other) and not fuzzy for _, other, fuzzy in messages),
