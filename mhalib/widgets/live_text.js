@@ -199,7 +199,7 @@ export function answerOf(task, others, asked) {
       const kept = total - task.numWrong(now.units, now.answer, now.plain);
       const sure = says === "sentence" ? `chance of the trained answer ${chance(now.logP)}` : `${kept} of ${total}${says === "answers" ? " answers" : ""} as trained${numMistaken ? `; ${numMistaken} wrong` : ""}`;
       meter.style.setProperty("--share", String(says === "sentence" ? probability(now.logP) : kept / total));
-      certain.textContent = `${sure}${off ? ` · ${off} of ${all} heads off` : ""}`;
+      certain.textContent = `${sure}${off ? `, ${off} of ${all} heads off` : ""}`;
     },
   };
 }

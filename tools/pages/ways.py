@@ -31,8 +31,8 @@ WHOLE = "whole"
 ALL_OPEN = f"?way={WHOLE}"
 """What an address ends in, so that the sections marked *deeper* are open."""
 ABOUT = {
-    "minutes": "about {} minutes, with predicting and playing",
-    "hours": "about {} hours, with predicting and playing",
+    "minutes": "about {} minutes in all",
+    "hours": "about {} hours in all",
 }
 NEXT, END, LABEL = "Next:", "You have come to its end.", "Where to go on"
 LEAVE = "Leave this way"
