@@ -165,21 +165,22 @@ function winners(dog, factor) {
 
 /** The shares of dog, man and cat on a line from 0 to 1, the readout's slope over them, and a ring around what wins, for each of two sentences. @type {(first: number, factor: number) => SVGElement} */
 function readouts(first, factor) {
-  const at = (/** @type {number} */ percent) => 138 + 2.1 * percent;
+  const at = (/** @type {number} */ percent) => 146 + 2 * percent;
   const text = (/** @type {number} */ x, /** @type {number} */ y, /** @type {string} */ said, anchor = "middle") => svg("text", { x, y, "text-anchor": anchor }, said);
   const readout = (/** @type {string} */ sentence, /** @type {number} */ dog, /** @type {number} */ y) => {
     const over = (/** @type {number} */ percent) => y - 56 + factor * (4.5 - 0.09 * percent); // level in the middle
-    const nouns = Object.entries({ cat: 0, man: 100 - dog, dog }); // the smaller dot in front
-    const dots = nouns.map(([noun, share], i) => svg("circle", { class: `mhalib-share-${noun}`, cx: at(share), cy: y, r: 10 - 2 * i }));
+    const nouns = Object.entries({ cat: 0, man: 100 - dog, dog }); // the dog in front
+    const dots = nouns.map(([noun, share]) => svg("circle", { class: `mhalib-share-${noun}`, cx: at(share), cy: y, r: 9 }));
     const scores = nouns.map(([, share]) => svg("circle", { class: "mhalib-share-score", cx: at(share), cy: over(share), r: 3 }));
     const best = winners(dog, factor);
     const rings = nouns.filter(([noun]) => best.includes(noun)).map(([noun, share]) => svg("circle", { class: "mhalib-share-wins", "data-noun": noun, cx: at(share), cy: y, r: 14 }));
     const labels = [text(at(dog), y - 19, `dog ${(dog / 100).toFixed(2)}`), text(at(100 - dog), y + 27, `man ${(1 - dog / 100).toFixed(2)}`)];
-    const left = [text(0, y + 4, sentence, "start"), text(at(0) - 18, y + 4, "cat", "end"), text(at(0) - 18, over(0) + 4, "score", "end")];
+    const left = [text(0, y + 4, sentence, "start"), text(at(0) - 20, y + 4, "cat 0", "end"), text(at(0) - 18, over(0) + 4, "score", "end")];
     const line = (/** @type {number} */ y1, /** @type {number} */ y2) => svg("line", { x1: at(0), x2: at(100), y1, y2 });
     return [line(y, y), line(over(0), over(100)), ...dots, ...scores, ...rings, ...labels, ...left];
   };
-  return svg("svg", { class: "mhalib-shares", viewBox: "0 0 380 230", "aria-hidden": "true" }, ...readout("dog bites man", first, 82), ...readout("man bites dog", 100 - first, 196));
+  const axis = ["0", "share", "1"].map((said, i) => text(at(50 * i), 247, said));
+  return svg("svg", { class: "mhalib-shares", viewBox: "0 0 380 252", "aria-hidden": "true" }, ...readout("dog bites man", first, 82), ...readout("man bites dog", 100 - first, 196), ...axis);
 }
 
 /** A number becomes a slider: for a pointer, a finger, arrow keys, and a screen reader. @type {(span: HTMLElement, source: Source, trait: string, bounds: Bounds) => void} */

@@ -63,7 +63,7 @@ export function WorkedExample({ model, el, tell }) {
     "Raise e to the power of each score.",
     "Divide by their sum: the weights.",
     "Multiply each value by its weight.",
-    `Add up, in each head apart: ${found.map((head) => vector(head.output, digits)).join(" and ")}.`,
+    `Add up, in each head separately: ${found.map((head) => vector(head.output, digits)).join(" and ")}.`,
     `Side by side: ${vector(joined, digits)}.`,
     `Each row of W_o multiplies these four numbers and adds up: ${output.map((x, r) => `${inSentence(given[r])} ${digits(x)}`).join(", ")}.`,
   ];
