@@ -161,16 +161,16 @@ def test_the_code_of_each_figure_is_behind_a_word_of_its_caption_or_beside_it(ch
 
 def test_what_a_cell_prints_beside_its_figure_is_behind_the_word_too(browser: Browser, screen: Page, site: str) -> None:
     screen.goto(f"{site}chapters/11_positions.html")
-    printed = screen.locator("#figure-11-4 .figure-text")
+    printed = screen.locator("#figure-11-3 .figure-text")
     assert not printed.is_visible()
-    screen.locator("#figure-11-4 summary").press("Enter")
+    screen.locator("#figure-11-3 summary").press("Enter")
     assert printed.is_visible()
     assert "2 apart" in printed.inner_text()
     paper = browser.new_page()
     paper.emulate_media(media="print")
     paper.goto(screen.url)
-    assert paper.locator("#figure-11-4 .figure-text").is_visible()
-    assert "Show how Figure 11.4 is drawn" in paper.locator("#figure-11-4 summary").inner_text()
+    assert paper.locator("#figure-11-3 .figure-text").is_visible()
+    assert "Show how Figure 11.3 is drawn" in paper.locator("#figure-11-3 summary").inner_text()
     assert not paper.locator("figure.opening").is_visible()
     paper.close()
 
