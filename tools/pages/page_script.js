@@ -31,15 +31,22 @@
   addEventListener("hashchange", reveal);
   document.fonts.ready.then(look);
 
-  /* The start page begins with one map; the first change, or a link to what is hidden, shows the rest. */
+  /* The start page begins with one map; a first change, or a link to what is hidden, shows the rest. */
   const front = document.querySelector(".front:has(.front-instrument)");
-  if (front) {
-    const isDone = () => front.querySelector('.front-instrument [aria-disabled="false"]');
-    const isSought = () => location.hash && document.getElementById(location.hash.slice(1))?.closest(".after-first");
-    const unfold = () => front.classList.toggle("front-shut", front.classList.contains("front-shut") && !isDone() && !isSought());
-    front.classList.add("front-shut");
-    new MutationObserver(unfold).observe(front, { subtree: true, attributes: true, attributeFilter: ["aria-disabled"] });
-    addEventListener("hashchange", unfold);
-    unfold();
+  if (front && !location.hash.startsWith("#live=")) {
+    const isDone = () => front.querySelector('.front-instrument [aria-disabled="false"]') !== null;
+    const isSought = () => location.hash.length > 1 && document.getElementById(location.hash.slice(1))?.closest(".after-first");
+    const cannotRun = () => front.querySelector(".front-instrument table:not([hidden])") !== null; // stored runs are shown
+    const watch = new MutationObserver(() => {
+      if (isDone() || cannotRun()) {
+        front.classList.remove("front-shut", "front-untouched");
+        watch.disconnect();
+      }
+    });
+    const seek = () => isSought() && front.classList.remove("front-shut");
+    front.classList.add("front-shut", "front-untouched");
+    watch.observe(front, { subtree: true, attributes: true, attributeFilter: ["aria-disabled", "hidden"] });
+    addEventListener("hashchange", seek);
+    seek();
   }
 })();
