@@ -150,6 +150,7 @@ def catalogue(*messages) -> Catalog:
         ([(OLD, OTHER.replace("$w$", "$v$"))], [OLD], {"unlike": [OLD]}),
         ([(OLD, OTHER.replace("`attend`", "attend"))], [OLD], {"unlike": [OLD]}),
         ([(OLD, OTHER)], [OLD + "\n\n$$x = y$$\n\n---\n"], {}),
+        ([(OLD, OTHER)], [OLD + "\n\n```python\nall_code = 1\n```\n"], {}),
         ([(OLD, OTHER)], [f"- {OLD}\n- A second one."], {"new": ["- A second one."]}),
         ([(OLD, OTHER), ("no", "non")], [OLD, "- no", "He knows."], {"translated": 2, "new": ["He knows."]}),
     ],
@@ -249,11 +250,12 @@ def test_a_page_shows_a_changed_passage_in_english_and_beside_it_what_was_its_tr
 def test_the_frames_of_a_page_in_markdown_are_no_words_and_its_parts_are(tmp_path: Path) -> None:
     page = tmp_path / "index.md"
     page.write_text(
-        f"---\na: b\n---\n\n# Weights\n\n::::{{grid}} 1\n:gutter: 3\n{OLD}\n::::\n\n```{{ways}}\n```\n",
+        f"---\na: b\n---\n\n# Weights\n\n::::{{grid}} 1\n:gutter: 3\n(target)=\n{OLD}\n::::\n\n```{{ways}}\n```\n",
         encoding="utf-8",
     )
     page_words, *captions = catalogues.words_of(page)
-    assert not {"---", "grid", "gutter", "ways"} & set(page_words.replace("{", " ").replace(":", " ").split())
+    said = set(page_words.replace("{", " ").replace(":", " ").split())
+    assert not {"---", "grid", "gutter", "ways", "(target)="} & said
     assert captions[0].startswith("Part I · ")
 
 

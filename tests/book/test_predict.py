@@ -62,7 +62,8 @@ HINTS = "\n\n".join(
 )
 CELLS = [
     markdown("# Weighted average\n\nA hook that makes one read."),
-    markdown("## Core\n\nFirst words.\n\n**Predict.** What will one head do?", predict=FIELDS),
+    markdown("## Core\n\nFirst words: 75 % of 5 5 2 2, and `1 % 2 2`."),
+    markdown("**Predict.** What will one head do?", predict=FIELDS),
     code("x = 1", "hide-cell", printed="number: 0.5"),
     code("draw()", "hide-cell", picture=True),
     markdown(
@@ -76,6 +77,7 @@ CELLS = [
         "**Predict.** And three?",
         predict=[{"ask": "open", "kind": "number"}, {"ask": "range", "kind": "number", "printed": "{} to {}, most *"}],
     ),
+    code("three = 3", "hide-cell"),
     code("w = 2", "hide-cell", printed="3 to 1, most 2"),
     markdown("**Predict.** Who goes?", predict=[SEVERAL]),
     code("assert gone == 2", "hide-cell", printed="gone: a c"),
@@ -314,6 +316,19 @@ def test_an_empty_guess_is_asked_for_once_and_may_be_left_out(page: Page) -> Non
 
 
 @IN_A_SMALL_BOOK
+def test_the_code_of_an_answer_is_behind_one_word_at_its_end(soup: BeautifulSoup) -> None:
+    (answer,) = [one for one in soup.select("div.predict-opened") if "3 to 1, most 2" in one.text]
+    (word,) = answer.select("details.figure-code")
+    assert word is answer.find_all(recursive=False)[-1]
+    assert [cell.text.strip() for cell in word.select("div.cell_input")] == ["three = 3", "w = 2"]
+
+
+def test_no_line_ends_inside_a_percentage_or_a_row_of_digits(soup: BeautifulSoup) -> None:
+    said = soup.find(string=re.compile("First words"))
+    assert said.text.startswith("First words: 75\u00a0% of 5\u00a05\u00a02\u00a02, and")
+    assert said.parent.code.text == "1 % 2 2"
+
+
 @pytest.mark.browser
 def test_a_question_without_fields_is_one_bar(page: Page) -> None:
     box = page.locator("div.predict").nth(1)
@@ -392,7 +407,7 @@ def test_a_question_that_cannot_be_answered_fails_the_build(
     tmp_path: Path, cell: nbformat.NotebookNode, message: str
 ) -> None:
     cell.id = "asked"
-    done = build(tmp_path, [CELLS[0], cell, CELLS[2] if "table" in message else CELLS[13]])
+    done = build(tmp_path, [CELLS[0], cell, CELLS[3] if "table" in message else CELLS[15]])
     assert done.returncode != 0
     assert re.search(message, done.stderr), done.stderr
 
@@ -498,7 +513,8 @@ def test_an_old_address_leads_on_and_keeps_the_part_of_the_page(
 
 def test_words_of_core_and_deeper_are_told_apart() -> None:
     said = [cell.source for cell in CELLS if cell.cell_type == "markdown"]
-    core = "Weighted average A hook that makes one read Core First words Predict What will one head do Figure 1.1 "
+    core = "Weighted average A hook that makes one read Core First words "
+    core += "75 of 5 5 2 2 and 1 2 2 Predict What will one head do Figure 1.1 "
     core += "What to see The core goes on Predict And two heads Predict And three "
     core += "Predict Who goes Predict Which two It goes on again "
     core += "After Core again Recap All of it"
