@@ -21,6 +21,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
+from mhalib.widgets._instrument import joinable
 from tools.pages import catalogues, icons, page_head, theme_words
 from tools.pages.theme_words import ThemeError, replaced
 
@@ -148,7 +149,7 @@ def one_script(text: str, folder: Path, root: str, path: str) -> str:
 
     head = SCRIPT.sub(taken, head)
     parts.append(f"{theme_words.OWN_NAME} = document.documentElement.dataset.page;")
-    parts += [(TOOLS / name).read_text(encoding="utf-8") for name in PAGE_SCRIPTS]
+    parts += [joinable(TOOLS / name) for name in PAGE_SCRIPTS]
     names = [joined(folder, "pages", ".js", parts)]
     names += [joined(folder, "search", ".js", (part for _, part in sorted(search)))] if search else []
     names += [name for name in own if name != INSTRUMENTS or INSTRUMENT_CLASS in text or DRAGGED in text]
