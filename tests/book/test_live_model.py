@@ -631,7 +631,8 @@ def test_of_many_heads_a_compact_model_has_a_switch_for_each_layer_and_says_what
     live = LiveModel("translator", deeds={name: {"off": True} for name in crosses}, compact=True)
     page = settled(show(live).page)
     expect(page.locator("[data-switch='cross 1 0']")).to_be_hidden()
-    found = re.search(r"trained answer (\d) · 10⁻(\S+) ·", page.locator(".mhalib-live-model-sure").inner_text())
+    said = page.locator(".mhalib-live-model-sure").inner_text()
+    found = re.search(r"trained answer (\d) · 10⁻([⁰¹²³⁴-⁹]+), 8 of 24", said)
     assert found is not None
     digit, power = int(found[1]), int(found[2].translate(str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")))
     plain = live._task.trained_answer(live._units)

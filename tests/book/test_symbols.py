@@ -59,7 +59,7 @@ def test_a_symbol_under_the_mouse_says_what_it_is_and_lights_up_its_part(page: P
     at(page, "math .symbol-o").hover()
     expect(note).to_be_visible()
     text = note.inner_text()
-    assert "last matrix" in text
+    assert "mixes what the heads bring back" in text
     assert note.locator("rect.lit").count() in (1, 2)
     assert note.locator("rect:not(.lit)").count() > 8
     page.mouse.move(0, 0)
