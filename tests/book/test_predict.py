@@ -323,12 +323,14 @@ def test_the_code_of_an_answer_is_behind_one_word_at_its_end(soup: BeautifulSoup
     assert [cell.text.strip() for cell in word.select("div.cell_input")] == ["three = 3", "w = 2"]
 
 
+@IN_A_SMALL_BOOK
 def test_no_line_ends_inside_a_percentage_or_a_row_of_digits(soup: BeautifulSoup) -> None:
     said = soup.find(string=re.compile("First words"))
     assert said.text.startswith("First words: 75\u00a0% of 5\u00a05\u00a02\u00a02, and")
     assert said.parent.code.text == "1 % 2 2"
 
 
+@IN_A_SMALL_BOOK
 @pytest.mark.browser
 def test_a_question_without_fields_is_one_bar(page: Page) -> None:
     box = page.locator("div.predict").nth(1)

@@ -27,7 +27,7 @@ FOLDS = {  # by tag: what the fold of a cell says where the cell itself does not
     "set-up": ("Show how this page installs what it needs in Colab", "Hide how this page installs what it needs"),
     exercises.EXERCISE: ("Show a solution, and what the checker says", "Hide the solution"),
 }
-PERCENT = re.compile(r"(?<![^\d]) %")  # behind a number, which may be a field of its own
+PERCENT = re.compile(r"(?<!\D) %")  # behind a number, which may be a field of its own
 DIGITS = re.compile(r"\b\d(?: \d)+\b")
 SHORT_CODE = 24  # characters, half of a phone's line
 FITS_A_PHONE, SMALLER = 49, (56, 64)  # characters: what a phone holds in its own letters, and in two smaller sizes
@@ -152,8 +152,10 @@ def keep_short_code_whole(app: Sphinx, doctree: nodes.document, docname: str) ->
 def keep_numbers(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Let no line end between a number and its %, or in a row of digits such as 5 5 2 2."""
     for text in list(doctree.findall(nodes.Text)):
+        if isinstance(text.parent, nodes.FixedTextElement | nodes.literal | nodes.raw):
+            continue
         kept = PERCENT.sub("\u00a0%", DIGITS.sub(lambda row: row[0].replace(" ", "\u00a0"), text))
-        if kept != text and not isinstance(text.parent, nodes.FixedTextElement | nodes.literal | nodes.raw):
+        if kept != text:
             text.parent.replace(text, nodes.Text(kept))
 
 

@@ -16,6 +16,7 @@ import json
 import os
 import re
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,12 @@ def moved(folder: Path, name: str) -> str:
     return IMPORT.sub(imported, ADDRESS.sub(address, text))
 
 
+@cache
+def own_scripts() -> tuple[str, ...]:
+    """The scripts of all pages as they are loaded, read once for a build."""
+    return tuple(joinable(TOOLS / name) for name in PAGE_SCRIPTS)
+
+
 def one_script(text: str, folder: Path, root: str, path: str) -> str:
     """The page with one script that waits for the page, in place of all but the one that chooses light or dark."""
     head, body = text.split("</head>", 1)
@@ -149,7 +156,7 @@ def one_script(text: str, folder: Path, root: str, path: str) -> str:
 
     head = SCRIPT.sub(taken, head)
     parts.append(f"{theme_words.OWN_NAME} = document.documentElement.dataset.page;")
-    parts += [joinable(TOOLS / name) for name in PAGE_SCRIPTS]
+    parts += own_scripts()
     names = [joined(folder, "pages", ".js", parts)]
     names += [joined(folder, "search", ".js", (part for _, part in sorted(search)))] if search else []
     names += [name for name in own if name != INSTRUMENTS or INSTRUMENT_CLASS in text or DRAGGED in text]

@@ -19,34 +19,28 @@
   look();
   addEventListener("resize", look);
 
-  /* A link to what is in a closed fold opens it, and the folds around it. */
+  /* The start page begins with one map, until something is changed, or the model cannot run and shows its stored runs. */
+  const front = document.querySelector(".front:has(.front-instrument)");
+  if (front && !location.hash.startsWith("#live=")) {
+    const watch = new MutationObserver(() => {
+      if (!front.querySelector('.front-instrument :is([aria-disabled="false"], table:not([hidden]))')) return;
+      front.classList.remove("front-shut", "front-untouched");
+      watch.disconnect();
+    });
+    front.classList.add("front-shut", "front-untouched");
+    watch.observe(front, { subtree: true, attributes: true, attributeFilter: ["aria-disabled", "hidden"] });
+  }
+
+  /* A link to what is in a closed fold opens it, and the folds around it; so it does on the start page. */
   const reveal = () => {
     const target = document.getElementById(location.hash.slice(1));
     let fold = target?.closest("details") ?? null;
     const closed = fold !== null && !target?.checkVisibility();
+    if (target?.closest(".after-first")) front?.classList.remove("front-shut");
     for (; fold; fold = fold.parentElement?.closest("details") ?? null) fold.open = true;
     if (closed) target?.scrollIntoView();
   };
   reveal();
   addEventListener("hashchange", reveal);
   document.fonts.ready.then(look);
-
-  /* The start page begins with one map; a first change, or a link to what is hidden, shows the rest. */
-  const front = document.querySelector(".front:has(.front-instrument)");
-  if (front && !location.hash.startsWith("#live=")) {
-    const isDone = () => front.querySelector('.front-instrument [aria-disabled="false"]') !== null;
-    const isSought = () => location.hash.length > 1 && document.getElementById(location.hash.slice(1))?.closest(".after-first");
-    const cannotRun = () => front.querySelector(".front-instrument table:not([hidden])") !== null; // stored runs are shown
-    const watch = new MutationObserver(() => {
-      if (isDone() || cannotRun()) {
-        front.classList.remove("front-shut", "front-untouched");
-        watch.disconnect();
-      }
-    });
-    const seek = () => isSought() && front.classList.remove("front-shut");
-    front.classList.add("front-shut", "front-untouched");
-    watch.observe(front, { subtree: true, attributes: true, attributeFilter: ["aria-disabled", "hidden"] });
-    addEventListener("hashchange", seek);
-    seek();
-  }
 })();
